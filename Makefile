@@ -1,0 +1,62 @@
+# Every target does its own set-up.  `make run` and `make test` are the two commands of the README.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 4
+
+SPEED := $(wildcard src/tidelog/_speed/*.pyx src/tidelog/_speed/*.pxd src/tidelog/_speed/*.h)
+
+help: ## what can be asked for
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
+
+$(VENV)/.dependencies: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
+	@command -v cc >/dev/null || { echo "a C compiler is missing: apt-get install build-essential"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$$(sed -nE 's/^uv==([0-9.]+).*/\1/p' requirements.txt)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.txt
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.dependencies $(SPEED) setup.py pyproject.toml
+	flock $(VENV)/.lock $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(VENV)/.built ## build .venv with .venv/bin/tidelog
+
+build: $(VENV)/.dependencies ## rebuild only the native modules that changed
+	@flock $(VENV)/.lock $(BIN)/python setup.py --quiet build_ext --inplace
+
+run: setup ## a broker on 127.0.0.1:9092, data in ./data
+	@exec $(BIN)/tidelog serve
+
+tools: setup
+	@bash tools/install-test-tools
+
+check: setup ## lint, types, layers, unit tests: under a minute
+	$(BIN)/ruff check src tests bench tools setup.py
+	$(BIN)/ruff format --check src tests bench tools setup.py
+	$(BIN)/mypy
+	$(BIN)/pytest -n $(JOBS) tests/tidy tests/unit
+
+test: tools check ## everything CI runs
+	$(BIN)/pytest -n $(JOBS) tests/property tests/contract tests/simulation tests/faults tests/conformance
+
+deep: tools ## long runs: many seeds, faults
+	$(BIN)/pytest -n $(JOBS) -m deep --timeout 3600 tests
+
+conformance-kafka: tools ## the conformance suite against Apache Kafka (jars through Maven)
+	CONFORMANCE=kafka $(BIN)/pytest -n 2 tests/conformance
+
+bench: setup ## figures, side by side with Apache Kafka when its jars are there
+	$(BIN)/python -m bench
+
+requirements: ## resolve requirements.txt anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --extra dev pyproject.toml requirements.in -o requirements.txt
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*.c src/tidelog/_speed/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help setup build run tools check test deep conformance-kafka bench requirements clean

@@ -1,0 +1,24 @@
+"""Builds the native modules; everything else is in pyproject.toml."""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+SPEED = Path("src/tidelog/_speed")
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"tidelog._speed.{source.stem}",
+                [str(source)],
+                depends=[str(header) for header in [*SPEED.glob("*.h"), *SPEED.glob("*.pxd")]],
+                extra_compile_args=["-O3", "-fno-strict-aliasing"],
+            )
+            for source in sorted(SPEED.glob("*.pyx"))
+        ],
+        language_level=3,
+        compiler_directives={"boundscheck": False, "wraparound": False, "cdivision": True},
+    )
+)

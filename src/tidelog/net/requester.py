@@ -1,0 +1,387 @@
+"""One connection, the asking side: requests leave in the order they are submitted, answers find their waiter by
+correlation id.
+
+A request that stays unanswered past its timeout breaks the whole connection: what came after it on a connection that
+answers in order would wait as long.  When a connection breaks, every waiter gets an error and the socket is closed,
+so neither a cancelled nor a forgotten waiter keeps anything open.  `client` and `replication` ask through this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket as sockets
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from tidelog import errors
+from tidelog.net.network import Network, Socket
+from tidelog.wire import frame
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+LENGTH_BYTES = 4
+READ_BUFFER_BYTES = 64 * 1024
+RESPONSE_BYTES_MAX = 512 * 1024 * 1024
+IN_FLIGHT_MAX = 64
+SOFTWARE_NAME = "tidelog"
+
+
+class Request(Protocol):
+    API_KEY: ClassVar[int]
+    VERSIONS: ClassVar[tuple[int, int]]
+
+    def encode(self, version: int) -> bytes: ...
+
+
+class Response(Protocol):
+    @classmethod
+    def decode(cls, data: Any, version: int, at: int = 0) -> Self: ...
+
+
+R = TypeVar("R", bound=Response)
+
+
+class Unreachable(errors.NetworkException):
+    """No connection could be made; the message names the address, the reason and what to check."""
+
+
+def reason_of(problem: BaseException) -> str:
+    """Why a connection failed, in words that fit after a colon."""
+    if isinstance(problem, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(problem, sockets.gaierror):
+        return "the host name is not known"
+    if isinstance(problem, OSError) and problem.errno is not None:
+        return os.strerror(problem.errno).lower()
+    return str(problem) or type(problem).__name__
+
+
+class _Waiting:
+    __slots__ = ("api", "future", "read", "timer", "version")
+
+    def __init__(
+        self,
+        api: int,
+        version: int,
+        future: asyncio.Future[Any],
+        read: Callable[[Any, int, int], Any],
+        timer: asyncio.TimerHandle,
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.future = future
+        self.read = read
+        self.timer = timer
+
+
+class Requester:
+    """Belongs to the running loop; `close` it, or it stays registered there."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        peer: str,
+        client_id: str,
+        *,
+        request_timeout_ms: int,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> None:
+        self.peer = peer
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self.broken: errors.TidelogError | None = None
+        self._socket = socket
+        self._client_id = client_id
+        self._timeout_ms = request_timeout_ms
+        self._in_flight_max = in_flight_max
+        self._response_bytes_max = response_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._correlation = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._places: deque[asyncio.Future[None]] = deque()
+        self._out: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
+        self._buffer = memoryview(bytearray(READ_BUFFER_BYTES))
+        self._filled = 0
+        self._large: memoryview | None = None
+        self._large_filled = 0
+        self._loop.add_reader(socket.fileno(), self._readable)
+
+    # Asking
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._waiting) < self._in_flight_max and not self._places
+
+    def version_of(self, request: type[Request], most: int | None = None) -> int:
+        """The highest version of an API that both sides speak, and not above `most`."""
+        name = request.__name__.removesuffix("Request")
+        served = self.versions.get(request.API_KEY)
+        if served is None:
+            raise errors.UnsupportedVersion(f"{self.peer} does not serve {name}: it needs a newer broker")
+        ours = request.VERSIONS
+        version = min(served[1], ours[1], ours[1] if most is None else most)
+        if version < max(served[0], ours[0]):
+            raise errors.UnsupportedVersion(
+                f"{self.peer} serves {name} in versions {served[0]}-{served[1]}, this client speaks "
+                f"{ours[0]}-{ours[1] if most is None else most}: upgrade the older of the two"
+            )
+        return version
+
+    async def ask(
+        self, request: Request, response: type[R], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> R:
+        """Waits for a place among the requests in flight, then for the answer."""
+        while self.broken is None and not self.has_room:
+            await self._place()
+        return await self.submit(request, response, version=version, timeout_ms=timeout_ms)
+
+    def submit(
+        self, request: Request, response: type[R], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> asyncio.Future[R]:
+        """Puts the request on the wire now, ahead of everything submitted later; ask `has_room` before.
+
+        A broken connection shows in the future, not as an exception here."""
+        chosen = self.version_of(type(request), None) if version is None else version
+        return self._exchange(request, chosen, response.decode, timeout_ms)
+
+    def tell(self, request: Request, *, version: int | None = None) -> asyncio.Future[None]:
+        """For a request that is never answered; the future is done when its bytes have left this process."""
+        chosen = self.version_of(type(request), None) if version is None else version
+        sent: asyncio.Future[None] = self._loop.create_future()
+        if self.broken is not None:
+            sent.set_exception(self.broken)
+            return sent
+        self._write(self._framed(request, chosen), sent)
+        return sent
+
+    async def negotiate(self, software_version: str) -> None:
+        """Learns which versions the broker serves.  One that does not know our ApiVersions says so in version 0's
+        form and, since Kafka 2.4, adds which versions it knows."""
+        newest = ApiVersionsRequest.VERSIONS[1]
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=software_version
+        )
+        answer = await self._exchange(request, newest, _read_api_versions, None)
+        if answer.error_code == errors.UnsupportedVersion.code:
+            served = {api.api_key: api.max_version for api in answer.api_keys}
+            version = min(served.get(ApiVersionsRequest.API_KEY, 0), newest)
+            answer = await self._exchange(request, version, _read_api_versions, None)
+        if answer.error_code != errors.NONE:
+            raise errors.by_code(answer.error_code)()
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def close(self) -> None:
+        self._break(errors.NetworkException(f"the connection to {self.peer} was closed on this side"))
+
+    async def _place(self) -> None:
+        place: asyncio.Future[None] = self._loop.create_future()
+        self._places.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            # The wake-up was for whoever is next in line, too.
+            if place.done() and not place.cancelled():
+                self._wake_next()
+            raise
+
+    def _wake_next(self) -> None:
+        while self._places:
+            place = self._places.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+
+    def _framed(self, request: Request, version: int) -> bytes:
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        header = frame.RequestHeader(request.API_KEY, version, self._correlation, self._client_id)
+        return frame.encode_request(header, request.encode(version))
+
+    def _exchange(
+        self, request: Request, version: int, read: Callable[[Any, int, int], Any], timeout_ms: int | None
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.broken is not None:
+            future.set_exception(self.broken)
+            return future
+        data = self._framed(request, version)
+        wait_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        name = type(request).__name__.removesuffix("Request")
+        timer = self._loop.call_later(wait_ms / 1000, self._timed_out, name, wait_ms)
+        self._waiting[self._correlation] = _Waiting(request.API_KEY, version, future, read, timer)
+        self._write(data, None)
+        return future
+
+    def _timed_out(self, name: str, wait_ms: int) -> None:
+        self._break(errors.RequestTimedOut(f"{self.peer} did not answer {name} within {wait_ms} ms"))
+
+    # Writing
+
+    def _write(self, data: bytes, sent: asyncio.Future[None] | None) -> None:
+        self._out.append((memoryview(data), sent))
+        if len(self._out) == 1:
+            self._writable()
+            if self._out:
+                self._loop.add_writer(self._socket.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        while self._out:
+            data, sent = self._out[0]
+            try:
+                count = self._socket.send(data)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as problem:
+                self._break(self._lost(problem))
+                return
+            if count < len(data):
+                self._out[0] = (data[count:], sent)
+                return
+            self._out.popleft()
+            if sent is not None and not sent.done():
+                sent.set_result(None)
+        self._loop.remove_writer(self._socket.fileno())
+
+    # Reading
+
+    def _readable(self) -> None:
+        into = self._buffer[self._filled :] if self._large is None else self._large[self._large_filled :]
+        try:
+            count = self._socket.recv_into(into)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as problem:
+            self._break(self._lost(problem))
+            return
+        if count == 0:
+            self._break(errors.NetworkException(f"{self.peer} closed the connection"))
+            return
+        if self._large is None:
+            self._filled += count
+            self._cut()
+            return
+        self._large_filled += count
+        if self._large_filled == len(self._large):
+            whole, self._large = self._large, None
+            self._answered(whole)
+
+    def _cut(self) -> None:
+        """Hands over every whole frame in the buffer; one that does not fit is read into memory of its own."""
+        at, filled = 0, self._filled
+        while self.broken is None and filled - at >= LENGTH_BYTES:
+            size = int.from_bytes(self._buffer[at : at + LENGTH_BYTES], "big", signed=True)
+            if not LENGTH_BYTES <= size <= self._response_bytes_max:
+                self._break(
+                    errors.NetworkException(
+                        f"{self.peer} announced an answer of {size} bytes: is it a Kafka broker's port?"
+                    )
+                )
+                return
+            body = at + LENGTH_BYTES
+            if body + size <= filled:
+                self._answered(bytes(self._buffer[body : body + size]))
+                at = body + size
+                continue
+            if LENGTH_BYTES + size > len(self._buffer):
+                self._large = memoryview(bytearray(size))
+                self._large_filled = filled - body
+                self._large[: self._large_filled] = self._buffer[body:filled]
+                at = filled
+            break
+        self._buffer[: filled - at] = bytes(self._buffer[at:filled])
+        self._filled = filled - at
+
+    def _answered(self, data: bytes | memoryview) -> None:
+        correlation = int.from_bytes(data[:LENGTH_BYTES], "big", signed=True)
+        waiting = self._waiting.pop(correlation, None)
+        if waiting is None:
+            self._break(
+                errors.NetworkException(f"{self.peer} answered a question ({correlation}) nobody asked")
+            )
+            return
+        waiting.timer.cancel()
+        self._wake_next()
+        if waiting.future.done():
+            return
+        try:
+            _, body_at = frame.decode_response_header(waiting.api, waiting.version, data)
+            answer = waiting.read(data, waiting.version, body_at)
+        except (errors.TidelogError, ValueError) as problem:
+            broken = errors.NetworkException(f"{self.peer} sent an answer that cannot be read: {problem}")
+            waiting.future.set_exception(broken)
+            self._break(broken)
+        else:
+            waiting.future.set_result(answer)
+
+    # Breaking
+
+    def _lost(self, problem: OSError) -> errors.TidelogError:
+        return errors.NetworkException(f"the connection to {self.peer} broke: {reason_of(problem)}")
+
+    def _break(self, problem: errors.TidelogError) -> None:
+        if self.broken is not None:
+            return
+        self.broken = problem
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        waiting, self._waiting = list(self._waiting.values()), {}
+        for one in waiting:
+            one.timer.cancel()
+            _fail(one.future, problem)
+        for _, sent in self._out:
+            if sent is not None:
+                _fail(sent, problem)
+        self._out.clear()
+        while self._places:
+            self._wake_next()
+
+
+def _fail(future: asyncio.Future[Any], problem: errors.TidelogError) -> None:
+    if not future.done():
+        future.set_exception(problem)
+        # A waiter that was dropped is no bug: its owner may have closed the connection itself.
+        future.exception()
+
+
+def _read_api_versions(data: Any, version: int, at: int) -> ApiVersionsResponse:
+    unsupported = int.from_bytes(data[at : at + 2], "big", signed=True) == errors.UnsupportedVersion.code
+    return ApiVersionsResponse.decode(data, 0 if unsupported else version, at)
+
+
+async def dial(
+    network: Network,
+    host: str,
+    port: int,
+    client_id: str,
+    software_version: str,
+    *,
+    connect_timeout_ms: int,
+    request_timeout_ms: int,
+) -> Requester:
+    """A connection that knows the broker's versions, or `Unreachable` within `connect_timeout_ms`."""
+    peer = f"{host}:{port}"
+    requester: Requester | None = None
+    try:
+        async with asyncio.timeout(connect_timeout_ms / 1000):
+            socket = await network.connect(host, port)
+            requester = Requester(socket, peer, client_id, request_timeout_ms=request_timeout_ms)
+            await requester.negotiate(software_version)
+    except TimeoutError as problem:
+        if requester is not None:
+            requester.close()
+        reason = f"no answer within {connect_timeout_ms} ms"
+        raise Unreachable(f"cannot reach a broker at {peer}: {reason}; is the address right?") from problem
+    except OSError as problem:
+        raise Unreachable(f"cannot reach a broker at {peer}: {reason_of(problem)}; is it running?") from problem
+    except BaseException as problem:
+        if requester is not None:
+            requester.close()
+        if isinstance(problem, errors.NetworkException):
+            raise Unreachable(f"no broker answers at {peer}: {problem}; is it a Kafka port?") from problem
+        raise
+    return requester
