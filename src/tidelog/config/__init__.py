@@ -1,0 +1,22 @@
+"""Settings: Kafka's names, types, defaults and limits as tables, and the two parsed forms that code reads.
+
+`TopicConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` tells where each value came from.
+"""
+
+from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
+from tidelog.config.listener import Listener
+from tidelog.config.properties import parse_properties
+from tidelog.config.table import Kind, Setting
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "TOPIC_SYNONYMS",
+    "BrokerConfig",
+    "Kind",
+    "Listener",
+    "Setting",
+    "TopicConfig",
+    "parse_properties",
+]

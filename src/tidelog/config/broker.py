@@ -1,0 +1,209 @@
+"""The settings of one broker, parsed, and where each came from.
+
+Three layers, the first that has a value wins: changed on this broker, changed for all brokers (both dynamic,
+kept in the metadata store), given at the start.  Text comes in through `BrokerConfig.of`; all others read attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.config.broker_groups_table import GROUPS
+from tidelog.config.broker_log_table import LOG
+from tidelog.config.broker_network_table import NETWORK
+from tidelog.config.broker_replication_table import REPLICATION
+from tidelog.config.broker_security_table import SECURITY
+from tidelog.config.listener import Listener, parse_address, parse_listeners
+from tidelog.config.own_table import OWN
+from tidelog.config.table import Setting, Value, find, read_table
+from tidelog.config.topic import TopicConfig
+from tidelog.errors import InvalidConfig
+
+BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
+
+_HOURS = 3_600_000
+_MINUTES = 60_000
+
+# Which broker settings give a topic setting its default (the first one set), and what one unit of each is.
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTES),
+        ("log.retention.hours", _HOURS),
+    ),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOURS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOURS)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One attribute for each built setting; those that are only defaults for topics are in `topic_defaults`."""
+
+    advertised_listeners: tuple[Listener, ...] = ()
+    auto_create_topics_enable: bool = True
+    broker_rack: str | None = None
+    connections_max_idle_ms: int = 600_000
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57_671_680
+    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_enable: bool = True
+    log_dirs: tuple[str, ...] = ("data",)
+    log_retention_check_interval_ms: int = 300_000
+    max_connections: int = (1 << 31) - 1
+    max_connections_per_ip: int = (1 << 31) - 1
+    max_incremental_fetch_session_cache_slots: int = 1000
+    max_request_partition_size_limit: int = 2000
+    node_id: int = 1
+    num_partitions: int = 1
+    producer_id_expiration_ms: int = 86_400_000
+    replica_lag_time_max_ms: int = 30_000
+    socket_receive_buffer_bytes: int = 102_400
+    socket_request_max_bytes: int = 104_857_600
+    socket_send_buffer_bytes: int = 102_400
+    telemetry_max_bytes: int = 1_048_576
+    tidelog_connection_requests_max: int = 16
+    tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_open_files_max: int = 4096
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
+    dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
+    dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
+
+    @staticmethod
+    def of(
+        given: Mapping[str, str],
+        dynamic_all: Mapping[str, str] = _NOTHING,
+        dynamic_here: Mapping[str, str] = _NOTHING,
+    ) -> BrokerConfig:
+        """From text, layer by layer; InvalidConfig names the first setting that is unknown or impossible."""
+        merged = {**given, **dynamic_all, **dynamic_here}
+        values = {name: find(BROKER_SETTINGS, name, "setting").accept(text) for name, text in merged.items()}
+        values = _one_node_id(values)
+        if "log.dirs" not in values and "log.dir" in values:
+            values["log.dirs"] = values["log.dir"]
+        defaults = topic_defaults(values)
+        changes: dict[str, Any] = {
+            BROKER_SETTINGS[name].attribute: value
+            for name, value in values.items()
+            if BROKER_SETTINGS[name].attribute in BrokerConfig.__dataclass_fields__
+        }
+        for name in ("listeners", "advertised_listeners"):
+            if changes.get(name) is not None:
+                changes[name] = parse_listeners(changes[name], name.replace("_", "."))
+        if "tidelog_http_listen" in changes:
+            changes["tidelog_http_listen"] = parse_address(
+                changes["tidelog_http_listen"], "tidelog.http.listen"
+            )
+        config = BrokerConfig(
+            **changes,
+            topic_defaults=defaults,
+            given=given,
+            dynamic_all=dynamic_all,
+            dynamic_here=dynamic_here,
+        )
+        config._check()
+        return config
+
+    def with_dynamic(self, dynamic_all: Mapping[str, str], dynamic_here: Mapping[str, str]) -> BrokerConfig:
+        """The same start, with other dynamic settings on top of it."""
+        if dynamic_all == self.dynamic_all and dynamic_here == self.dynamic_here:
+            return self
+        return BrokerConfig.of(self.given, dynamic_all, dynamic_here)
+
+    def _check(self) -> None:
+        if not self.listeners:
+            raise InvalidConfig("listeners is empty: a broker needs an address to listen on")
+        if not self.log_dirs:
+            raise InvalidConfig("log.dirs is empty: a broker needs a folder for its data")
+        for listener in self.advertised_listeners:
+            if listener.host in ("0.0.0.0", "::"):
+                raise InvalidConfig(
+                    f"advertised.listeners cannot be {listener}: clients cannot connect to {listener.host}"
+                )
+            if listener.name not in [known.name for known in self.listeners]:
+                raise InvalidConfig(
+                    f"advertised.listeners has {listener.name}, which listeners does not have"
+                )
+        if self.default_replication_factor < 1:
+            raise InvalidConfig("default.replication.factor must be at least 1")
+        if self.log_cleaner_dedupe_buffer_size < 1 << 20:
+            raise InvalidConfig(f"log.cleaner.dedupe.buffer.size must be at least {1 << 20}")
+        for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+            size = getattr(self, name.replace(".", "_"))
+            if size < 1 and size != -1:
+                raise InvalidConfig(f"{name} cannot be {size}: it must be -1 or at least 1")
+
+
+def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
+    """`broker.id` is the older name of `node.id`."""
+    if "broker.id" not in values:
+        return values
+    broker_id = values["broker.id"]
+    if values.setdefault("node.id", broker_id) != broker_id:
+        raise InvalidConfig(
+            f"node.id is {values['node.id']} and broker.id {broker_id}: give one of them, or the same"
+        )
+    if not isinstance(broker_id, int) or broker_id < 0:
+        raise InvalidConfig(f"broker.id cannot be {broker_id}: it must be at least 0")
+    return values
+
+
+def topic_defaults(values: Mapping[str, Value]) -> TopicConfig:
+    """What a topic without settings of its own gets from these broker settings."""
+    changes: dict[str, Value] = {}
+    for topic_name, synonyms in TOPIC_SYNONYMS.items():
+        for name, unit in synonyms:
+            value = values.get(name)
+            if value is not None:
+                changes[topic_name] = value * unit if isinstance(value, int) and unit > 1 else value
+                break
+    _check_times(changes)
+    return TopicConfig().changed(changes)
+
+
+def _check_times(changes: dict[str, Value]) -> None:
+    retention = changes.get("retention.ms")
+    if isinstance(retention, int):
+        if retention == 0:
+            raise InvalidConfig("log.retention.ms cannot be 0: it must be -1 for no limit, or at least 1")
+        changes["retention.ms"] = max(-1, retention)
+    for topic_name, name, least in (
+        ("segment.ms", "log.roll.ms", 1),
+        ("segment.jitter.ms", "log.roll.jitter.ms", 0),
+    ):
+        value = changes.get(topic_name)
+        if isinstance(value, int) and value < least:
+            raise InvalidConfig(f"{name} cannot be {value}: it must be at least {least}")

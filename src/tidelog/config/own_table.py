@@ -1,0 +1,10 @@
+"""Broker settings that only Tidelog has.  See `tidelog.config.table`."""
+
+OWN = """
+tidelog.connection.requests.max int 16 1.. built
+  Requests of one connection that are worked on at the same time; more wait in the socket.
+tidelog.http.listen string 127.0.0.1:8090 built
+  Address of the HTTP port, as host:port; port 0 picks a free one.
+tidelog.open.files.max int 4096 64.. built
+  Bound on the files of segments that are held open; the least recently used are closed.
+"""

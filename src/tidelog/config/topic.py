@@ -1,0 +1,82 @@
+"""The settings of one topic, parsed: what storage and handlers read.
+
+A topic's own settings win over the broker's defaults; `TopicConfig()` has Kafka's.  A change makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidelog.config.table import Setting, Value, find, read_table
+from tidelog.config.topic_table import TOPIC
+from tidelog.errors import InvalidConfig
+
+TOPIC_SETTINGS: dict[str, Setting] = read_table(TOPIC)
+
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    cleanup_policy: frozenset[str] = frozenset(("delete",))
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _LARGEST
+    flush_ms: int = _LARGEST
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = _LARGEST
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = _LARGEST
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    @staticmethod
+    def of(overrides: Mapping[str, str | None], defaults: TopicConfig | None = None) -> TopicConfig:
+        """`overrides` on top of `defaults` (Kafka's own without one); InvalidConfig names what is wrong."""
+        base = TopicConfig() if defaults is None else defaults
+        if not overrides:
+            return base
+        parsed = {
+            name: find(TOPIC_SETTINGS, name, "topic setting").accept(text) for name, text in overrides.items()
+        }
+        config = base.changed(parsed)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise InvalidConfig(
+                f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) must not be larger than "
+                f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+            )
+        return config
+
+    def changed(self, values: Mapping[str, Value]) -> TopicConfig:
+        """A copy with other values, given by setting name."""
+        changes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+        if "cleanup_policy" in changes:
+            changes["cleanup_policy"] = frozenset(changes["cleanup_policy"])
+        small = changes.pop("internal_segment_bytes", None)
+        if small is not None:
+            changes["segment_bytes"] = small
+        return replace(self, **changes)
