@@ -1,0 +1,324 @@
+"""A disk in memory that forgets what was not synced: `tidelog.storage.disk.Disk` for simulated machines.
+
+`crash` is a power loss: every unsynced write is there, lost or torn, unsynced names come undone, and the
+disk goes on as after a reboot.  `kill` ends the process and keeps the machine: all that was written stays.
+Either can be set to strike at a chosen operation (`crash_after`), and operations can be made to fail
+(`fail`, `limit_free`).  The same seed and the same calls give the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog.testing.content import Content
+from tidelog.testing.names import Folder
+from tidelog.testing.platter import CrashPoint, Fault, Operation, Platter
+
+T = TypeVar("T")
+
+CAPACITY_BYTES = 1 << 40
+
+
+class VirtualFile:
+    __slots__ = ("_content", "_life", "_platter", "path")
+
+    def __init__(self, platter: Platter, path: str, content: Content) -> None:
+        self.path = path
+        self._platter = platter
+        self._life = platter.life
+        self._content = content
+
+    def size(self) -> int:
+        self._platter.check(self._life)
+        return len(self._content.live)
+
+    def write(self, data: Any, position: int) -> None:
+        self._platter.check(self._life)
+        self._platter.write(self.path, self._content, bytes(data), position)
+
+    def read(self, size: int, position: int) -> bytes:
+        self._platter.check(self._life)
+        self._platter.meet_fault("read", self.path)
+        return bytes(self._content.live[position : position + size])
+
+    def send(self, socket: Any, position: int, size: int) -> int:
+        sent: int = socket.send(self.read(size, position))
+        return sent
+
+    def truncate(self, size: int) -> None:
+        self._platter.check(self._life)
+        self._platter.resize(self.path, self._content, size)
+
+    def allocate(self, size: int) -> None:
+        self._platter.check(self._life)
+        if size > len(self._content.live):
+            self._platter.resize(self.path, self._content, size)
+
+    def sync(self) -> None:
+        self._platter.check(self._life)
+        self._platter.sync(self.path, self._content)
+
+
+class VirtualMapping:
+    __slots__ = ("_content", "_life", "_path", "_platter", "view")
+
+    def __init__(self, platter: Platter, path: str, content: Content) -> None:
+        content.mapped()
+        self.view = memoryview(content.live)
+        self._platter = platter
+        self._life = platter.life
+        self._path = path
+        self._content: Content | None = content
+
+    def sync(self) -> None:
+        self._platter.check(self._life)
+        assert self._content is not None, "synced a mapping that is closed"
+        self._platter.sync(self._path, self._content)
+
+    def close(self) -> None:
+        self.view.release()
+        if self._content is not None and self._life == self._platter.life:
+            self._content.mappings -= 1
+        self._content = None
+
+
+class _Worker:
+    """Does one piece of work after the other, as the one thread of a real disk does, on the loop's clock.
+    The effect of a piece falls anywhere within the time it takes."""
+
+    def __init__(self, random: Random) -> None:
+        self.delay_s_max = 0.0
+        self._random = random
+        self._waiting: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._busy = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((work, done))
+        if not self._busy:
+            self._next()
+        return await done
+
+    def _next(self) -> None:
+        self._busy = False
+        while self._waiting and not self._busy:
+            work, done = self._waiting.popleft()
+            if not done.cancelled():
+                self._busy = True
+                self._later(self._perform, work, done)
+
+    def _perform(self, work: Callable[[], T], done: asyncio.Future[T]) -> None:
+        try:
+            outcome = work()
+        except BaseException as problem:
+            self._later(self._finish, done, done.set_exception, problem)
+        else:
+            self._later(self._finish, done, done.set_result, outcome)
+
+    def _finish(self, done: asyncio.Future[T], tell: Callable[[Any], None], outcome: Any) -> None:
+        if not done.cancelled():
+            tell(outcome)
+        self._next()
+
+    def _later(self, callback: Callable[..., None], *args: Any) -> None:
+        asyncio.get_running_loop().call_later(self.delay_s_max * self._random.random(), callback, *args)
+
+
+class VirtualLock:
+    __slots__ = ("_life", "_locked", "_path", "_platter")
+
+    def __init__(self, platter: Platter, path: str, locked: set[str]) -> None:
+        if path in locked:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        locked.add(path)
+        self._platter = platter
+        self._life = platter.life
+        self._path = path
+        self._locked = locked
+
+    def close(self) -> None:
+        if self._life == self._platter.life:
+            self._locked.discard(self._path)
+
+
+class VirtualDisk:
+    """`random` decides what survives and how long work takes."""
+
+    def __init__(self, random: Random | None = None, capacity_bytes: int = CAPACITY_BYTES) -> None:
+        self.random = random or Random(0)
+        self._boots = 0
+        self._locked: set[str] = set()
+        self.run_delay_s_max = 0.0
+        self._platter = Platter(self.random, capacity_bytes)
+        self._worker = _Worker(self.random)
+
+    # Trouble: for tests.
+
+    def crash(self, random: Random | None = None) -> None:
+        """Power loss and reboot: what was synced is there, of the rest what chance left."""
+        self._platter.names.power_lost(random or self.random)
+        self._boots += 1
+        self._restart()
+
+    def kill(self) -> None:
+        """The process is gone, the machine stayed up: all that was written is there, none of it more
+        durable."""
+        for content in self._platter.names.files():
+            content.detach()
+        self._restart()
+
+    def crash_after(
+        self, operations: int, power: bool = True, then: Callable[[], None] | None = None
+    ) -> None:
+        """The `operations`-th change from now on (1 is the next) does not return: it may have happened in
+        part, it calls `then`, and raises `Crashed`, as does all that follows until `crash` or `kill` starts
+        the next life."""
+        struck = self._platter.operations + operations
+        self._platter.crash_point = CrashPoint(struck, power, then or (lambda: None))
+
+    @property
+    def operations(self) -> int:
+        """Changes so far: a test can run once, read this, and run again with a crash at each of them."""
+        return self._platter.operations
+
+    def fail(self, operation: Operation, pattern: str = "*", code: int = errno.EIO, times: int = 1) -> None:
+        """The next `times` operations of this kind on a path like `pattern` raise OSError(code).  Bytes
+        whose sync failed are not written by a later one that succeeds, as on Linux."""
+        self._platter.faults.append(Fault(operation, pattern, code, times))
+
+    def limit_free(self, free_bytes: int | None) -> None:
+        """From now on files can grow by so much together, then ENOSPC; None lifts the limit."""
+        platter = self._platter
+        platter.used_bytes_max = None if free_bytes is None else platter.used_bytes + free_bytes
+
+    def heal(self) -> None:
+        """No more faults, no limit on free space, no crash to come."""
+        self._platter.faults.clear()
+        self._platter.used_bytes_max = None
+        self._platter.crash_point = None
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Bytes that rotted on the platter."""
+        self._platter.names.file(path).damage(position, data)
+
+    def files(self) -> dict[str, bytes]:
+        """All there is now, by path."""
+        return {path: bytes(content.live) for path, content in self._platter.names.walk()}
+
+    def _restart(self) -> None:
+        self._platter.begin_life()
+        self._worker = _Worker(self.random)
+        self._locked.clear()
+
+    # The seam.
+
+    def open(self, path: str, create: bool = False) -> VirtualFile:
+        self._platter.check(self._platter.life)
+        self._platter.meet_fault("open", path)
+        names = self._platter.names
+        if create and names.find(path) is None:
+            names.parent(path)
+            self._platter.change_names(path, lambda: names.link(path, Content()))
+        return VirtualFile(self._platter, path, names.file(path))
+
+    def map(self, path: str, size: int) -> VirtualMapping:
+        if size <= 0:
+            raise ValueError(f"cannot map {size} bytes of {path}")
+        file = self.open(path, create=True)
+        if file.size() != size:
+            file.truncate(size)
+        return VirtualMapping(self._platter, path, self._platter.names.file(path))
+
+    def exists(self, path: str) -> bool:
+        self._platter.check(self._platter.life)
+        return self._platter.names.find(path) is not None
+
+    def size(self, path: str) -> int:
+        self._platter.check(self._platter.life)
+        return len(self._platter.names.file(path).live)
+
+    def list(self, folder: str) -> list[str]:
+        self._platter.check(self._platter.life)
+        return [*self._platter.names.folder(folder).names]
+
+    def make_folder(self, path: str) -> None:
+        self._platter.check(self._platter.life)
+        names = self._platter.names
+        for missing in names.missing_folders(path):
+            self._platter.change_names(missing, lambda made=missing: names.link(made, Folder()))  # type: ignore[misc]
+
+    def remove(self, path: str) -> None:
+        self._platter.check(self._platter.life)
+        names = self._platter.names
+        try:
+            content = names.file(path)
+        except FileNotFoundError:
+            return
+        self._platter.change_names(path, lambda: names.unlink(path))
+        self._platter.released(content)
+
+    def remove_folder(self, path: str) -> None:
+        self._platter.check(self._platter.life)
+        names = self._platter.names
+        for name, node in [*names.folder(path).names.items()]:
+            if isinstance(node, Folder):
+                self.remove_folder(f"{path}/{name}")
+            else:
+                self.remove(f"{path}/{name}")
+        self._platter.change_names(path, lambda: names.unlink(path))
+
+    def rename(self, old: str, new: str) -> None:
+        self._platter.check(self._platter.life)
+        replaced = self._platter.change_names(old, lambda: self._platter.names.rename(old, new))
+        if isinstance(replaced, Content):
+            self._platter.released(replaced)
+
+    def sync_folder(self, path: str) -> None:
+        self._platter.check(self._platter.life)
+        self._platter.sync_names(path)
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.read(file.size(), 0)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """In the steps the system's disk takes, so that a crash can fall between them."""
+        fresh = path + ".tmp"
+        file = self.open(fresh, create=True)
+        file.truncate(0)
+        file.write(data, 0)
+        file.sync()
+        self.rename(fresh, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        if not self.exists(path):
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._platter.capacity_bytes, self._platter.room()
+
+    def lock(self, path: str) -> VirtualLock:
+        return VirtualLock(self._platter, self.open(path, create=True).path, self._locked)
+
+    def boot_id(self) -> str:
+        """The same after `kill`, another one after `crash`."""
+        return f"boot-{self._boots}"
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Takes up to twice `run_delay_s_max` on the loop's clock."""
+        self._platter.check(self._platter.life)
+        self._worker.delay_s_max = self.run_delay_s_max
+        return await self._worker.run(work)
+
+    def close(self) -> None:
+        pass
+
+
+if TYPE_CHECKING:
+    from tidelog.storage.disk import Disk
+
+    _SEAM: type[Disk] = VirtualDisk

@@ -1,0 +1,154 @@
+"""What a simulated disk consists of under its file-system calls: names, bytes, space, planned trouble, and
+the life it is in.  A life ends with a crash or a kill; handles of an earlier one raise `Crashed`.  Every
+change passes through `step`, so a crash can be put in the middle of any of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from random import Random
+from typing import Literal, TypeVar
+
+from tidelog.testing.content import Change, Content, Resize, Write
+from tidelog.testing.names import Names
+
+T = TypeVar("T")
+
+Operation = Literal["open", "read", "write", "resize", "sync", "name"]
+
+
+class Crashed(BaseException):
+    """The simulated machine or process is gone.  Not an `Exception`: code under test must not live on by
+    catching its own death."""
+
+
+@dataclass(slots=True)
+class Fault:
+    operation: Operation
+    pattern: str
+    code: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    operation: int
+    power: bool
+    then: Callable[[], None]
+
+
+class Platter:
+    def __init__(self, random: Random, capacity_bytes: int) -> None:
+        self.random = random
+        self.names = Names()
+        self.life = 0
+        self.operations = 0
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.used_bytes_max: int | None = None
+        self.faults: list[Fault] = []
+        self.crash_point: CrashPoint | None = None
+        self._dead = False
+
+    def check(self, life: int) -> None:
+        if self._dead or life != self.life:
+            raise Crashed(
+                "the machine or process that used this disk is gone; its files have to be opened anew"
+            )
+
+    def begin_life(self) -> None:
+        self.life += 1
+        self._dead = False
+        self.crash_point = None
+        before = self.used_bytes
+        self.used_bytes = sum(len(content.live) for content in self.names.files())
+        if self.used_bytes_max is not None:
+            self.used_bytes_max += self.used_bytes - before
+
+    def room(self) -> int:
+        limit = self.capacity_bytes if self.used_bytes_max is None else self.used_bytes_max
+        return max(0, min(limit, self.capacity_bytes) - self.used_bytes)
+
+    def meet_fault(self, operation: Operation, path: str) -> None:
+        for fault in self.faults:
+            if fault.operation == operation and fnmatchcase(path, fault.pattern):
+                fault.times -= 1
+                if fault.times <= 0:
+                    self.faults.remove(fault)
+                raise _problem(fault.code, path)
+
+    def write(self, path: str, content: Content, data: bytes, position: int) -> None:
+        crash = self._step("write", path)
+        if crash and not crash.power:
+            data = data[: self.random.randrange(len(data) + 1)]
+        grown = max(0, position + len(data) - len(content.live))
+        missing = max(0, grown - self.room())
+        self._change(content, Write(position, data[: max(0, len(data) - missing)]))
+        if crash:
+            self._strike(crash)
+        if missing:
+            raise _problem(errno.ENOSPC, path)
+
+    def resize(self, path: str, content: Content, size: int) -> None:
+        crash = self._step("resize", path)
+        if size - len(content.live) > self.room():
+            raise _problem(errno.ENOSPC, path)
+        if crash is None or self.random.random() < 0.5:
+            self._change(content, Resize(size))
+        if crash:
+            self._strike(crash)
+
+    def sync(self, path: str, content: Content) -> None:
+        try:
+            crash = self._step("sync", path)
+        except OSError:
+            content.sync_failed()
+            raise
+        if crash:
+            self._strike(crash)
+        content.sync()
+
+    def sync_names(self, folder: str) -> None:
+        self.names.folder(folder)
+        crash = self._step("sync", folder)
+        if crash:
+            self._strike(crash)
+        self.names.sync(folder)
+
+    def change_names(self, path: str, change: Callable[[], T]) -> T:
+        crash = self._step("name", path)
+        if crash:
+            if self.random.random() < 0.5:
+                change()
+            self._strike(crash)
+        return change()
+
+    def released(self, content: Content) -> None:
+        """Its last name is gone; what handles still hold is not counted."""
+        self.used_bytes -= len(content.live)
+
+    def _change(self, content: Content, change: Change) -> None:
+        before = len(content.live)
+        content.change(change)
+        self.used_bytes += len(content.live) - before
+
+    def _step(self, operation: Operation, path: str) -> CrashPoint | None:
+        """Counts one change; returns the crash that is to strike in the middle of it."""
+        self.operations += 1
+        self.meet_fault(operation, path)
+        if self.crash_point and self.crash_point.operation <= self.operations:
+            return self.crash_point
+        return None
+
+    def _strike(self, crash: CrashPoint) -> None:
+        self.crash_point = None
+        self._dead = True
+        crash.then()
+        raise Crashed(f"crashed at operation {self.operations} on this disk, as planned")
+
+
+def _problem(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
