@@ -1,0 +1,56 @@
+"""The records inside a batch: checked, and read into columns or `Record` objects.
+
+`data` is always the decompressed records section of one batch, `count` what its header announces."""
+
+from array import array
+from collections.abc import Iterable
+
+from typing_extensions import Buffer
+
+from tidelog.errors import InvalidRecord
+
+class BadRecord(InvalidRecord):
+    """`index` is the record's place in its batch, for the answer to the producer; -1 when it is the batch."""
+
+    index: int
+    def __init__(self, message: str, index: int = -1) -> None: ...
+
+class Record:
+    """A record as read: `headers` are (name, value) pairs; keys, values and header values may be None."""
+
+    __match_args__ = ("offset", "timestamp", "key", "value", "headers")
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> None: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+def check(data: Buffer, count: int, keys_required: bool) -> tuple[int, int, int]:
+    """A producer's records, all of their structure; offset deltas must be 0, 1, 2...  `BadRecord` if not so.
+
+    (largest timestamp delta, offset delta of the first record that has it, smallest timestamp delta)."""
+
+def columns(data: Buffer, count: int, base_offset: int, base_timestamp: int) -> tuple[array[int], ...]:
+    """Eight int64 columns: offsets, timestamps, then where each part is in `data`: keys, key sizes, values,
+    value sizes (-1: null), headers, header counts."""
+
+def read(
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+) -> list[Record]:
+    """`append_timestamp`: log-append time, which then stands for every record's own."""
+
+def headers_at(data: Buffer, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers that `columns` has found at position `at`."""

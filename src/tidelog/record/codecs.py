@@ -1,0 +1,234 @@
+"""Compression of a batch's records section, in the framings that Kafka's clients read and write.
+
+`decompress` never holds more than `size_max` bytes of output, whatever the input claims.  The libraries are
+imported on first use: a broker that only passes batches on loads none of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from tidelog.errors import InvalidRecord, UnsupportedCompressionType
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# Kafka's own brokers set no bound; this is far above what a batch of `max.message.bytes` holds in practice.
+DECOMPRESSED_BYTES_MAX = 256 << 20
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest version that can read it
+_XERIAL_BLOCK_BYTES = 32 << 10
+_INT32 = struct.Struct(">i")
+_GZIP_WINDOW = 31  # the largest window, with gzip's header and trailer
+_LZ4_FAST = 1
+_LZ4_HIGH_MIN, _LZ4_HIGH_MAX = 3, 12
+
+
+class Codec(IntEnum):
+    """The three lowest bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+# Per codec: lowest, highest and default level, as in the settings `compression.<codec>.level`.
+LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}
+
+
+def codec_named(name: str) -> Codec:
+    """By the name in settings; `none` is what clients say and `uncompressed` what topics say."""
+    plain = "NONE" if name.lower() == "uncompressed" else name.upper()
+    try:
+        return Codec[plain]
+    except KeyError:
+        raise UnsupportedCompressionType(
+            f"no compression type {name!r}: use none, gzip, snappy, lz4 or zstd"
+        ) from None
+
+
+def level_for(codec: Codec, level: int | None) -> int:
+    """The level to use: `level`, or the codec's default for None; ValueError when there is no such level."""
+    if codec not in LEVELS:
+        return 0
+    low, high, default = LEVELS[codec]
+    if level is None or level == default:
+        return default
+    if not low <= level <= high:
+        raise ValueError(f"{codec.name.lower()} has levels {low} to {high}, not {level}")
+    return level
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the codec's framing; `level` counts only for gzip, lz4 and zstd."""
+    match _known(codec):
+        case Codec.GZIP:
+            return _gzip(data, level_for(Codec.GZIP, level))
+        case Codec.SNAPPY:
+            return _snappy(data)
+        case Codec.LZ4:
+            return _lz4(data, level_for(Codec.LZ4, level))
+        case Codec.ZSTD:
+            import cramjam
+
+            return bytes(cramjam.zstd.compress(data, level=level_for(Codec.ZSTD, level)))
+        case Codec.NONE:
+            return bytes(data)
+
+
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """The records behind `data`; InvalidRecord when it is damaged or expands to more than `size_max`."""
+    match _known(codec):
+        case Codec.GZIP:
+            return _gunzip(memoryview(data), size_max)
+        case Codec.SNAPPY:
+            return _unsnappy(memoryview(data), size_max)
+        case Codec.LZ4:
+            return _expand(Codec.LZ4, data, size_max)
+        case Codec.ZSTD:
+            return _expand(Codec.ZSTD, data, size_max)
+        case Codec.NONE:
+            plain = bytes(data)
+            if len(plain) > size_max:
+                raise _too_large(Codec.NONE, size_max)
+            return plain
+
+
+def _known(codec: int) -> Codec:
+    try:
+        return Codec(codec)
+    except ValueError:
+        raise UnsupportedCompressionType(f"compression type {codec} is not one of 0 to 4") from None
+
+
+def _too_large(codec: Codec, size_max: int) -> InvalidRecord:
+    return InvalidRecord(
+        f"{codec.name.lower()} records expand to more than {size_max} bytes: send smaller batches"
+    )
+
+
+def _damaged(codec: Codec, why: object) -> InvalidRecord:
+    return InvalidRecord(f"these are not {codec.name.lower()} data: {why}")
+
+
+def _gzip(data: Buffer, level: int) -> bytes:
+    import zlib
+
+    stream = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+    return stream.compress(data) + stream.flush()
+
+
+def _gunzip(data: memoryview, size_max: int) -> bytes:
+    import zlib
+
+    members = []
+    room = size_max
+    rest: Buffer = data
+    try:
+        while True:
+            stream = zlib.decompressobj(_GZIP_WINDOW)
+            member = stream.decompress(rest, room + 1)
+            room -= len(member)
+            if room < 0:
+                raise _too_large(Codec.GZIP, size_max)
+            if not stream.eof:
+                raise _damaged(Codec.GZIP, "the end is missing")
+            members.append(member)
+            rest = stream.unused_data
+            if not rest:
+                return b"".join(members)
+    except zlib.error as problem:
+        raise _damaged(Codec.GZIP, problem) from None
+
+
+def _snappy(data: Buffer) -> bytes:
+    import cramjam
+
+    view = memoryview(data).cast("B")
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: memoryview, size_max: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _unsnappy_block(data, size_max, size_max)
+    parts = []
+    room = size_max
+    at = 0
+    while at < len(data):
+        if data[at : at + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            at += len(_XERIAL_HEADER)  # another stream may follow the first
+            continue
+        if len(data) - at < _INT32.size:
+            raise _damaged(Codec.SNAPPY, "a block's length is cut")
+        (size,) = _INT32.unpack_from(data, at)
+        at += _INT32.size
+        if not 0 <= size <= len(data) - at:
+            raise _damaged(Codec.SNAPPY, f"a block of {size} bytes with {len(data) - at} left")
+        parts.append(_unsnappy_block(data[at : at + size], room, size_max))
+        room -= len(parts[-1])
+        at += size
+    return b"".join(parts)
+
+
+def _unsnappy_block(data: memoryview, room: int, size_max: int) -> bytes:
+    import cramjam
+
+    try:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > room:
+            raise _too_large(Codec.SNAPPY, size_max)
+        # Snappy reaches 64 bytes from 3 at best: a larger claim is a lie that must not be allocated for.
+        if size > 24 * len(data):
+            raise _damaged(Codec.SNAPPY, f"{len(data)} bytes cannot hold the {size} they claim")
+        plain = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(data, plain)
+    except cramjam.DecompressionError as problem:
+        raise _damaged(Codec.SNAPPY, problem) from None
+    return bytes(plain) if written == size else bytes(plain[:written])
+
+
+def _lz4(data: Buffer, level: int) -> bytes:
+    import cramjam
+
+    # Kafka's default level means the fast compressor, any other one the thorough one.
+    thorough = min(max(level, _LZ4_HIGH_MIN), _LZ4_HIGH_MAX)
+    stream = cramjam.lz4.Compressor(
+        level=_LZ4_FAST if level == LEVELS[Codec.LZ4][2] else thorough,
+        content_checksum=False,
+        block_linked=False,  # Java's reader refuses blocks that depend on each other
+    )
+    stream.compress(bytes(data))
+    return bytes(stream.finish())
+
+
+def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes:
+    """First in a buffer of a likely size, then in a mapping of `size_max`, whose pages come when touched."""
+    import mmap
+
+    import cramjam
+
+    into = (cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).decompress_into
+    likely = min(max(8 * memoryview(data).nbytes, 64 << 10), size_max)
+    plain = bytearray(likely)
+    try:
+        written: int = into(data, plain)
+        return bytes(memoryview(plain)[:written])
+    except cramjam.DecompressionError as problem:
+        if likely == size_max:
+            raise _damaged(codec, f"{problem} (at most {size_max} bytes are allowed)") from None
+    with mmap.mmap(-1, size_max) as pages:
+        try:
+            written = into(data, pages)
+        except cramjam.DecompressionError as problem:
+            raise _damaged(codec, f"{problem} (at most {size_max} bytes are allowed)") from None
+        return pages[:written]
