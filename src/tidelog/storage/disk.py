@@ -1,8 +1,8 @@
 """The disk seam: every byte that storage keeps passes through a `Disk`.
 
-`SystemDisk` is the machine's file system.  `tidelog.testing` has one in memory that loses and tears what was not
-synced when it crashes.  What is promised after a crash: bytes of a file up to its last `sync`, and names in a folder
-up to its last `sync_folder`; anything later may be there, be missing, or be torn.
+`SystemDisk` is the machine's file system.  `tidelog.testing` has one in memory that loses and tears what was
+not synced when it crashes.  What is promised after a crash: bytes of a file up to its last `sync`, and names
+in a folder up to its last `sync_folder`; anything later may be there, be missing, or be torn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class File(Protocol):
         ...
 
     def send(self, socket: Any, position: int, size: int) -> int:
-        """Bytes moved to a non-blocking socket without passing through Python where the system can do that."""
+        """Bytes moved to a non-blocking socket without passing through Python where the system can do
+        that."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -62,7 +63,8 @@ class Lock(Protocol):
 class Disk(Protocol):
     def open(self, path: str, create: bool = False) -> File: ...
     def map(self, path: str, size: int) -> Mapping:
-        """Creates or resizes the file to `size`, with its blocks reserved: a write to it never meets a full disk."""
+        """Creates or resizes the file to `size`, with its blocks reserved: a write to it never meets a full
+        disk."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -96,8 +98,8 @@ class Disk(Protocol):
         ...
 
     def boot_id(self) -> str:
-        """Names this run of the machine.  While it stays the same nothing that was written is lost, synced or not;
-        empty where the system does not tell."""
+        """Names this run of the machine.  While it stays the same nothing that was written is lost, synced or
+        not; empty where the system does not tell."""
         ...
 
     async def run(self, work: Callable[[], T]) -> T:

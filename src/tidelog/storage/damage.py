@@ -1,0 +1,43 @@
+"""Stretches of a log whose bytes rotted, and the small file in a partition's folder that remembers them.
+
+A batch that fails its CRC while whole batches follow it is damage, not a torn tail: cutting there would throw
+away what was acknowledged behind it.  So the log keeps its bytes, and reads of these offsets fail while
+others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+DAMAGE = "damaged-ranges"
+
+_VERSION = 0
+
+
+class BadRange(NamedTuple):
+    start: int
+    """The first offset that may be lost."""
+    end: int
+    """The first offset after it that is whole."""
+    base: int
+    """The segment that holds it."""
+    position: int
+    size: int
+
+
+def encode(ranges: Iterable[BadRange]) -> bytes:
+    lines = [" ".join(map(str, bad)) for bad in ranges]
+    return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def decode(data: bytes) -> list[BadRange]:
+    """ValueError when it is not such a file."""
+    version, count, *lines = data.decode().splitlines()
+    if int(version) != _VERSION or int(count) != len(lines):
+        raise ValueError(f"expected version {_VERSION} and as many lines as the second one says")
+    ranges = []
+    for line in lines:
+        start, end, base, position, size = map(int, line.split(" "))
+        ranges.append(BadRange(start, end, base, position, size))
+    return ranges

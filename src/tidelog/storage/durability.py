@@ -1,0 +1,235 @@
+"""How far a log is on disk for certain, and what it takes to get further.
+
+Below `recovery_point` everything is synced: bytes, indexes of sealed segments, names, leader epochs.  It
+moves only here.  `log` tells what changed and asks after every append whether `flush.messages` or `flush.ms`
+want a sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from tidelog.config import TopicConfig
+from tidelog.storage import checkpoints
+from tidelog.storage.disk import File
+from tidelog.storage.epochs import Epochs
+from tidelog.storage.flusher import Plan
+from tidelog.storage.segment import ALWAYS, NEVER, Segment
+from tidelog.storage.volume import Volume
+
+
+class Durability:
+    __slots__ = (
+        "_config",
+        "_epochs",
+        "_folder",
+        "_scheduled",
+        "_sync",
+        "_unnamed",
+        "_unsynced",
+        "_volume",
+        "active",
+        "due_at",
+        "recovery_point",
+    )
+
+    def __init__(
+        self, volume: Volume, folder: str, config: TopicConfig, epochs: Epochs, active: Segment
+    ) -> None:
+        self.active = active
+        self.recovery_point = 0
+        self.due_at = NEVER
+        self._volume = volume
+        self._folder = folder
+        self._epochs = epochs
+        self._unsynced: list[Segment] = []  # sealed since the last sync
+        self._unnamed = False  # the folder has names that no sync of it has made durable
+        self._sync: Sync | None = None  # waiting in the flusher, so it will cover what is appended now
+        self._scheduled = False
+        self.configure(config)
+
+    # Facts from the log
+
+    def configure(self, config: TopicConfig) -> None:
+        self._config = config
+        self._set_due()
+
+    def opened(self, recovery_point: int, created: bool) -> None:
+        self.recovery_point = recovery_point
+        self._unnamed = created
+        self._set_due()
+
+    def rolled(self, fresh: Segment, sealed: Segment | None) -> None:
+        self.active = fresh
+        self._unnamed = True
+        if sealed is not None:
+            self._unsynced.append(sealed)
+
+    def dropped(self, segments: list[Segment]) -> None:
+        """Nobody will ask for these again."""
+        self._unsynced = [segment for segment in self._unsynced if segment not in segments]
+        self._unnamed = True
+
+    def cut(self, active: Segment, end: int) -> None:
+        self.active = active
+        self.recovery_point = min(self.recovery_point, end)
+        self._set_due()
+
+    def appended_durably(self, end: int) -> None:
+        """The active segment is synced up to here: so is the log, if no sealed one lags behind."""
+        if not self._unsynced:
+            self.recovery_point = end
+
+    # Syncing
+
+    def flush(self) -> asyncio.Future[None]:
+        """Done when everything that is written now is on disk, and the recovery point has moved."""
+        if self._sync is None:
+            self._sync = Sync(self)
+            self._volume.flusher.submit(self._sync)
+        return self._sync.future
+
+    def flush_if_due(self, end: int) -> asyncio.Future[None] | None:
+        """After an append that reached `due_at`."""
+        if end - self.recovery_point >= self._config.flush_messages:
+            return self.flush()
+        if self._config.flush_ms < NEVER and not self._scheduled:
+            self._scheduled = True
+            self._volume.flusher.call_later(self._config.flush_ms, self)
+        return None
+
+    def flush_due(self) -> None:
+        """`flush.ms` has passed since the first append that was not synced."""
+        self._scheduled = False
+        if self.recovery_point < self.active.end and self._volume.problem is None:
+            # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
+            self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def flush_now(self) -> None:
+        """Blocks: for closing."""
+        plan = Plan()
+        self.plan_names(plan)
+        self.active.sync()
+        for segment in self._unsynced:
+            segment.sync()
+        self._unsynced.clear()
+        for step in plan.others:
+            step()
+        if plan.folder is not None:
+            self._volume.disk.sync_folder(plan.folder)
+        self.recovery_point = self.active.end
+
+    def plan_names(self, plan: Plan) -> None:
+        """What must be durable besides the bytes of segments."""
+        if self._epochs.dirty:
+            path = f"{self._folder}/{checkpoints.LEADER_EPOCHS}"
+            data = checkpoints.encode_epochs(self._epochs)
+            plan.others.append(partial(self._volume.disk.replace_file, path, data))
+            self._epochs.dirty = False
+        if self._unnamed:
+            plan.folder = self._folder
+            self._unnamed = False
+
+    def plan_sync(self, sync: Sync) -> Plan:
+        self._sync = None
+        plan = Plan()
+        sync.end = self.active.end
+        sync.sealed = list(self._unsynced)
+        plan.files.append(self.active.file)
+        plan.others.extend(segment.sync for segment in sync.sealed)
+        self.plan_names(plan)
+        return plan
+
+    def synced(self, sync: Sync) -> None:
+        self._unsynced = [segment for segment in self._unsynced if segment not in sync.sealed]
+        self.recovery_point = max(self.recovery_point, min(sync.end, self.active.end))
+        self._set_due()
+
+    def sync_failed(self, problem: OSError) -> Exception:
+        # The system may have dropped what it could not write: nothing above the recovery point is certain.
+        self._epochs.dirty = self._unnamed = True
+        return self._volume.failed(problem, f"sync {self._folder}", at_risk=True)
+
+    def _set_due(self) -> None:
+        if self._config.flush_ms < NEVER:
+            self.due_at = ALWAYS
+        else:
+            self.due_at = min(self.recovery_point + self._config.flush_messages - 1, NEVER)
+
+
+class _Job:
+    __slots__ = ("future", "owner")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def succeed(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class Sync(_Job):
+    """Makes durable what a log has written by the time its group starts."""
+
+    __slots__ = ("_durability", "end", "sealed")
+
+    def __init__(self, durability: Durability) -> None:
+        super().__init__(durability)
+        self._durability = durability
+        self.end = -1
+        self.sealed: list[Segment] = []
+
+    def start(self) -> Plan:
+        return self._durability.plan_sync(self)
+
+    def finish(self, problem: OSError | None) -> None:
+        if problem is None:
+            self._durability.synced(self)
+            self.succeed()
+        else:
+            self.fail(self._durability.sync_failed(problem))
+
+
+class AppendOwner(Protocol):
+    def plan_names(self, plan: Plan) -> None: ...
+    def append_written(self, append: Append) -> None: ...
+    def append_failed(self, problem: OSError) -> Exception: ...
+
+
+class Append(_Job):
+    """Bytes whose offsets are given out and whose place in the segment is reserved: to be written and
+    synced."""
+
+    __slots__ = ("_log", "data", "end", "file", "position", "segment")
+
+    def __init__(
+        self, log: AppendOwner, segment: Segment, file: File, position: int, data: bytes, end: int
+    ) -> None:
+        super().__init__(log)
+        self._log = log
+        self.segment = segment
+        self.file = file
+        self.position = position
+        self.data = data
+        self.end = end
+
+    def start(self) -> Plan:
+        plan = Plan()
+        plan.writes.append((self.file, self.data, self.position))
+        plan.files.append(self.file)
+        self._log.plan_names(plan)
+        return plan
+
+    def finish(self, problem: OSError | None) -> None:
+        if problem is None:
+            self._log.append_written(self)
+            self.succeed()
+        else:
+            self.fail(self._log.append_failed(problem))

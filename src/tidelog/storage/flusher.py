@@ -1,0 +1,175 @@
+"""Group commit: writes and syncs of all logs of one disk, off the event loop.
+
+Whatever is queued while one group is on its way becomes the next group; an idle flusher starts at once.  A
+group writes, then syncs each file it touched once, then each folder, and only then completes its jobs, in the
+order they were submitted.  Used by `log`; one per log directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Protocol
+
+from tidelog.storage.disk import Disk, File
+
+
+class Plan:
+    """What one job wants done, gathered on the loop when its group starts: plain calls for the disk's
+    thread."""
+
+    __slots__ = ("files", "folder", "others", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[File, bytes, int]] = []
+        self.files: list[File] = []
+        self.others: list[Callable[[], None]] = []
+        self.folder: str | None = None
+
+
+class Job(Protocol):
+    @property
+    def owner(self) -> object:
+        """Jobs of one owner fail together."""
+        ...
+
+    def start(self) -> Plan:
+        """Called on the loop when the group that holds the job starts."""
+        ...
+
+    def finish(self, problem: OSError | None) -> None:
+        """Called on the loop when all of the plan is done and durable, or part of it failed."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Called instead when the job was withdrawn."""
+        ...
+
+
+class Due(Protocol):
+    def flush_due(self) -> None: ...
+
+
+class Flusher:
+    """`submit` never blocks and never runs anything before it returns."""
+
+    __slots__ = ("_disk", "_due", "_order", "_queue", "_running", "_timer", "groups")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.groups = 0
+        self._queue: list[Job] = []
+        self._running: asyncio.Task[None] | None = None
+        self._due: list[tuple[float, int, Due]] = []
+        self._order = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def submit(self, job: Job) -> None:
+        self._queue.append(job)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._drain())
+
+    def withdraw(self, owner: object) -> list[Job]:
+        """Takes the jobs of `owner` that have not started out of the queue."""
+        taken = [job for job in self._queue if job.owner is owner]
+        self._queue = [job for job in self._queue if job.owner is not owner]
+        return taken
+
+    async def drained(self) -> None:
+        """When everything submitted so far is finished."""
+        while self._running is not None:
+            await asyncio.shield(self._running)
+
+    def call_later(self, delay_ms: int, due: Due) -> None:
+        """`due.flush_due()` in a while; one timer serves all."""
+        loop = asyncio.get_running_loop()
+        self._order += 1
+        heappush(self._due, (loop.time() + delay_ms / 1000, self._order, due))
+        self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        first = self._due[0][0] if self._due else None
+        if self._timer is not None:
+            if first is not None and self._timer.when() <= first:
+                return
+            self._timer.cancel()
+        self._timer = None if first is None else loop.call_at(first, self._call_due)
+
+    def _call_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        # A clock that rounds must not make us arm the same instant again and again.
+        now = loop.time() + 0.0005
+        while self._due and self._due[0][0] <= now:
+            heappop(self._due)[2].flush_due()
+        self._arm(loop)
+
+    def stop(self) -> None:
+        """No more calls from the timer."""
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                jobs, self._queue = self._queue, []
+                self.groups += 1
+                plans = [job.start() for job in jobs]
+                try:
+                    problems = await self._disk.run(partial(self._perform, jobs, plans))
+                except Exception as bug:
+                    # Nobody may wait for ever, and nothing may be taken for durable.
+                    problem = OSError(errno.EIO, f"could not perform a group of writes: {bug!r}")
+                    problems = {id(job.owner): problem for job in jobs}
+                for job in jobs:
+                    job.finish(problems.get(id(job.owner)))
+        finally:
+            self._running = None
+
+    def _perform(self, jobs: list[Job], plans: list[Plan]) -> dict[int, OSError]:
+        """In the disk's thread.  One owner's trouble is not another's: the first error of each is
+        returned."""
+        problems: dict[int, OSError] = {}
+        by_owner: dict[int, list[Plan]] = {}
+        for job, plan in zip(jobs, plans, strict=True):
+            by_owner.setdefault(id(job.owner), []).append(plan)
+        for steps in (self._write, self._sync, self._finish):
+            for owner, group in by_owner.items():
+                if owner not in problems:
+                    try:
+                        steps(group)
+                    except OSError as problem:
+                        problems[owner] = problem
+        return problems
+
+    def _write(self, plans: list[Plan]) -> None:
+        """Neighbours in a file go out in one call."""
+        pieces: list[bytes] = []
+        file: File | None = None
+        start = end = 0
+        for plan in plans:
+            for target, data, position in plan.writes:
+                if target is not file or position != end:
+                    if file is not None:
+                        file.write(pieces[0] if len(pieces) == 1 else b"".join(pieces), start)
+                    pieces, file, start, end = [], target, position, position
+                pieces.append(data)
+                end += len(data)
+        if file is not None:
+            file.write(pieces[0] if len(pieces) == 1 else b"".join(pieces), start)
+
+    def _sync(self, plans: list[Plan]) -> None:
+        for file in {id(file): file for plan in plans for file in plan.files}.values():
+            file.sync()
+
+    def _finish(self, plans: list[Plan]) -> None:
+        for plan in plans:
+            for step in plan.others:
+                step()
+        for folder in {plan.folder for plan in plans if plan.folder is not None}:
+            self._disk.sync_folder(folder)

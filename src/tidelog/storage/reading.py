@@ -1,0 +1,77 @@
+"""Finds the bytes for a read: which segment, from where, up to where.  Used by `log`, which knows the
+bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog._speed.batch import Header
+from tidelog.errors import CorruptMessage
+from tidelog.storage.damage import BadRange
+from tidelog.storage.disk import File
+from tidelog.storage.segment import Segment
+from tidelog.storage.segments import Segments
+
+
+class Slice(NamedTuple):
+    """Bytes of a file, from the start of a batch; holding it keeps the file readable."""
+
+    file: File
+    position: int
+    size: int
+
+
+def cut_slice(
+    segment: Segment, position: int, header: Header | None, limit: int, bytes_max: int, whole_batch: bool
+) -> Slice | None:
+    """From `position` to `limit`, within `bytes_max`; `header` is the first batch's if it is known
+    already."""
+    size = limit - position
+    if size <= 0:
+        return None
+    if size > bytes_max:
+        first = (segment.header(position) if header is None else header).size
+        if first <= bytes_max:
+            size = bytes_max
+        elif whole_batch:
+            size = first
+        else:
+            return None
+    return Slice(segment.file, position, size)
+
+
+def read_anywhere(
+    segments: Segments,
+    bad_ranges: Sequence[BadRange],
+    offset: int,
+    bytes_max: int,
+    end: int,
+    whole_batch: bool,
+) -> Slice | None:
+    """From any segment, around bad ranges, and over the gaps that compaction leaves."""
+    for bad in bad_ranges:
+        if bad.start <= offset < bad.end:
+            raise CorruptMessage(
+                f"{segments.first.folder} is damaged from offset {bad.start} to {bad.end}: "
+                f"read on from {bad.end}, or restore these records from another copy"
+            )
+    for number in range(segments.holding(offset), len(segments)):
+        segment = segments[number]
+        if segment.base >= end:
+            return None
+        position, header = segment.locate(offset)
+        if position < segment.size:
+            limit = _limit(segment, offset, end)
+            return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
+    return None
+
+
+def _limit(segment: Segment, offset: int, end: int) -> int:
+    limit = segment.size
+    for bad in segment.bad:
+        if bad.start >= offset:
+            limit = min(limit, bad.position)
+        if bad.start <= end < bad.end:
+            return limit
+    return limit if end >= segment.end else min(limit, segment.locate(end)[0])

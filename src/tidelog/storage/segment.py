@@ -1,0 +1,427 @@
+"""One stretch of a log: the file of batches that starts at `base`, and its two indexes.
+
+Bytes below `size` are whole batches in ascending offsets.  Indexes lag behind and are right as far as they
+go. A `Segment` knows nothing of its neighbours; `log` decides when one is full and which one is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidelog._speed.batch import HEADER_SIZE, Header, find, header_at, walk
+from tidelog.errors import CorruptMessage
+from tidelog.storage.damage import BadRange
+from tidelog.storage.disk import File
+from tidelog.storage.index import CorruptIndex, OffsetIndex, TimeIndex
+from tidelog.storage.volume import Volume
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX)
+
+OFFSETS_MAX = (1 << 31) - 1  # indexes keep offsets relative to the base in 31 bits
+NEVER = (1 << 63) - 1
+ALWAYS = -(1 << 63)
+
+_LOOKUP_BYTES = 8192
+_RECENT_MAX = 32
+
+
+def stem(folder: str, base: int) -> str:
+    """The path of a segment's files without their suffix."""
+    return f"{folder}/{base:020d}"
+
+
+class Segment:
+    __slots__ = (
+        "_before",
+        "_file",
+        "_index",
+        "_index_bytes_max",
+        "_interval_bytes",
+        "_recent",
+        "_since_index",
+        "_time_index",
+        "_volume",
+        "bad",
+        "base",
+        "created_ms",
+        "end",
+        "first_timestamp",
+        "folder",
+        "index_full",
+        "jitter_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "reserved",
+        "roll_at",
+        "size",
+        "stem",
+        "suffix",
+        "used",
+    )
+
+    def __init__(
+        self, volume: Volume, folder: str, base: int, size: int, index_bytes_max: int, interval_bytes: int
+    ) -> None:
+        self.base = base
+        self.folder = folder
+        self.stem = stem(folder, base)
+        self.suffix = ""
+        self.size = size
+        self.reserved = size  # past `size` while synced appends are on their way to the disk
+        self.end = base
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base
+        self.first_timestamp = -1
+        self.created_ms = volume.clock.now_ms()
+        self.roll_at = NEVER
+        self.jitter_ms = 0
+        self.index_full = False
+        self.used = False
+        self.bad: Sequence[BadRange] = ()
+        self._volume = volume
+        self._index_bytes_max = index_bytes_max
+        self._interval_bytes = interval_bytes
+        self._since_index = 0
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        # Where the latest batches start, for readers at the tail: two generations bound it.
+        self._recent: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+
+    @classmethod
+    def create(
+        cls, volume: Volume, folder: str, base: int, index_bytes_max: int, interval_bytes: int, allocate: int
+    ) -> Segment:
+        """Empty, with its files; what a crash left under the same names is emptied."""
+        segment = cls(volume, folder, base, 0, index_bytes_max, interval_bytes)
+        for suffix in SUFFIXES:
+            file = volume.disk.open(segment.stem + suffix, create=True)
+            if file.size():
+                file.truncate(0)
+        if allocate:
+            segment.file.allocate(allocate)
+        return segment
+
+    @property
+    def path(self) -> str:
+        return self.stem + LOG + self.suffix
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._volume.disk.open(self.path)
+            self._volume.files.opened(self)
+        self.used = True
+        return file
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            volume = self._volume
+            try:
+                index = OffsetIndex(
+                    volume.disk, volume.files, self._path(INDEX), self.base, self._index_bytes_max
+                )
+                index.check(self.size)
+            except (CorruptIndex, FileNotFoundError):
+                self.rebuild_indexes()
+            else:
+                self._index = index
+        assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            volume = self._volume
+            try:
+                index = TimeIndex(
+                    volume.disk, volume.files, self._path(TIME_INDEX), self.base, self._index_bytes_max
+                )
+                index.check()
+            except (CorruptIndex, FileNotFoundError):
+                self.rebuild_indexes()
+            else:
+                self._time_index = index
+        assert self._time_index is not None
+        return self._time_index
+
+    # Writing
+
+    def append(self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+        """Whole batches; OSError leaves everything but bytes past `size` as it was."""
+        position = self.size
+        file = self._file
+        if file is None:
+            file = self.file
+        self.used = True
+        due = self._since_index > self._interval_bytes
+        if due:
+            self._reserve_index()
+        file.write(data, position)
+        size = len(data)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = max_timestamp_offset
+        if due or size > self._interval_bytes:
+            self._add_to_index(data, base, position, due)
+        else:
+            self._since_index += size
+        self._recent[base] = position
+        self.size = position + size
+        self.end = last + 1
+
+    def reserve(
+        self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int
+    ) -> tuple[File, int]:
+        """As `append`, except that somebody else writes the bytes, to the file and position returned, and
+        calls `written`; until then `size` and `end` stay."""
+        position = self.reserved
+        due = self._since_index > self._interval_bytes
+        if due:
+            self._reserve_index()
+        file = self.file
+        size = len(data)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = max_timestamp_offset
+        if due or size > self._interval_bytes:
+            self._add_to_index(data, base, position, due)
+        else:
+            self._since_index += size
+        self._recent[base] = position
+        self.reserved = position + size
+        return file, position
+
+    def written(self, size: int, end: int) -> None:
+        self.size += size
+        self.end = end
+
+    def _reserve_index(self) -> None:
+        self.index.reserve()
+        self.time_index.reserve()
+
+    def _add_to_index(self, data: Any, base: int, position: int, due: bool) -> None:
+        """Entries every `interval` bytes: one for a small append, several inside a large one with many
+        batches."""
+        if len(self._recent) > _RECENT_MAX:
+            self._before, self._recent = self._recent, {}
+        interval = self._interval_bytes
+        index, since = self.index, self._since_index
+        if due:
+            index.append(base, position)
+            since = 0
+        first = header_at(data)
+        if first is None or first.size == len(data):
+            since += len(data)
+        else:
+            for header in walk(data):
+                if since > interval and header.position and not index.full:
+                    try:
+                        index.append(header.base_offset, position + header.position)
+                    except OSError:
+                        break  # the bytes are written: an entry less does no harm
+                    since = 0
+                since += header.size
+        self._since_index = since
+        if due:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        if index.full or self.time_index.full:
+            self.index_full = True
+            self.roll_at = ALWAYS
+
+    # Reading
+
+    def locate(self, offset: int) -> tuple[int, Header | None]:
+        """Where the first batch that ends at or after `offset` starts; `size` when there is none.  The header
+        comes along when it had to be read."""
+        position = self._recent.get(offset)
+        if position is None:
+            position = self._before.get(offset)
+        if position is not None:
+            return position, None
+        if offset >= self.end:
+            return self.size, None
+        position = self._from_index(offset)
+        file, size = self.file, self.size
+        while size - position >= HEADER_SIZE:
+            data = file.read(min(_LOOKUP_BYTES, size - position), position)
+            skipped, header = find(data, offset)
+            if header is not None:
+                return position + skipped, header
+            if skipped == 0:
+                break
+            position += skipped
+        if position != size:
+            raise CorruptMessage(f"{self.path} has no batch at position {position}, where one must start")
+        return size, None
+
+    def header(self, position: int) -> Header:
+        """Of the batch that starts there."""
+        header = header_at(self.file.read(HEADER_SIZE, position))
+        if header is None:
+            raise CorruptMessage(f"{self.path} has no batch at position {position}, where one must start")
+        return header
+
+    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, Header]]:
+        """(position, header) of every batch from `position`, where one must start, to `end`, without bad
+        ranges. Bodies are not read when they are large."""
+        file, end = self.file, self.size if end is None else end
+        for bad in self.bad:
+            if position <= bad.position < end:
+                yield from self.headers(position, bad.position)
+                position = bad.position + bad.size
+        while end - position >= HEADER_SIZE:
+            data = file.read(min(_LOOKUP_BYTES, end - position), position)
+            at = 0
+            while (header := header_at(data, at)) is not None:
+                yield position + at, header
+                at += header.size
+                if at + HEADER_SIZE > len(data):
+                    break
+            if at == 0:
+                raise CorruptMessage(f"{self.path} has no batch at position {position}, where one must start")
+            position += at
+
+    def _from_index(self, offset: int) -> int:
+        position = self.index.floor(offset)[1]
+        if position:
+            found = header_at(self.file.read(HEADER_SIZE, position)) if 0 < position < self.size else None
+            if found is None or found.magic != 2 or not self.base <= found.base_offset <= offset:
+                # The index does not fit its log: everything it says can be had from the log.
+                self.rebuild_indexes()
+                position = self.index.floor(offset)[1]
+        return position
+
+    # Time
+
+    def newest(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the batch that has it; -1 when there is none."""
+        if self.max_timestamp < 0 and self.size:
+            self.max_timestamp = self.time_index.last_timestamp
+            self.max_timestamp_offset = self.time_index.last_offset
+        return self.max_timestamp, self.max_timestamp_offset
+
+    def load(self) -> None:
+        """What the segment that is appended to must know besides names and sizes: its end, its timestamps.
+        Walks only what the indexes do not cover."""
+        self.max_timestamp = self.time_index.last_timestamp
+        self.max_timestamp_offset = self.time_index.last_offset
+        self.end = self.base
+        self.first_timestamp = -1
+        start = self.index.last_position
+        for position, header in self.headers(start):
+            if position == 0:
+                self.first_timestamp = header.max_timestamp
+            self.end = header.last_offset + 1
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        if start:
+            self.first_timestamp = next(self.headers(0))[1].max_timestamp
+        self._since_index = self.size - start
+
+    # Changing
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops every batch that reaches `offset` or beyond; bytes dropped."""
+        position, _ = self.locate(offset)
+        dropped = self.size - position
+        self._recent.clear()
+        self._before.clear()
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.file.truncate(position)
+        self.size = self.reserved = position
+        self.index_full = False
+        self.load()
+        return dropped
+
+    def rebuild_indexes(self) -> None:
+        """From the batches below `size`, which must be whole."""
+        self._drop_indexes()
+        for suffix in (INDEX, TIME_INDEX):
+            self._volume.disk.open(self._path(suffix), create=True).truncate(0)
+        index, time_index = self.index, self.time_index
+        largest, largest_offset, since = -1, self.base, 0
+        # A search never walks over a bad range: the first batch behind one has an entry of its own.
+        behind_bad = {bad.position + bad.size for bad in self.bad}
+        for position, header in self.headers(0):
+            if header.max_timestamp > largest:
+                largest, largest_offset = header.max_timestamp, header.last_offset
+            if since > self._interval_bytes or position in behind_bad:
+                index.append(header.base_offset, position)
+                time_index.append(largest, largest_offset)
+                since = 0
+            since += header.size
+        time_index.append(largest, largest_offset)
+        self._since_index = since
+
+    def seal(self) -> None:
+        """No more appends: files become as long as what is in them."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self._trim()
+        self._recent = {}
+        self._before = {}
+
+    def close(self) -> None:
+        """As after a clean stop: the next `load` finds it complete."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self._trim()
+        self.release_all()
+
+    def release_all(self) -> None:
+        """Every descriptor; the next use opens what it needs."""
+        self._drop_indexes()
+        self.release()
+        self._volume.files.closed(self)
+
+    def _trim(self) -> None:
+        size = max(self.size, self.reserved)
+        if self.file.size() > size:
+            self.file.truncate(size)
+        self.index.trim()
+        self.time_index.trim()
+
+    def release(self) -> None:
+        self._file = None
+        self._recent.clear()
+        self._before.clear()
+
+    def _drop_indexes(self) -> None:
+        for index in (self._index, self._time_index):
+            if index is not None:
+                index.release()
+        self._index = self._time_index = None
+
+    def sync(self) -> None:
+        """Everything of a sealed segment; blocks, and touches nothing that the loop's thread changes."""
+        disk = self._volume.disk
+        for kind in SUFFIXES:
+            try:
+                disk.open(self._path(kind)).sync()
+            except FileNotFoundError:
+                pass  # on its way out: retention renamed it
+
+    def rename(self, suffix: str) -> None:
+        """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""
+        self._drop_indexes()
+        old, self.suffix = self.suffix, suffix
+        for kind in SUFFIXES:
+            path = self.stem + kind
+            if self._volume.disk.exists(path + old):
+                self._volume.disk.rename(path + old, path + suffix)
+
+    def remove(self) -> None:
+        self.release_all()
+        for kind in SUFFIXES:
+            self._volume.disk.remove(self._path(kind))
+
+    def _path(self, kind: str) -> str:
+        return self.stem + kind + self.suffix

@@ -1,0 +1,47 @@
+"""What the logs of one directory share: the disk, time, chance, the bound on open files, and whether the disk
+failed."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from random import Random
+
+from tidelog.clock import Clock
+from tidelog.errors import KafkaStorageError
+from tidelog.storage.disk import Disk
+from tidelog.storage.files import OpenFiles
+from tidelog.storage.flusher import Flusher
+
+# A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by
+# themselves.
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+@dataclass(slots=True)
+class Volume:
+    path: str
+    disk: Disk
+    clock: Clock
+    random: Random
+    files: OpenFiles
+    flusher: Flusher
+    problem: OSError | None = None
+    """What took the directory offline, and with it every log in it."""
+
+    def failed(self, problem: OSError, doing: str, at_risk: bool = False) -> KafkaStorageError:
+        """The error for whoever asked.  Anything but a full disk takes the whole directory offline, and so
+        does a full disk when bytes that readers may have seen are `at_risk`."""
+        if problem.errno in FULL and not at_risk:
+            return KafkaStorageError(
+                f"{doing}: the disk of {self.path} is full; free some space and try again"
+            )
+        if self.problem is None:
+            self.problem = problem
+        return self.offline()
+
+    def offline(self) -> KafkaStorageError:
+        return KafkaStorageError(
+            f"log directory {self.path} is offline after a disk error ({self.problem}): "
+            f"repair the disk and restart"
+        )
