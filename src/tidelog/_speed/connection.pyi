@@ -1,0 +1,36 @@
+"""One non-blocking connection: cuts frames, keeps answers in request order, writes bytes and file slices."""
+
+import asyncio
+from typing import Any
+
+Answer = bytes | list[Any]  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
+
+class FrameConnection:
+    """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.
+
+    `frame_arrived` gets a view that is valid only until it returns.  It gives back the answer, None when there is
+    none to send, or a Future of one of these; answers leave in the order of their requests."""
+
+    frames: int
+    bytes_in: int
+    bytes_out: int
+    idle_ticks: int
+    is_closed: bool
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: Any,
+        scratch: bytearray,
+        frame_bytes_max: int,
+        in_flight_max: int,
+    ) -> None: ...
+    @property
+    def in_flight(self) -> int: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    def frame_arrived(
+        self, frame: memoryview, api_key: int, version: int, correlation_id: int
+    ) -> Answer | asyncio.Future[Answer | None] | None: ...
+    def refused(self, problem: BaseException) -> None: ...
+    def connection_closed(self) -> None: ...

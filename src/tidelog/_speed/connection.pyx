@@ -1,0 +1,335 @@
+"""One non-blocking connection: cuts frames, keeps answers in request order, writes bytes and file slices.
+
+Bytes arrive in one scratch buffer that all connections of a loop share, so an idle connection owns none; only a
+frame that has not wholly arrived is kept apart.  Reading pauses while too many requests are unanswered or their
+answers are not taken, which is all the back pressure there is and all that is needed."""
+
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memcpy
+
+from tidelog._speed.batch cimport get_int16, get_int32
+
+
+cdef extern from "<sys/socket.h>":
+    enum:
+        MSG_DONTWAIT
+        MSG_NOSIGNAL
+        MSG_MORE
+    ssize_t recv(int fd, void* data, size_t size, int flags)
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+
+
+cdef enum:
+    FRAME_HEADER = 4
+    REQUEST_BYTES_MIN = 8  # api key, version and correlation id
+    FIRST_PIECE = 1 << 20  # a longer frame gets its memory as its bytes arrive, not on its word
+    TURN_BYTES = 1 << 20  # what one connection may write before the others get their turn
+    UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
+
+
+cdef class FrameConnection:
+    cdef readonly Py_ssize_t frames
+    cdef readonly Py_ssize_t bytes_in
+    cdef readonly Py_ssize_t bytes_out
+    cdef public int idle_ticks
+    cdef readonly bint is_closed
+    cdef object loop
+    cdef object sock
+    cdef int fd
+    cdef bint native
+    cdef object scratch
+    cdef object scratch_view
+    cdef Py_ssize_t frame_bytes_max
+    cdef int in_flight_max
+    cdef bytearray partial  # frames that have not wholly arrived, or wait while reading is paused
+    cdef Py_ssize_t filled
+    cdef object slots  # answers and futures of answers, in request order
+    cdef object unsent  # pieces, in order
+    cdef Py_ssize_t sent_of_first
+    cdef bint reading
+    cdef bint writing
+
+    def __init__(self, loop, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
+        self.loop = loop
+        self.sock = sock
+        self.fd = sock.fileno()
+        # Sockets of the system are read and written by their descriptor; others through their methods.
+        self.native = type(sock).__module__ == "socket"
+        self.scratch = scratch
+        self.scratch_view = memoryview(scratch)
+        self.frame_bytes_max = frame_bytes_max
+        self.in_flight_max = in_flight_max
+        self.slots = deque()
+        self.unsent = deque()
+
+    @property
+    def in_flight(self):
+        return len(self.slots)
+
+    def start(self):
+        self.reading = True
+        self.loop.add_reader(self.fd, self.on_readable)
+
+    def close(self):
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.reading:
+            self.loop.remove_reader(self.fd)
+        if self.writing:
+            self.loop.remove_writer(self.fd)
+        self.reading = self.writing = False
+        for slot in self.slots:
+            if not isinstance(slot, (bytes, list)):
+                slot.cancel()
+        self.slots.clear()
+        self.unsent.clear()
+        self.partial = None
+        self.sock.close()
+        self.connection_closed()
+
+    def frame_arrived(self, frame, int api_key, int version, int32_t correlation_id):
+        raise NotImplementedError
+
+    def refused(self, problem):
+        pass
+
+    def connection_closed(self):
+        pass
+
+    # Reading
+
+    def on_readable(self):
+        cdef Py_ssize_t got
+        self.idle_ticks = 0
+        if self.partial is None:
+            got = self.receive(self.scratch, 0, len(self.scratch))
+            if got <= 0:
+                return
+            self.take_scratch(got)
+        else:
+            got = self.receive(self.partial, self.filled, len(self.partial) - self.filled)
+            if got <= 0:
+                return
+            self.filled += got
+            self.take_partial()
+        if not self.is_closed:
+            self.write_some()
+            self.balance()
+
+    cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t room) except -2:
+        """Bytes received; 0 when there are none now; -1 when the connection is over."""
+        cdef Py_ssize_t got
+        if self.native:
+            got = recv(self.fd, <char*>into + at, room, MSG_DONTWAIT)
+            if got < 0:
+                if errno == EAGAIN or errno == EINTR:
+                    return 0
+                self.close()
+                return -1
+        else:
+            try:
+                with memoryview(into) as view:
+                    got = self.sock.recv_into(view[at:at + room])
+            except (BlockingIOError, InterruptedError):
+                return 0
+            except OSError:
+                self.close()
+                return -1
+        if got == 0:
+            self.close()
+            return -1
+        self.bytes_in += got
+        return got
+
+    cdef int take_scratch(self, Py_ssize_t size) except -1:
+        cdef Py_ssize_t taken = self.consume(self.scratch_view, <const uint8_t*><char*>(<bytearray>self.scratch), size)
+        if taken < size and not self.is_closed:
+            self.keep(<const uint8_t*><char*>(<bytearray>self.scratch) + taken, size - taken)
+        return 0
+
+    cdef int take_partial(self) except -1:
+        cdef bytearray held = self.partial
+        cdef Py_ssize_t taken = self.consume(memoryview(held), <const uint8_t*><char*>held, self.filled)
+        if self.is_closed:
+            return 0
+        if taken == self.filled:
+            self.partial = None
+            self.filled = 0
+        elif taken > 0 or self.filled == len(held):
+            self.keep(<const uint8_t*><char*>held + taken, self.filled - taken)
+        return 0
+
+    cdef int keep(self, const uint8_t* data, Py_ssize_t size) except -1:
+        """Hold `size` bytes that do not make a whole frame yet, with room for what is still to come."""
+        cdef Py_ssize_t wanted = FRAME_HEADER
+        cdef Py_ssize_t room
+        cdef bytearray held
+        if size >= FRAME_HEADER:
+            wanted += get_int32(data)
+        room = max(size, min(wanted, max(<Py_ssize_t>FIRST_PIECE, 2 * size)))
+        held = bytearray(room + FRAME_HEADER)
+        memcpy(<char*>held, data, size)
+        self.partial = held
+        self.filled = size
+        return 0
+
+    cdef Py_ssize_t consume(self, view, const uint8_t* data, Py_ssize_t size) except -1:
+        """Hands on every whole frame until reading has to pause; the number of bytes handed on."""
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t length
+        while size - at >= FRAME_HEADER:
+            length = get_int32(data + at)
+            if length < REQUEST_BYTES_MIN or length > self.frame_bytes_max:
+                self.refused(ValueError(f"a frame of {length} bytes: between {REQUEST_BYTES_MIN} and {self.frame_bytes_max} are taken"))
+                self.close()
+                return at
+            if size - at - FRAME_HEADER < length or self.is_full():
+                break
+            at += FRAME_HEADER
+            self.take_frame(view[at:at + length], data + at)
+            if self.is_closed:
+                return at
+            at += length
+        return at
+
+    cdef int take_frame(self, frame, const uint8_t* data) except -1:
+        self.frames += 1
+        try:
+            answer = self.frame_arrived(frame, get_int16(data), get_int16(data + 2), get_int32(data + 4))
+        except Exception as problem:
+            self.refused(problem)
+            self.write_some()
+            self.close()
+            return 0
+        if answer is None:
+            return 0
+        if type(answer) is bytes:
+            if self.slots:
+                self.slots.append(answer)
+            else:
+                self.unsent.append(answer)
+        elif type(answer) is list:
+            if self.slots:
+                self.slots.append(answer)
+            else:
+                self.unsent.extend(answer)
+        else:
+            self.slots.append(answer)
+            answer.add_done_callback(self.on_answered)
+        return 0
+
+    cdef bint is_full(self):
+        return len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
+
+    cdef int balance(self) except -1:
+        """Pause reading when too much is under way, go on when there is room again."""
+        if self.is_closed:
+            return 0
+        if self.is_full():
+            if self.reading:
+                self.reading = False
+                self.loop.remove_reader(self.fd)
+        elif not self.reading:
+            self.reading = True
+            self.loop.add_reader(self.fd, self.on_readable)
+            if self.partial is not None:
+                self.take_partial()
+                if not self.is_closed:
+                    self.write_some()
+                    self.balance()
+        return 0
+
+    # Answering
+
+    def on_answered(self, _future):
+        if self.is_closed:
+            return
+        while self.slots:
+            first = self.slots[0]
+            if isinstance(first, bytes):
+                self.unsent.append(first)
+            elif isinstance(first, list):
+                self.unsent.extend(first)
+            elif not first.done():
+                break
+            else:
+                try:
+                    answer = first.result()
+                except BaseException as problem:  # a cancelled handler is no answer either
+                    self.refused(problem)
+                    self.close()
+                    return
+                if isinstance(answer, bytes):
+                    self.unsent.append(answer)
+                elif answer is not None:
+                    self.unsent.extend(answer)
+            self.slots.popleft()
+        self.write_some()
+        self.balance()
+
+    def on_writable(self):
+        self.idle_ticks = 0
+        self.write_some()
+        self.balance()
+
+    cdef int write_some(self) except -1:
+        cdef Py_ssize_t turn = 0
+        cdef Py_ssize_t moved, size
+        unsent = self.unsent
+        try:
+            while unsent and turn < TURN_BYTES:
+                piece = unsent[0]
+                if type(piece) is bytes:
+                    size = PyBytes_GET_SIZE(piece)
+                    moved = self.send_bytes(piece, len(unsent) > 1)
+                else:
+                    size = piece.size
+                    moved = piece.send(self.sock, self.sent_of_first)
+                    if moved == 0 and size > self.sent_of_first:
+                        raise ConnectionError("a file slice ended before its size")
+                if moved < 0:
+                    break
+                turn += moved
+                self.sent_of_first += moved
+                if self.sent_of_first < size:
+                    continue
+                unsent.popleft()
+                self.sent_of_first = 0
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as problem:
+            if not isinstance(problem, (ConnectionResetError, BrokenPipeError)):
+                self.refused(problem)
+            self.close()
+            return 0
+        self.bytes_out += turn
+        if unsent and not self.writing:
+            self.writing = True
+            self.loop.add_writer(self.fd, self.on_writable)
+        elif self.writing and not unsent:
+            self.writing = False
+            self.loop.remove_writer(self.fd)
+        return 0
+
+    cdef Py_ssize_t send_bytes(self, bytes piece, bint more) except -2:
+        """Bytes taken by the socket, or -1 when it takes none now."""
+        cdef Py_ssize_t moved
+        cdef Py_ssize_t at = self.sent_of_first
+        if not self.native:
+            return self.sock.send(memoryview(piece)[at:] if at else piece)
+        moved = send(
+            self.fd,
+            PyBytes_AS_STRING(piece) + at,
+            PyBytes_GET_SIZE(piece) - at,
+            MSG_DONTWAIT | MSG_NOSIGNAL | (MSG_MORE if more else 0),
+        )
+        if moved < 0:
+            if errno == EAGAIN or errno == EINTR:
+                return -1
+            raise OSError(errno, "send failed")
+        return moved

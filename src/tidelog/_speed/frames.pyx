@@ -1,0 +1,496 @@
+"""The hot requests and answers, decoded and encoded natively: Produce 3-13, Fetch 4-18.
+
+The decoders check every length against what is left before they use it; what they refuse raises ValueError.  The
+messages in `tidelog.wire` are the oracle these are tested against."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from tidelog._speed.batch cimport get_int16, get_int32, get_int64, put_int16, put_int32, put_int64
+
+
+# Decoding
+
+cdef struct Cursor:
+    const uint8_t* data
+    Py_ssize_t at
+    Py_ssize_t end
+
+
+cdef int need(Cursor* cursor, Py_ssize_t size) except -1:
+    if size < 0 or size > cursor.end - cursor.at:
+        raise ValueError("the request ends before its fields do")
+    return 0
+
+
+cdef int8_t take_int8(Cursor* cursor) except? -1:
+    need(cursor, 1)
+    cursor.at += 1
+    return <int8_t>cursor.data[cursor.at - 1]
+
+
+cdef int16_t take_int16(Cursor* cursor) except? -1:
+    need(cursor, 2)
+    cursor.at += 2
+    return get_int16(cursor.data + cursor.at - 2)
+
+
+cdef int32_t take_int32(Cursor* cursor) except? -1:
+    need(cursor, 4)
+    cursor.at += 4
+    return get_int32(cursor.data + cursor.at - 4)
+
+
+cdef int64_t take_int64(Cursor* cursor) except? -1:
+    need(cursor, 8)
+    cursor.at += 8
+    return get_int64(cursor.data + cursor.at - 8)
+
+
+cdef uint32_t take_varint(Cursor* cursor) except? 0xFFFFFFFF:
+    cdef uint32_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while shift <= 28:
+        need(cursor, 1)
+        byte = cursor.data[cursor.at]
+        cursor.at += 1
+        if shift == 28 and byte > 0x0F:
+            break
+        value |= <uint32_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+        shift += 7
+    raise ValueError("a variable-length integer of more than 32 bits")
+
+
+cdef Py_ssize_t take_count(Cursor* cursor, bint flexible, Py_ssize_t element_bytes_min) except -2:
+    """The length of an array that cannot be null; never more than could be there."""
+    cdef int64_t count
+    count = <int64_t>take_varint(cursor) - 1 if flexible else take_int32(cursor)
+    if count < 0 or count * element_bytes_min > cursor.end - cursor.at:
+        raise ValueError(f"an array of {count} elements in {cursor.end - cursor.at} bytes")
+    return count
+
+
+cdef object take_text(Cursor* cursor, bint flexible):
+    cdef int64_t size
+    size = <int64_t>take_varint(cursor) - 1 if flexible else take_int16(cursor)
+    if size < 0:
+        if size < -1:
+            raise ValueError("a string of negative length")
+        return None
+    need(cursor, size)
+    cursor.at += size
+    return PyUnicode_DecodeUTF8(<char*>cursor.data + cursor.at - size, size, NULL)
+
+
+cdef object take_topic(Cursor* cursor, bint flexible, bint by_id):
+    if by_id:
+        need(cursor, 16)
+        cursor.at += 16
+        return PyBytes_FromStringAndSize(<char*>cursor.data + cursor.at - 16, 16)
+    name = take_text(cursor, flexible)
+    if name is None:
+        raise ValueError("a topic without a name")
+    return name
+
+
+cdef int skip_tags(Cursor* cursor) except -1:
+    cdef uint32_t count = take_varint(cursor)
+    cdef uint32_t size
+    while count:
+        take_varint(cursor)
+        size = take_varint(cursor)
+        need(cursor, size)
+        cursor.at += size
+        count -= 1
+    return 0
+
+
+cdef int finish(Cursor* cursor) except -1:
+    if cursor.at != cursor.end:
+        raise ValueError(f"{cursor.end - cursor.at} bytes after the end of the request")
+    return 0
+
+
+cdef Cursor open_cursor(const uint8_t[::1] frame, Py_ssize_t at) except *:
+    cdef Cursor cursor
+    if at < 0 or at >= frame.shape[0]:
+        raise ValueError("the request has no body")
+    cursor.data = &frame[0]
+    cursor.at = at
+    cursor.end = frame.shape[0]
+    return cursor
+
+
+def request_header(const uint8_t[::1] frame, bint flexible):
+    cdef Cursor cursor = open_cursor(frame, 8)
+    client_id = take_text(&cursor, False)
+    if flexible:
+        skip_tags(&cursor)
+    return client_id, cursor.at
+
+
+cdef class ProduceAsk:
+    cdef readonly object transactional_id
+    cdef readonly int acks
+    cdef readonly int timeout_ms
+    cdef readonly list topics
+
+
+def decode_produce(const uint8_t[::1] frame, Py_ssize_t at, int version):
+    cdef Cursor cursor = open_cursor(frame, at)
+    cdef bint flexible = version >= 9
+    cdef ProduceAsk ask = ProduceAsk.__new__(ProduceAsk)
+    cdef Py_ssize_t topics, partitions
+    cdef int64_t size
+    cdef int32_t index
+    cdef list parts
+    ask.transactional_id = take_text(&cursor, flexible)
+    ask.acks = take_int16(&cursor)
+    ask.timeout_ms = take_int32(&cursor)
+    ask.topics = []
+    topics = take_count(&cursor, flexible, 2)
+    while topics > 0:
+        topics -= 1
+        topic = take_topic(&cursor, flexible, version >= 13)
+        parts = []
+        partitions = take_count(&cursor, flexible, 5)
+        while partitions > 0:
+            partitions -= 1
+            index = take_int32(&cursor)
+            size = <int64_t>take_varint(&cursor) - 1 if flexible else take_int32(&cursor)
+            if size < -1:
+                raise ValueError("records of negative length")
+            if size > 0:
+                need(&cursor, size)
+            parts.append((index, cursor.at, size))
+            if size > 0:
+                cursor.at += size
+            if flexible:
+                skip_tags(&cursor)
+        if flexible:
+            skip_tags(&cursor)
+        ask.topics.append((topic, parts))
+    if flexible:
+        skip_tags(&cursor)
+    finish(&cursor)
+    return ask
+
+
+cdef class FetchAsk:
+    cdef readonly int replica_id
+    cdef readonly int64_t replica_epoch
+    cdef readonly int max_wait_ms
+    cdef readonly int min_bytes
+    cdef readonly int max_bytes
+    cdef readonly bint read_committed
+    cdef readonly int session_id
+    cdef readonly int session_epoch
+    cdef readonly list topics
+    cdef readonly list forgotten
+    cdef readonly object rack
+
+
+cdef int take_fetch_tags(Cursor* cursor, int version, FetchAsk ask) except -1:
+    """Tag 1 is the replica state (from version 15 on); the cluster id in tag 0 is not looked at."""
+    cdef uint32_t count = take_varint(cursor)
+    cdef uint32_t tag, size
+    cdef Py_ssize_t end
+    while count:
+        count -= 1
+        tag = take_varint(cursor)
+        size = take_varint(cursor)
+        need(cursor, size)
+        end = cursor.at + size
+        if tag == 1 and version >= 15:
+            ask.replica_id = take_int32(cursor)
+            ask.replica_epoch = take_int64(cursor)
+            skip_tags(cursor)
+            if cursor.at != end:
+                raise ValueError("a replica state of the wrong size")
+        cursor.at = end
+    return 0
+
+
+def decode_fetch(const uint8_t[::1] frame, Py_ssize_t at, int version):
+    cdef Cursor cursor = open_cursor(frame, at)
+    cdef bint flexible = version >= 12
+    cdef FetchAsk ask = FetchAsk.__new__(FetchAsk)
+    cdef Py_ssize_t topics
+    ask.replica_id = take_int32(&cursor) if version <= 14 else -1
+    ask.replica_epoch = -1
+    ask.max_wait_ms = take_int32(&cursor)
+    ask.min_bytes = take_int32(&cursor)
+    ask.max_bytes = take_int32(&cursor)
+    ask.read_committed = take_int8(&cursor) == 1
+    ask.session_id = take_int32(&cursor) if version >= 7 else 0
+    ask.session_epoch = take_int32(&cursor) if version >= 7 else -1
+    ask.topics = []
+    ask.forgotten = []
+    ask.rack = ""
+    topics = take_count(&cursor, flexible, 2)
+    while topics > 0:
+        topics -= 1
+        topic = take_topic(&cursor, flexible, version >= 13)
+        ask.topics.append((topic, take_fetch_partitions(&cursor, version)))
+    if version >= 7:
+        topics = take_count(&cursor, flexible, 2)
+        while topics > 0:
+            topics -= 1
+            topic = take_topic(&cursor, flexible, version >= 13)
+            ask.forgotten.append((topic, take_numbers(&cursor, flexible)))
+            if flexible:
+                skip_tags(&cursor)
+    if version >= 11:
+        ask.rack = take_text(&cursor, flexible) or ""
+    if flexible:
+        take_fetch_tags(&cursor, version, ask)
+    finish(&cursor)
+    return ask
+
+
+cdef list take_fetch_partitions(Cursor* cursor, int version):
+    cdef bint flexible = version >= 12
+    cdef Py_ssize_t partitions = take_count(cursor, flexible, 16)
+    cdef int32_t index, epoch, fetched_epoch, bytes_max
+    cdef int64_t offset, log_start
+    cdef list parts = []
+    while partitions > 0:
+        partitions -= 1
+        index = take_int32(cursor)
+        epoch = take_int32(cursor) if version >= 9 else -1
+        offset = take_int64(cursor)
+        fetched_epoch = take_int32(cursor) if version >= 12 else -1
+        log_start = take_int64(cursor) if version >= 5 else -1
+        bytes_max = take_int32(cursor)
+        if flexible:
+            skip_tags(cursor)
+        parts.append((index, epoch, offset, fetched_epoch, log_start, bytes_max))
+    if flexible:
+        skip_tags(cursor)
+    return parts
+
+
+cdef list take_numbers(Cursor* cursor, bint flexible):
+    cdef Py_ssize_t count = take_count(cursor, flexible, 4)
+    cdef list numbers = []
+    while count > 0:
+        count -= 1
+        numbers.append(take_int32(cursor))
+    return numbers
+
+
+# Encoding
+
+cdef class Writer:
+    """Bytes that grow at the end."""
+
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.room = 512
+        self.data = <uint8_t*>malloc(self.room)
+        if self.data == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef uint8_t* extend(self, Py_ssize_t size) except NULL:
+        cdef uint8_t* grown
+        if self.size + size > self.room:
+            grown = <uint8_t*>realloc(self.data, 2 * (self.size + size))
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = 2 * (self.size + size)
+        self.size += size
+        return self.data + self.size - size
+
+    cdef int put8(self, int value) except -1:
+        self.extend(1)[0] = <uint8_t>value
+        return 0
+
+    cdef int put16(self, int16_t value) except -1:
+        put_int16(self.extend(2), value)
+        return 0
+
+    cdef int put32(self, int32_t value) except -1:
+        put_int32(self.extend(4), value)
+        return 0
+
+    cdef int put64(self, int64_t value) except -1:
+        put_int64(self.extend(8), value)
+        return 0
+
+    cdef int put_varint(self, uint32_t value) except -1:
+        while value >= 0x80:
+            self.put8(<int>(value & 0x7F) | 0x80)
+            value >>= 7
+        return self.put8(<int>value)
+
+    cdef int put_count(self, Py_ssize_t count, bint flexible) except -1:
+        if flexible:
+            return self.put_varint(<uint32_t>(count + 1))
+        return self.put32(<int32_t>count)
+
+    cdef int put_text(self, text, bint flexible) except -1:
+        cdef Py_ssize_t size
+        cdef const char* start
+        if text is None:
+            return self.put_varint(0) if flexible else self.put16(-1)
+        start = PyUnicode_AsUTF8AndSize(text, &size)
+        if flexible:
+            self.put_varint(<uint32_t>(size + 1))
+        else:
+            self.put16(<int16_t>size)
+        memcpy(self.extend(size), start, size)
+        return 0
+
+    cdef int put_topic(self, topic, bint flexible) except -1:
+        if type(topic) is bytes:
+            memcpy(self.extend(16), <char*>(<bytes>topic), 16)
+            return 0
+        return self.put_text(topic, flexible)
+
+    cdef bytes cut(self, Py_ssize_t start):
+        return PyBytes_FromStringAndSize(<char*>self.data + start, self.size - start)
+
+
+def encode_produce(int version, int32_t correlation_id, list topics, int32_t throttle_ms):
+    cdef Writer out = Writer.__new__(Writer)
+    cdef bint flexible = version >= 9
+    out.put32(0)
+    out.put32(correlation_id)
+    if flexible:
+        out.put8(0)
+    out.put_count(len(topics), flexible)
+    for topic, answers in topics:
+        out.put_topic(topic, flexible)
+        out.put_count(len(answers), flexible)
+        for index, error, base_offset, append_time, log_start, message, leader in answers:
+            out.put32(index)
+            out.put16(error)
+            out.put64(base_offset)
+            out.put64(append_time)
+            if version >= 5:
+                out.put64(log_start)
+            if version >= 8:
+                out.put_count(0, flexible)
+                out.put_text(message, flexible)
+            if flexible:
+                if version >= 10 and leader is not None:
+                    put_leader(out, 1, 0, leader)
+                else:
+                    out.put8(0)
+        if flexible:
+            out.put8(0)
+    out.put32(throttle_ms)
+    if flexible:
+        out.put8(0)
+    put_int32(out.data, <int32_t>(out.size - 4))
+    return out.cut(0)
+
+
+cdef int put_leader(Writer out, int tags, int tag, leader) except -1:
+    """A tagged (leader id, leader epoch), as the first of `tags` fields."""
+    out.put8(tags)
+    out.put8(tag)
+    out.put8(9)
+    out.put32(leader[0])
+    out.put32(leader[1])
+    return out.put8(0)
+
+
+def encode_fetch(
+    int version, int32_t correlation_id, int32_t throttle_ms, int16_t error, int32_t session_id, list topics
+):
+    cdef Writer out = Writer.__new__(Writer)
+    cdef bint flexible = version >= 12
+    cdef list pieces = []
+    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t total = 0
+    cdef Py_ssize_t size
+    out.put32(0)
+    out.put32(correlation_id)
+    if flexible:
+        out.put8(0)
+    out.put32(throttle_ms)
+    if version >= 7:
+        out.put16(error)
+        out.put32(session_id)
+    out.put_count(len(topics), flexible)
+    for topic, answers in topics:
+        out.put_topic(topic, flexible)
+        out.put_count(len(answers), flexible)
+        for answer in answers:
+            put_fetch_fields(out, version, answer)
+            records = answer[9]
+            size = 0 if records is None else (len(records) if type(records) is bytes else records.size)
+            out.put_count(size, flexible)
+            if size > 0:
+                pieces.append(out.cut(start))
+                pieces.append(records)
+                start = out.size
+                total += size
+            if flexible:
+                put_fetch_tags(out, answer)
+        if flexible:
+            out.put8(0)
+    if flexible:
+        out.put8(0)
+    if start < out.size:
+        pieces.append(out.cut(start))
+    total += out.size - 4
+    put_int32(<uint8_t*><char*>(<bytes>pieces[0]), <int32_t>total)
+    return pieces
+
+
+cdef int put_fetch_fields(Writer out, int version, tuple answer) except -1:
+    cdef bint flexible = version >= 12
+    out.put32(answer[0])
+    out.put16(answer[1])
+    out.put64(answer[2])
+    out.put64(answer[3])
+    if version >= 5:
+        out.put64(answer[4])
+    aborted = answer[7]
+    out.put_count(-1 if aborted is None else len(aborted), flexible)
+    if aborted is not None:
+        for producer_id, first_offset in aborted:
+            out.put64(producer_id)
+            out.put64(first_offset)
+            if flexible:
+                out.put8(0)
+    if version >= 11:
+        out.put32(answer[8])
+    return 0
+
+
+cdef int put_fetch_tags(Writer out, tuple answer) except -1:
+    diverging = answer[5]
+    leader = answer[6]
+    if diverging is not None:
+        out.put8(2 if leader is not None else 1)
+        out.put8(0)
+        out.put8(13)
+        out.put32(diverging[0])
+        out.put64(diverging[1])
+        out.put8(0)
+        if leader is not None:
+            out.put8(1)
+            out.put8(9)
+            out.put32(leader[0])
+            out.put32(leader[1])
+            out.put8(0)
+        return 0
+    if leader is not None:
+        return put_leader(out, 1, 1, leader)
+    return out.put8(0)

@@ -1,0 +1,54 @@
+"""A client's connection: hands whole requests to the router, says once why it ended when the client was at fault."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tidelog._speed.connection import Answer, FrameConnection
+from tidelog.broker.router import Router
+
+log = logging.getLogger("tidelog.connection")
+
+
+class Connection(FrameConnection):
+    """`ended` is called once, with the connection, when it is closed from either side."""
+
+    __slots__ = ("_ended", "_router", "listener", "peer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: Any,
+        scratch: bytearray,
+        frame_bytes_max: int,
+        in_flight_max: int,
+        *,
+        router: Router,
+        peer: str,
+        listener: str,
+        ended: Callable[[Connection], None],
+    ) -> None:
+        super().__init__(loop, sock, scratch, frame_bytes_max, in_flight_max)
+        self._router = router
+        self.peer = peer
+        self.listener = listener
+        self._ended = ended
+
+    def frame_arrived(
+        self, frame: memoryview, api_key: int, version: int, correlation_id: int
+    ) -> Answer | asyncio.Future[Answer | None] | None:
+        return self._router.route(self, frame, api_key, version, correlation_id)
+
+    def refused(self, problem: BaseException) -> None:
+        if isinstance(problem, asyncio.CancelledError):
+            return
+        if isinstance(problem, ValueError | OSError) or hasattr(problem, "code"):
+            log.warning("closing the connection of %s: %s", self.peer, problem)
+        else:
+            log.error("closing the connection of %s: a handler failed", self.peer, exc_info=problem)
+
+    def connection_closed(self) -> None:
+        self._ended(self)

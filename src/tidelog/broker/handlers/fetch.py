@@ -1,0 +1,178 @@
+"""Fetch (api 1), versions 4-18; decoded and encoded natively, records leave as slices of files.
+
+What a client may see ends at the committed offset, or below the first open transaction when it reads committed
+transactions.  When less than `min_bytes` is there, the fetch waits once, for enough to arrive or for its time to run
+out, and then reads once more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidelog import errors
+from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
+from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
+from tidelog.broker.services import Services
+from tidelog.replication.partition import Partition
+from tidelog.replication.waiters import FetchWait
+
+TOPIC_IDS_FROM = 13
+UNKNOWN = -1
+Found = list[tuple[str | bytes, FetchAnswer]]
+
+
+def fetch(
+    frame: memoryview, at: int, version: int, correlation_id: int, client_id: str | None, services: Services
+) -> list[Any] | asyncio.Future[Any]:
+    ask = decode_fetch(frame, at, version)
+    if ask.replica_id >= 0:
+        raise errors.InvalidRequest("replicas fetch from brokers of their own cluster only")
+    try:
+        session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
+    except errors.TidelogError as problem:
+        return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
+    one = FetchInFlight(ask, session, version, correlation_id, services)
+    return one.answer_now() or one.answer_later()
+
+
+class FetchInFlight:
+    """One fetch from its request to its answer."""
+
+    __slots__ = (
+        "_answer",
+        "_ask",
+        "_correlation_id",
+        "_services",
+        "_session",
+        "_timer",
+        "_version",
+        "_wait",
+        "_waits_on",
+    )
+
+    def __init__(
+        self,
+        ask: FetchAsk,
+        session: FetchSession | None,
+        version: int,
+        correlation_id: int,
+        services: Services,
+    ) -> None:
+        self._ask = ask
+        self._session = session
+        self._version = version
+        self._correlation_id = correlation_id
+        self._services = services
+
+    def answer_now(self) -> list[Any] | None:
+        """The answer, or None when it is worth to wait for more."""
+        ask = self._ask
+        found, held, size, settled = self._read()
+        if size >= ask.min_bytes or settled or ask.max_wait_ms <= 0:
+            return self._encode(found)
+        self._wait = FetchWait(ask.min_bytes - size)
+        self._waits_on = held
+        return None
+
+    def answer_later(self) -> asyncio.Future[list[Any]]:
+        loop = asyncio.get_running_loop()
+        wait = self._wait
+        for partition in self._waits_on:
+            partition.fetch_waits.add(wait)
+        self._answer: asyncio.Future[list[Any]] = loop.create_future()
+        self._timer = loop.call_later(self._ask.max_wait_ms / 1000, wait.changed)
+        wait.future.add_done_callback(self._waited)
+        self._answer.add_done_callback(self._forget)  # also when the connection closes before
+        return self._answer
+
+    def _waited(self, _: asyncio.Future[None]) -> None:
+        if self._answer.done():
+            return
+        try:
+            found, _, _, _ = self._read()
+            self._answer.set_result(self._encode(found))
+        except Exception as problem:  # the connection says what it was, and closes
+            self._answer.set_exception(problem)
+
+    def _forget(self, _: asyncio.Future[list[Any]]) -> None:
+        self._timer.cancel()
+        for partition in self._waits_on:
+            partition.fetch_waits.discard(self._wait)
+        if not self._wait.future.done():
+            self._wait.future.cancel()
+
+    def _wanted(self) -> Iterable[tuple[Key, Wanted]]:
+        if self._session is not None:
+            return self._session.wanted.items()
+        return _all_wanted(self._ask)
+
+    def _read(self) -> tuple[Found, list[Partition], int, bool]:
+        """(answers, partitions they came from, bytes of records, whether there is something to tell at once)."""
+        ask = self._ask
+        led_here = self._services.partitions.led_here
+        left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
+        found: Found = []
+        held: list[Partition] = []
+        size, settled = 0, not (ask.topics or self._session)
+        for (topic, index), wanted in self._wanted():
+            try:
+                partition = led_here(topic, index)
+                answer = _read_partition(partition, wanted, ask.read_committed, left, size == 0)
+            except errors.TidelogError as problem:
+                leader = None
+                if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
+                    leader = self._services.partitions.leader_of(topic, index)
+                answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
+                settled = True
+            else:
+                held.append(partition)
+                records = answer[9]
+                if records is not None:
+                    size += records.size
+                    left -= records.size
+                settled = settled or answer[5] is not None
+            found.append((topic, answer))
+        return found, held, size, settled
+
+    def _encode(self, found: Found) -> list[Any]:
+        session = self._session
+        session_id = NO_SESSION
+        if session is not None:
+            session_id = session.session_id
+            news = session.news(found)
+            # The first answer of a session names every partition: the client learns which ones it holds.
+            found = found if self._ask.session_epoch == 0 else news
+        topics: dict[str | bytes, list[FetchAnswer]] = {}
+        for topic, answer in found:
+            topics.setdefault(topic, []).append(answer)
+        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, list(topics.items()))
+
+
+def _all_wanted(ask: FetchAsk) -> Iterator[tuple[Key, Wanted]]:
+    for topic, parts in ask.topics:
+        for index, *wanted in parts:
+            yield (topic, index), tuple(wanted)  # type: ignore[misc]
+
+
+def _read_partition(
+    partition: Partition, wanted: Wanted, read_committed: bool, left: int, first: bool
+) -> FetchAnswer:
+    epoch, offset, fetched_epoch, _, bytes_max = wanted
+    partition.check_epoch(epoch)
+    log = partition.log
+    index = partition.index
+    committed = partition.state.committed
+    stable = partition.last_stable
+    if fetched_epoch >= 0:
+        known, end = log.epochs.end_of(fetched_epoch, log.end)
+        if known < fetched_epoch or end < offset:
+            return (index, 0, committed, stable, log.start, (known, end), None, None, UNKNOWN, None)
+    if not log.start <= offset <= log.end:
+        raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
+    bound = stable if read_committed else committed
+    records = None
+    if offset < bound and (left > 0 or first):
+        records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    return (index, 0, committed, stable, log.start, None, None, aborted, UNKNOWN, records)

@@ -1,0 +1,112 @@
+"""ListOffsets (api 2), versions 1-11, and OffsetForLeaderEpoch (api 23), versions 2-4.
+
+Offsets by time: a timestamp, or one of the special ones below.  Nothing is tiered here, so the newest tiered offset and
+the earliest one waiting for upload are answered as not there."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.replication.partition import Partition
+from tidelog.storage.epochs import UNDEFINED_EPOCH
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+# The version of ListOffsets that each special timestamp came with.
+_SPECIAL_FROM = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+NOT_FOUND = (-1, -1, -1)
+
+
+def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    counts = Counter(
+        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+    )
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answered = ListOffsetsTopicResponse(name=topic.name)
+        for asked in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            try:
+                if counts[topic.name, asked.partition_index] > 1:
+                    raise errors.InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
+                partition = context.services.partitions.led_here(topic.name, asked.partition_index)
+                partition.check_epoch(asked.current_leader_epoch)
+                answer.offset, answer.timestamp, answer.leader_epoch = _find(
+                    partition, asked, request.isolation_level == READ_COMMITTED, context.version
+                )
+            except errors.TidelogError as problem:
+                answer.error_code = problem.code
+            answered.partitions.append(answer)
+        response.topics.append(answered)
+    return response
+
+
+def _find(
+    partition: Partition, asked: ListOffsetsPartition, read_committed: bool, version: int
+) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch)."""
+    log = partition.log
+    timestamp = asked.timestamp
+    end = partition.readable_end(read_committed)
+    if timestamp == LATEST:
+        return end, -1, log.epochs.latest
+    if version < _SPECIAL_FROM.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
+        raise errors.UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {version}")
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.start, -1, log.epochs.of(log.start)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+    # What is not committed yet does not exist for a client.
+    if found is None or found[0] >= end:
+        return NOT_FOUND
+    return found
+
+
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: Context
+) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answered = OffsetForLeaderTopicResult(topic=topic.topic)
+        for asked in topic.partitions:
+            answered.partitions.append(_end_of_epoch(topic.topic, asked, context))
+        response.topics.append(answered)
+    return response
+
+
+def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        partition = context.services.partitions.led_here(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+    except errors.TidelogError as problem:
+        answer.error_code = problem.code
+        return answer
+    if asked.leader_epoch == UNDEFINED_EPOCH:
+        return answer
+    answer.leader_epoch, answer.end_offset = partition.log.epochs.end_of(
+        asked.leader_epoch, partition.state.committed
+    )
+    return answer

@@ -1,0 +1,152 @@
+"""Produce (api 0), versions 3-13; decoded and encoded natively.
+
+Order: batches are appended before the first await, so requests pipelined on one connection land in the order they
+were sent.  Only the wait for replicas, or for a topic's own sync, happens after it.  Versions below 3 (message formats
+0 and 1) are not served.  With acks=0 there is no answer; a client whose batch failed finds its connection closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog import errors
+from tidelog._speed.frames import ProduceAnswer, decode_produce, encode_produce
+from tidelog.broker.services import Services
+from tidelog.replication.partition import Appended, Partition
+
+log = logging.getLogger("tidelog.produce")
+
+ACKS_ALL = -1
+Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
+# Where the answer of a batch stands, and what it waits for.
+Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
+
+
+def produce(
+    frame: memoryview, at: int, version: int, correlation_id: int, services: Services
+) -> bytes | asyncio.Future[bytes] | None:
+    ask = decode_produce(frame, at, version)
+    acks = ask.acks
+    if not -1 <= acks <= 1:
+        return encode_produce(version, correlation_id, _refused(ask.topics, errors.InvalidRequiredAcks()), 0)
+    now_ms = services.clock.now_ms()
+    led_here = services.partitions.led_here
+    answers: Answers = []
+    waits: list[Wait] = []
+    for topic, parts in ask.topics:
+        row: list[ProduceAnswer] = []
+        for index, start, size in parts:
+            try:
+                partition = led_here(topic, index)
+                appended = partition.append(frame[start : start + max(size, 0)], now_ms, acks == ACKS_ALL)
+            except errors.TidelogError as problem:
+                row.append(_failed(index, problem, services, topic))
+            else:
+                if appended.durable is not None or (
+                    acks == ACKS_ALL and partition.state.committed < appended.end
+                ):
+                    waits.append((row, len(row), partition, appended))
+                row.append(
+                    (index, 0, appended.base, appended.append_time_ms, partition.log.start, None, None)
+                )
+        answers.append((topic, row))
+    if acks == 0:
+        if any(answer[1] for _, row in answers for answer in row):
+            raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
+        return None
+    if not waits:
+        return encode_produce(version, correlation_id, answers, 0)
+    return Acknowledgement(version, correlation_id, answers, waits, acks, ask.timeout_ms).answer
+
+
+class Acknowledgement:
+    """One answer that waits for replicas or syncs: all of its appends together, within one time-out.
+
+    Plain callbacks instead of a task: a broker that syncs every append spends its time here."""
+
+    __slots__ = ("_acks", "_answers", "_correlation_id", "_left", "_timer", "_version", "_waits", "answer")
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        answers: Answers,
+        waits: list[Wait],
+        acks: int,
+        timeout_ms: int,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._version = version
+        self._correlation_id = correlation_id
+        self._answers = answers
+        self._waits = waits
+        self._acks = acks
+        self._left = len(waits)
+        self.answer: asyncio.Future[bytes] = loop.create_future()
+        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._finish)
+        for _, _, partition, appended in waits:
+            if appended.durable is not None:
+                appended.durable.add_done_callback(lambda _, p=partition, a=appended: self._synced(p, a))  # type: ignore[misc]
+            else:
+                self._synced(partition, appended)
+
+    def _synced(self, partition: Partition, appended: Appended) -> None:
+        if self._acks == ACKS_ALL and partition.state.committed < appended.end:
+            partition.commit_waits.wait(appended.end).add_done_callback(self._settled)
+        else:
+            self._settled(None)
+
+    def _settled(self, waited: asyncio.Future[None] | None) -> None:
+        if waited is not None and not waited.cancelled():
+            waited.exception()  # told by `_unsettled`; asyncio wants it looked at
+        self._left -= 1
+        if self._left == 0:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        if self.answer.done():
+            return
+        for row, place, partition, appended in self._waits:
+            problem = _unsettled(partition, appended, self._acks)
+            if problem is not None:
+                row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None)
+        self.answer.set_result(encode_produce(self._version, self._correlation_id, self._answers, 0))
+
+
+def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.TidelogError | None:
+    """Why this append cannot be acknowledged; None when it can."""
+    durable = appended.durable
+    if durable is not None:
+        if not durable.done():
+            return errors.RequestTimedOut(f"{partition.name}: not synced to disk in time")
+        failure = None if durable.cancelled() else durable.exception()
+        if durable.cancelled() or failure is not None:
+            if isinstance(failure, errors.TidelogError):
+                return failure
+            return errors.KafkaStorageError(f"{partition.name}: {failure or 'closed before its sync'}")
+    if acks == ACKS_ALL and partition.state.committed < appended.end:
+        if partition.leader != partition.state.node:
+            return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
+        return errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas in time")
+    return None
+
+
+def _failed(
+    index: int, problem: errors.TidelogError, services: Services, topic: str | bytes
+) -> ProduceAnswer:
+    leader = None
+    if isinstance(problem, errors.NotLeaderOrFollower):
+        leader = services.partitions.leader_of(topic, index)
+    elif isinstance(problem, errors.KafkaStorageError):
+        log.error("%s", problem)
+    return (index, problem.code, -1, -1, -1, str(problem), leader)
+
+
+def _refused(
+    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]], problem: errors.TidelogError
+) -> Answers:
+    return [
+        (topic, [(index, problem.code, -1, -1, -1, str(problem), None) for index, _, _ in parts])
+        for topic, parts in topics
+    ]

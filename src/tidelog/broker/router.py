@@ -1,0 +1,84 @@
+"""From a frame to its answer: picks the handler, checks the version, encodes what comes back.
+
+The hot requests (Produce, Fetch) are decoded natively and answered without a task where nothing has to be waited
+for.  All others are decoded before the frame's bytes are reused, then run as a task of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidelog._speed.connection import Answer
+from tidelog._speed.frames import request_header
+from tidelog.broker.handlers.fetch import fetch
+from tidelog.broker.handlers.produce import produce
+from tidelog.broker.routes import API_VERSIONS, FETCH, PRODUCE, ROUTES, Route
+from tidelog.broker.services import Context, Services
+from tidelog.wire.frame import encode_response
+
+if TYPE_CHECKING:
+    from tidelog.broker.connection import Connection
+
+Handler = Callable[[Any, Context], Any | Awaitable[Any]]
+Pending = Answer | asyncio.Future[Answer | None] | None
+
+
+class Router:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._ready: dict[int, tuple[Route, Callable[..., Any], Handler]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def route(
+        self, connection: Connection, frame: memoryview, api_key: int, version: int, correlation_id: int
+    ) -> Pending:
+        route = ROUTES.get(api_key)
+        if route is None:
+            raise ValueError(f"API {api_key} is not served here")
+        if not route.min_version <= version <= route.max_version:
+            return self._other_version(route, connection, version, correlation_id)
+        client_id, at = request_header(frame, version >= route.flexible_from)
+        if api_key == PRODUCE:
+            return produce(frame, at, version, correlation_id, self._services)
+        if api_key == FETCH:
+            return fetch(frame, at, version, correlation_id, client_id, self._services)
+        _, decode, handle = self._ready.get(api_key) or self._load(route)
+        request = decode(frame, version, at)
+        context = Context(self._services, version, client_id, connection.peer, connection.listener)
+        task = asyncio.get_running_loop().create_task(
+            self._answer(route, handle, request, context, correlation_id)
+        )
+        self._tasks.add(task)  # the loop itself keeps only a weak reference
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _answer(
+        self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int
+    ) -> bytes:
+        response = handle(request, context)
+        if inspect.isawaitable(response):
+            response = await response
+        body = response.encode(context.version)
+        return encode_response(route.api_key, context.version, correlation_id, body)
+
+    def _load(self, route: Route) -> tuple[Route, Callable[..., Any], Handler]:
+        message = import_module(f"tidelog.wire.messages.{route.message}")
+        handlers = import_module(f"tidelog.broker.handlers.{route.module}")
+        ready = (route, getattr(message, f"{route.name}Request").decode, getattr(handlers, route.function))
+        self._ready[route.api_key] = ready
+        return ready
+
+    def _other_version(
+        self, route: Route, connection: Connection, version: int, correlation_id: int
+    ) -> bytes:
+        """A client asks for versions in a version of its own first: only that is answered, so that it can step back."""
+        if route.api_key != API_VERSIONS:
+            raise ValueError(
+                f"{route.name} version {version} is not served: {route.min_version} to {route.max_version} are"
+            )
+        from tidelog.broker.handlers.api_versions import unsupported_version
+
+        return encode_response(API_VERSIONS, 0, correlation_id, unsupported_version().encode(0))

@@ -1,0 +1,69 @@
+"""The one table of what this broker serves: which handler answers which API, in which versions.
+
+Versions are Kafka 4's own, from `wire.apis`, without those still unstable there.  ApiVersions advertises this table;
+the reference of supported APIs is generated from it.  Modules are imported at the first request that needs them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.wire.apis import APIS
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+
+
+class Route(NamedTuple):
+    api_key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+    message: str  # module in wire.messages
+    module: str  # module in broker.handlers
+    function: str
+
+
+# (API name, module in broker.handlers, function in it)
+_HANDLERS = (
+    ("Produce", "produce", "produce"),
+    ("Fetch", "fetch", "fetch"),
+    ("ListOffsets", "list_offsets", "list_offsets"),
+    ("Metadata", "metadata", "metadata"),
+    ("FindCoordinator", "coordinators", "find_coordinator"),
+    ("ApiVersions", "api_versions", "api_versions"),
+    ("CreateTopics", "topics", "create_topics"),
+    ("DeleteTopics", "topics", "delete_topics"),
+    ("DeleteRecords", "records", "delete_records"),
+    ("InitProducerId", "producers", "init_producer_id"),
+    ("OffsetForLeaderEpoch", "list_offsets", "offset_for_leader_epoch"),
+    ("DescribeConfigs", "configs", "describe_configs"),
+    ("AlterConfigs", "configs", "alter_configs"),
+    ("AlterReplicaLogDirs", "log_dirs", "alter_replica_log_dirs"),
+    ("DescribeLogDirs", "log_dirs", "describe_log_dirs"),
+    ("CreatePartitions", "partitions", "create_partitions"),
+    ("ElectLeaders", "partitions", "elect_leaders"),
+    ("IncrementalAlterConfigs", "configs", "incremental_alter_configs"),
+    ("UpdateFeatures", "features", "update_features"),
+    ("DescribeCluster", "cluster", "describe_cluster"),
+    ("DescribeProducers", "producers", "describe_producers"),
+    ("GetTelemetrySubscriptions", "telemetry", "get_telemetry_subscriptions"),
+    ("PushTelemetry", "telemetry", "push_telemetry"),
+    ("ListConfigResources", "configs", "list_config_resources"),
+    ("DescribeTopicPartitions", "metadata", "describe_topic_partitions"),
+)
+
+
+def _routes() -> dict[int, Route]:
+    by_name = {api.name: api for api in APIS.values()}
+    routes = {}
+    for name, module, function in _HANDLERS:
+        api = by_name[name]
+        routes[api.key] = Route(
+            api.key, name, api.min, api.stable_max, api.flexible_from, api.module, module, function
+        )
+    return routes
+
+
+ROUTES = _routes()

@@ -1,0 +1,134 @@
+"""Listens for Kafka clients and keeps their connections within bounds.
+
+One sweep for all connections closes those that were idle for too long: there is no timer for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from typing import Any
+
+from tidelog.broker.connection import Connection
+from tidelog.broker.router import Router
+from tidelog.config import BrokerConfig
+from tidelog.net.network import ListeningSocket, Network
+
+SCRATCH_BYTES = 256 * 1024
+IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
+ACCEPTS_A_TURN = 64
+
+log = logging.getLogger("tidelog.server")
+
+
+class Server:
+    def __init__(self, config: BrokerConfig, network: Network, router: Router) -> None:
+        self._config = config
+        self._network = network
+        self._router = router
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._listening: dict[str, ListeningSocket] = {}
+        self._connections: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def bind(self) -> dict[str, tuple[str, int]]:
+        """Takes the ports, without answering yet: listener name -> (host, real port)."""
+        bound = {}
+        for listener in self._config.listeners:
+            listening = self._network.listen(listener.host, listener.port)
+            self._listening[listener.name] = listening
+            bound[listener.name] = (listener.host, int(listening.getsockname()[1]))
+        return bound
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name, listening in self._listening.items():
+            loop.add_reader(listening.fileno(), self._accept, name, listening)
+        self._schedule_sweep()
+
+    def stop_listening(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listening in self._listening.values():
+            loop.remove_reader(listening.fileno())
+            listening.close()
+        self._listening.clear()
+
+    async def stop(self, grace_ms: int) -> None:
+        """Requests under way are answered if that takes no longer than `grace_ms`; then every connection is closed."""
+        self.stop_listening()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_ms / 1000
+        while any(connection.in_flight for connection in self._connections) and loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in tuple(self._connections):
+            connection.close()
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def _accept(self, name: str, listening: ListeningSocket) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                # Out of descriptors: the clients wait in the backlog until some connection ends.
+                log.error("cannot accept a connection: %s", problem)
+                return
+            self._admit(name, accepted, address)
+
+    def _admit(self, name: str, accepted: Any, address: Any) -> None:
+        host = str(address[0])
+        config = self._config
+        if (
+            len(self._connections) >= config.max_connections
+            or self._per_host[host] >= config.max_connections_per_ip
+        ):
+            log.warning(
+                "refusing a connection of %s: max.connections or max.connections.per.ip is reached", host
+            )
+            accepted.close()
+            return
+        if config.socket_send_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
+        if config.socket_receive_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        connection = Connection(
+            asyncio.get_running_loop(),
+            accepted,
+            self._scratch,
+            config.socket_request_max_bytes,
+            config.tidelog_connection_requests_max,
+            router=self._router,
+            peer=f"{host}:{address[1]}",
+            listener=name,
+            ended=self._ended,
+        )
+        self._connections.add(connection)
+        self._per_host[host] += 1
+        connection.start()
+
+    def _ended(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        host = connection.peer.rpartition(":")[0]
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    def _schedule_sweep(self) -> None:
+        every_ms = self._config.connections_max_idle_ms / IDLE_TICKS
+        if every_ms > 0:
+            self._sweep = asyncio.get_running_loop().call_later(every_ms / 1000, self._swept)
+
+    def _swept(self) -> None:
+        for connection in tuple(self._connections):
+            connection.idle_ticks += 1
+            if connection.idle_ticks > IDLE_TICKS and not connection.in_flight:
+                connection.close()
+        self._schedule_sweep()

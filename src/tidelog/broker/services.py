@@ -1,0 +1,43 @@
+"""What handlers may use.  Built once in `app.lifecycle`, passed down, never looked up from a global."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from tidelog.clock import Clock
+from tidelog.config import BrokerConfig
+from tidelog.types import NodeId
+
+if TYPE_CHECKING:
+    from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.metadata.controller import Controller
+    from tidelog.metadata.image import Image
+    from tidelog.metadata.producer_ids import ProducerIds
+    from tidelog.replication.partitions import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    node_id: NodeId
+    clock: Clock
+    random: Random
+    config: Callable[[], BrokerConfig]  # changes while the broker runs: ask each time
+    image: Callable[[], Image]
+    controller: Controller
+    partitions: Partitions
+    producer_ids: ProducerIds
+    sessions: FetchSessions
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One request: who asks, in which version, and what may be used to answer."""
+
+    services: Services
+    version: int
+    client_id: str | None
+    peer: str
+    listener: str

@@ -1,0 +1,165 @@
+"""A partition that this node holds: its log, what is known of its replicas, and who waits for it.
+
+The only writer of its log.  Everything in `append` happens before the caller's first await, so requests that were
+pipelined on one connection land in the order they were sent.  Called by handlers through `Partitions`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog._speed.batch import stamp
+from tidelog.config import TopicConfig
+from tidelog.replication.acceptance import Rules, accept
+from tidelog.replication.state import ReplicaState
+from tidelog.replication.waiters import CommitWaits, FetchWait
+from tidelog.storage.log import Log
+from tidelog.types import Epoch, NodeId, Offset, TopicPartition
+
+CURRENT_EPOCH = -1
+DUPLICATE_TIME = -1
+
+
+class Appended(NamedTuple):
+    """`end` is past the last record; `durable` is there while the topic's own sync is under way."""
+
+    base: Offset
+    end: Offset
+    append_time_ms: int
+    durable: asyncio.Future[None] | None
+
+
+class Partition:
+    __slots__ = (
+        "_rules",
+        "commit_waits",
+        "fetch_waits",
+        "index",
+        "leader",
+        "log",
+        "name",
+        "state",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log) -> None:
+        self.name = name
+        self.topic, self.index = name
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: NodeId | None = None
+        self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
+        self.commit_waits = CommitWaits()
+        self.fetch_waits: set[FetchWait] = set()
+        self._rules = Rules.of(log.config)
+
+    # Leadership
+
+    def led(self, leader: NodeId | None, epoch: Epoch, in_sync: frozenset[NodeId]) -> None:
+        """Metadata says who leads, in which epoch, and who is in sync."""
+        self.leader = leader
+        if leader == self.state.node:
+            if epoch > self.state.epoch:
+                self.log.epochs.assign(epoch, self.log.next)
+            if self.state.led(epoch, in_sync):
+                self._committed_moved(0)
+        else:
+            problem = errors.NotLeaderOrFollower(f"{self.name} is led by broker {leader} now")
+            self.commit_waits.failed(problem)
+        for wait in tuple(self.fetch_waits):
+            wait.changed()
+
+    def closed(self, problem: Exception) -> None:
+        """Deleted, moved away or on a failed disk: nobody is left waiting."""
+        self.leader = None
+        self.commit_waits.failed(problem)
+        for wait in tuple(self.fetch_waits):
+            wait.changed()
+
+    def check_epoch(self, epoch: int) -> None:
+        """A client that knows of another epoch than ours must not be answered from this one."""
+        if self.leader != self.state.node:
+            raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
+        if epoch != CURRENT_EPOCH and epoch != self.state.epoch:
+            if epoch < self.state.epoch:
+                raise errors.FencedLeaderEpoch(
+                    f"{self.name} is in epoch {self.state.epoch}, not {epoch} any more"
+                )
+            raise errors.UnknownLeaderEpoch(f"{self.name} is in epoch {self.state.epoch}, not {epoch} yet")
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        self.log.reconfigure(config)
+        self._rules = Rules.of(config)
+
+    # Writing
+
+    def append(self, data: memoryview, now_ms: int, in_sync_min: bool) -> Appended:
+        """One batch of a producer.  `in_sync_min`: it asked for all replicas, so enough of them must be in sync."""
+        state, log = self.state, self.log
+        if self.leader != state.node:
+            raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
+        if in_sync_min and len(state.in_sync) < log.config.min_insync_replicas:
+            raise errors.NotEnoughReplicas(
+                f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
+                f"{log.config.min_insync_replicas}"
+            )
+        data, header, max_delta_at = accept(data, self._rules, now_ms)
+        append_time = header.max_timestamp if self._rules.append_time else -1
+        if header.producer_id >= 0:
+            known = log.producers.check(header)
+            if known is not None:
+                durable = log.durable if known.last_offset >= log.end else None
+                return Appended(
+                    Offset(known.base_offset), Offset(known.last_offset + 1), append_time, durable
+                )
+        base = log.next
+        stamp(data, 0, base, state.epoch)
+        last = base + header.last_offset_delta
+        pending = log.append(data, base, last, header.max_timestamp, base + max_delta_at, state.epoch)
+        if pending is None:
+            self.wrote(len(data))
+        else:
+            size = len(data)
+            pending.add_done_callback(lambda done: self._synced(done, size))
+        return Appended(Offset(base), Offset(last + 1), append_time, pending)
+
+    def _synced(self, done: asyncio.Future[None], size: int) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.wrote(size)
+
+    def wrote(self, size: int) -> None:
+        """The log grew by `size` bytes: commit what can be, wake who waits."""
+        if self.state.appended(Offset(self.log.end)):
+            self._committed_moved(size)
+
+    def _committed_moved(self, size: int) -> None:
+        self.commit_waits.committed(self.state.committed)
+        if self.fetch_waits:
+            for wait in tuple(self.fetch_waits):
+                wait.grew(size)
+
+    def delete_records(self, before: int) -> int:
+        """The new log start; `before` -1 stands for all that is committed."""
+        if self.leader != self.state.node:
+            raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
+        end = self.state.committed if before == -1 else before
+        if not 0 <= end <= self.state.committed:
+            raise errors.OffsetOutOfRange(
+                f"{self.name} has records up to {self.state.committed}, not {before}"
+            )
+        self.log.advance_start(max(end, self.log.start))
+        return self.log.start
+
+    # Reading
+
+    @property
+    def last_stable(self) -> Offset:
+        """What a reader of committed transactions may see: below the first transaction that is still open."""
+        unstable = self.log.producers.first_unstable
+        committed = self.state.committed
+        return committed if unstable is None or unstable >= committed else Offset(unstable)
+
+    def readable_end(self, read_committed: bool) -> Offset:
+        return self.last_stable if read_committed else self.state.committed

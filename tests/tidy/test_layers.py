@@ -1,0 +1,117 @@
+"""The shape of the code, as tests: who may import whom, which modules are pure, how large a file may grow."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "tidelog"
+
+# From the bottom up.  A package may import from rows below its own and from itself, not from its neighbours.
+LAYERS: list[set[str]] = [
+    {"types", "errors", "clock"},
+    {"config"},
+    {"_speed"},
+    {"wire", "record", "schema"},
+    {"net"},
+    {"metadata", "storage"},
+    {"replication"},
+    {"groups", "transactions", "access", "client"},
+    {"broker", "pipeline"},
+    {"gateways"},
+    {"app"},
+    {"testing"},
+    {"cli"},
+]
+NEVER_IN_CLIENTS = {"storage", "metadata", "replication", "groups", "transactions", "access", "broker"}
+
+# Decisions: facts in, decisions out.  Nothing in them waits, reads a clock or touches a file.
+PURE = [
+    "broker/fetch_sessions.py",
+    "metadata/changes.py",
+    "metadata/decisions.py",
+    "metadata/image.py",
+    "replication/acceptance.py",
+    "replication/state.py",
+    "storage/epochs.py",
+    "storage/producers.py",
+    "storage/retention.py",
+]
+IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess", "secrets"}
+
+LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+METHODS_MAX = 25
+
+
+def sources() -> Iterator[Path]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "wire/messages" not in path.as_posix():
+            yield path
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Absolute names of the modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield node.module or ""
+            if node.module == "tidelog":
+                yield from (f"tidelog.{alias.name}" for alias in node.names)
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def row(package: str) -> int | None:
+    return next((at for at, names in enumerate(LAYERS) if package in names), None)
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_imports_point_down(path: Path) -> None:
+    package = package_of(path)
+    if package in ("__init__", "__main__"):
+        return
+    here = row(package)
+    assert here is not None, f"{package} has no place in the layers"
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] != "tidelog" or len(parts) == 1:
+            continue
+        other = parts[1]
+        if other == package:
+            continue
+        there = row(other)
+        assert there is not None and there < here, f"{package} must not import {name}"
+        if package in ("client", "pipeline"):
+            assert other not in NEVER_IN_CLIENTS, f"{package} must not import {name}"
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_decisions_are_pure(name: str) -> None:
+    assert IMPURE.isdisjoint(module.split(".")[0] for module in imported(SOURCE / name))
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_files_and_functions_fit_their_reader(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= LINES_MAX, "two nouns in one file?"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+        elif isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
+            assert methods <= METHODS_MAX, f"{node.name} has {methods} methods"
+
+
+def test_no_file_is_named_after_nothing() -> None:
+    vague = {"utils", "util", "helpers", "common", "manager", "impl", "base", "misc"}
+    assert not [path for path in sources() if path.stem in vague]

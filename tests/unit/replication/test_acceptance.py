@@ -1,0 +1,132 @@
+"""Which batches a leader takes, and what it makes of them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tidelog import errors
+from tidelog._speed.batch import crc_ok, header_at
+from tidelog._speed.crc32c import crc32c
+from tidelog.config import TopicConfig
+from tidelog.record import Codec, Record, build_batch, read_records
+from tidelog.replication.acceptance import Accepted, Rules, accept
+
+NOW = 1_700_000_000_000
+
+
+def batch(
+    *values: bytes | None, codec: Codec = Codec.NONE, key: bytes | None = b"k", **header: int
+) -> bytearray:
+    records = [Record(0, NOW + at, key, value) for at, value in enumerate(values)]
+    return bytearray(build_batch(records, codec=codec, **header))
+
+
+def patched(data: bytearray, at: int, fmt: str, value: int) -> bytearray:
+    struct.pack_into(fmt, data, at, value)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return data
+
+
+def take(data: bytearray, **settings: object) -> Accepted:
+    return accept(memoryview(data), Rules.of(TopicConfig(**settings)), NOW)  # type: ignore[arg-type]
+
+
+def test_a_sound_batch_is_taken_as_it_is() -> None:
+    data = batch(b"a", b"b")
+    before = bytes(data)
+    accepted = take(data)
+    assert bytes(accepted.data) == before
+    assert accepted.header.count == 2
+    assert accepted.max_timestamp_offset_delta == 1
+
+
+@pytest.mark.parametrize("size", range(0, 62))
+def test_a_cut_batch_is_corrupt(size: int) -> None:
+    with pytest.raises(errors.CorruptMessage):
+        take(batch(b"a")[:size])
+
+
+@pytest.mark.parametrize("at", [21, 27, 43, 57, 61, 65])
+def test_a_changed_byte_is_corrupt(at: int) -> None:
+    data = batch(b"a")
+    data[at] ^= 1
+    with pytest.raises(errors.CorruptMessage):
+        take(data)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, -1])
+def test_other_message_formats_are_refused(magic: int) -> None:
+    with pytest.raises(errors.InvalidRecord, match="format"):
+        take(patched(batch(b"a"), 16, ">b", magic))
+
+
+def test_two_batches_are_one_too_many() -> None:
+    with pytest.raises(errors.InvalidRecord, match="more than one"):
+        take(batch(b"a") + batch(b"b"))
+
+
+@pytest.mark.parametrize(
+    ("at", "fmt", "value"), [(57, ">i", 0), (57, ">i", -1), (57, ">i", 2), (23, ">i", 5), (23, ">i", -1)]
+)
+def test_a_count_that_does_not_match_the_offsets_is_refused(at: int, fmt: str, value: int) -> None:
+    with pytest.raises(errors.InvalidRecord):
+        take(patched(batch(b"a"), at, fmt, value))
+
+
+def test_records_that_are_not_there_are_refused() -> None:
+    data = patched(patched(batch(b"a"), 57, ">i", 2), 23, ">i", 1)
+    with pytest.raises(errors.InvalidRecord):
+        take(data)
+
+
+def test_a_producer_cannot_write_control_batches() -> None:
+    with pytest.raises(errors.InvalidRecord, match="control"):
+        take(patched(batch(b"a"), 21, ">h", 0x20))
+
+
+def test_a_codec_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(errors.UnsupportedCompressionType):
+        take(patched(batch(b"a"), 21, ">h", 5))
+
+
+def test_too_large_names_the_setting() -> None:
+    with pytest.raises(errors.MessageTooLarge, match=r"max\.message\.bytes"):
+        take(batch(bytes(2000)), max_message_bytes=1000)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_compacted_topic_wants_keys_also_inside_compressed_batches(codec: Codec) -> None:
+    take(batch(b"a", codec=codec), cleanup_policy=frozenset(("compact",)))
+    with pytest.raises(errors.InvalidRecord):
+        take(batch(b"a", codec=codec, key=None), cleanup_policy=frozenset(("compact",)))
+
+
+def test_a_time_too_far_ahead_or_behind_is_refused() -> None:
+    with pytest.raises(errors.InvalidTimestamp, match="after"):
+        accept(memoryview(batch(b"a")), Rules.of(TopicConfig()), NOW - 3_600_001)
+    limited = Rules.of(TopicConfig(message_timestamp_before_max_ms=1000))
+    accept(memoryview(batch(b"a")), limited, NOW + 1000)
+    with pytest.raises(errors.InvalidTimestamp, match="before"):
+        accept(memoryview(batch(b"a")), limited, NOW + 1001)
+
+
+def test_log_append_time_is_stamped_and_the_checksum_renewed() -> None:
+    accepted = accept(
+        memoryview(batch(b"a", b"b")), Rules.of(TopicConfig(message_timestamp_type="LogAppendTime")), NOW + 9
+    )
+    assert crc_ok(accepted.data)
+    assert accepted.header.log_append_time
+    assert accepted.header.max_timestamp == NOW + 9
+    assert [record.timestamp for record in read_records(bytes(accepted.data))] == [NOW + 9, NOW + 9]
+
+
+@pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_topics_codec_wins_over_the_producers(name: str, codec: Codec) -> None:
+    accepted = take(batch(b"a" * 500, b"b" * 500, codec=codec), compression_type=name)
+    header = header_at(accepted.data)
+    assert header is not None and crc_ok(accepted.data)
+    assert header.compression == (0 if name == "uncompressed" else Codec[name.upper()])
+    assert [record.value for record in read_records(bytes(accepted.data))] == [b"a" * 500, b"b" * 500]

@@ -1,0 +1,224 @@
+"""The native connection over real socket pairs: frames cut anywhere, answers in order, back pressure, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidelog._speed.connection import FrameConnection
+
+
+def frame(correlation_id: int, body: bytes = b"") -> bytes:
+    payload = struct.pack(">hhi", 3, 1, correlation_id) + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Answering(FrameConnection):
+    """Answers with what `answer` gives for (correlation id, body)."""
+
+    def __init__(self, sock: Any, answer: Callable[[int, bytes], Any], **bounds: int) -> None:
+        loop = asyncio.get_running_loop()
+        scratch = bytearray(bounds.get("scratch", 4096))
+        super().__init__(
+            loop, sock, scratch, bounds.get("frame_bytes_max", 1 << 20), bounds.get("in_flight_max", 8)
+        )
+        self.answer = answer
+        self.seen: list[tuple[int, bytes]] = []
+        self.problems: list[BaseException] = []
+        self.closings = 0
+
+    def frame_arrived(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> Any:
+        assert (api_key, version) == (3, 1)
+        self.seen.append((correlation_id, bytes(frame[8:])))
+        return self.answer(correlation_id, bytes(frame[8:]))
+
+    def refused(self, problem: BaseException) -> None:
+        self.problems.append(problem)
+
+    def connection_closed(self) -> None:
+        self.closings += 1
+
+
+class Piece:
+    """A slice that gives itself out in small bites."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.size = len(data)
+
+    def send(self, sock: socket.socket, done: int) -> int:
+        return sock.send(self.data[done : done + 3])
+
+
+async def connected(answer: Callable[[int, bytes], Any], **bounds: int) -> tuple[Answering, socket.socket]:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    connection = Answering(near, answer, **bounds)
+    connection.start()
+    return connection, far
+
+
+async def receive(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += await asyncio.wait_for(asyncio.get_running_loop().sock_recv(sock, size - len(data)), 10)
+    return data
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 11, 64, 4096])
+def test_frames_cut_anywhere_arrive_whole(step: int) -> None:
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, body: b"%d;" % number)
+        bodies = [bytes([number]) * (number * 7) for number in range(12)]
+        stream = b"".join(frame(number, body) for number, body in enumerate(bodies))
+        loop = asyncio.get_running_loop()
+        for at in range(0, len(stream), step):
+            await loop.sock_sendall(far, stream[at : at + step])
+            await asyncio.sleep(0)
+        expected = b"".join(b"%d;" % number for number in range(12))
+        assert await receive(far, len(expected)) == expected
+        assert connection.seen == list(enumerate(bodies))
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_frame_larger_than_the_scratch_buffer_and_its_first_piece_arrives_whole() -> None:
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, body: b"ok", frame_bytes_max=8 << 20)
+        body = bytes(range(256)) * (3 << 12)  # 3 MiB
+        sending = asyncio.ensure_future(
+            asyncio.get_running_loop().sock_sendall(far, frame(1, body) + frame(2, b"next"))
+        )
+        assert await receive(far, 4) == b"okok"
+        await sending
+        assert connection.seen == [(1, body), (2, b"next")]
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_answers_leave_in_the_order_of_their_requests() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        futures = {number: loop.create_future() for number in (0, 2)}
+        connection, far = await connected(
+            lambda number, _: futures[number] if number in futures else b"%d;" % number
+        )
+        await loop.sock_sendall(far, b"".join(frame(number) for number in range(4)))
+        while len(connection.seen) < 4:
+            await asyncio.sleep(0)
+        futures[2].set_result([b"2", Piece(b"abcdefgh"), b";"])
+        await asyncio.sleep(0.01)
+        with pytest.raises(BlockingIOError):
+            far.recv(1)
+        futures[0].set_result(b"0;")
+        expected = b"0;1;2abcdefgh;3;"
+        assert await receive(far, len(expected)) == expected
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_answer_leaves_no_gap() -> None:
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, _: None if number % 2 else b"%d;" % number)
+        await asyncio.get_running_loop().sock_sendall(far, b"".join(frame(number) for number in range(5)))
+        assert await receive(far, 6) == b"0;2;4;"
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_reading_pauses_at_the_bound_and_goes_on_when_answers_leave() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[bytes]] = []
+
+        def later(number: int, _: bytes) -> asyncio.Future[bytes]:
+            futures.append(loop.create_future())
+            return futures[-1]
+
+        connection, far = await connected(later, in_flight_max=3)
+        await loop.sock_sendall(far, b"".join(frame(number) for number in range(10)))
+        await asyncio.sleep(0.01)
+        assert len(futures) == 3
+        for number in range(10):
+            while len(futures) <= number:
+                await asyncio.sleep(0)
+            assert connection.in_flight <= 3
+            futures[number].set_result(b"%d;" % number)
+        assert await receive(far, 20) == b"".join(b"%d;" % number for number in range(10))
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_does_not_read_stops_being_read() -> None:
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, _: bytes(100_000))
+        stream = b"".join(frame(number) for number in range(400))
+        sending = asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(far, stream))
+        await asyncio.sleep(0.05)
+        assert len(connection.seen) < 400
+        total = 400 * 100_000
+        got = 0
+        while got < total:
+            got += len(await asyncio.get_running_loop().sock_recv(far, 1 << 20))
+        await sending
+        assert len(connection.seen) == 400
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("length", [-1, 0, 7, (1 << 20) + 1, -(2**31), 2**31 - 1])
+def test_an_impossible_length_closes_the_connection_with_one_word(length: int) -> None:
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, _: b"")
+        await asyncio.get_running_loop().sock_sendall(far, struct.pack(">i", length) + bytes(20))
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(far, 1), 10) == b""
+        assert connection.is_closed
+        assert (len(connection.problems), connection.closings) == (1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_handler_that_raises_closes_its_connection_after_the_answers_before_it() -> None:
+    async def scenario() -> None:
+        def answer(number: int, _: bytes) -> bytes:
+            if number == 1:
+                raise ValueError("no")
+            return b"%d;" % number
+
+        connection, far = await connected(answer)
+        await asyncio.get_running_loop().sock_sendall(far, frame(0) + frame(1) + frame(2))
+        assert await receive(far, 2) == b"0;"
+        assert await asyncio.get_running_loop().sock_recv(far, 1) == b""
+        assert [number for number, _ in connection.seen] == [0, 1]
+        assert [str(problem) for problem in connection.problems] == ["no"]
+
+    asyncio.run(scenario())
+
+
+def test_closing_cancels_what_is_under_way() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        connection, far = await connected(lambda number, _: future)
+        await loop.sock_sendall(far, frame(0))
+        while not connection.seen:
+            await asyncio.sleep(0)
+        far.close()
+        while not connection.is_closed:
+            await asyncio.sleep(0)
+        assert future.cancelled()
+        assert (connection.closings, connection.problems) == (1, [])
+
+    asyncio.run(scenario())
