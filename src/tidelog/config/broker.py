@@ -1,7 +1,8 @@
 """The settings of one broker, parsed, and where each came from.
 
 Three layers, the first that has a value wins: changed on this broker, changed for all brokers (both dynamic,
-kept in the metadata store), given at the start.  Text comes in through `BrokerConfig.of`; all others read attributes.
+kept in the metadata store), given at the start.  Text comes in through `BrokerConfig.of`; all others read
+attributes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One attribute for each built setting; those that are only defaults for topics are in `topic_defaults`."""
+    """One attribute for each built setting; those that are defaults for topics are in `topic_defaults`."""
 
     advertised_listeners: tuple[Listener, ...] = ()
     auto_create_topics_enable: bool = True

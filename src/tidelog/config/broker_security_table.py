@@ -159,4 +159,4 @@ ssl.truststore.password password null dynamic
   Password of the trust store.
 ssl.truststore.type string JKS dynamic
   Format of the trust store.
-"""  # noqa: E501
+"""

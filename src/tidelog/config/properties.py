@@ -1,7 +1,8 @@
 """Java's properties format, as server.properties uses it: text in, a plain dict out.
 
-Comments start with # or !; a key ends at the first = or : or blank that is not escaped; a backslash at the end
-of a line joins the next one to it; \\t \\n \\r \\f and \\uXXXX are escapes, any other escaped character is itself.
+Comments start with # or !; a key ends at the first = or : or blank that is not escaped; a backslash at the
+end of a line joins the next one to it; \\t \\n \\r \\f and \\uXXXX are escapes, and any other
+escaped character is itself.
 """
 
 from __future__ import annotations

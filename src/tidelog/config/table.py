@@ -5,10 +5,10 @@ A table is text with two lines for each setting, so that its facts can be read a
     name type default [allowed] [built] [dynamic] [internal]
       One line of documentation.
 
-`null` and `""` stand for no value and an empty one.  `allowed` is a choice of words and ranges, as in `-1|1..9`
-or `0..`.  *built* means that Tidelog acts on the setting; any other may only have its default value, so that
-nothing is accepted and then ignored.  *dynamic* ones can be changed while the broker runs; *internal* ones are not
-listed.
+`null` and `""` stand for no value and an empty one.  `allowed` is a choice of words and ranges, as in
+`-1|1..9` or `0..`.  *built* means that Tidelog acts on the setting; any other may only have its default
+value, so that nothing is accepted and then ignored.  *dynamic* ones can be changed while the broker runs;
+*internal* ones are not listed.
 """
 
 from __future__ import annotations
@@ -174,12 +174,13 @@ def _java_double(value: float) -> str:
     """As Java's Double.toString: plain from 0.001 up to 10 million, otherwise with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    digits, _, exponent = f"{value!r}".lower().partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:.16e}".partition("e")
-        digits = digits.rstrip("0")
-    digits = digits + "0" if digits.endswith(".") else digits if "." in digits else digits + ".0"
-    return f"{digits}E{int(exponent)}"
+    from decimal import Decimal  # rare: no built setting has such a default
+
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    shown = "".join(map(str, digits))
+    fraction = shown[1:].rstrip("0") or "0"
+    return f"{'-' * sign}{shown[0]}.{fraction}E{exponent + len(shown) - 1}"
 
 
 def read_table(*texts: str) -> dict[str, Setting]:

@@ -1,0 +1,186 @@
+"""Where the value of each setting comes from: what DescribeConfigs tells its callers, without the wire.
+
+Kafka's rules: a setting's synonyms are the same setting (or the broker setting it defaults to) in each layer
+that has a value, strongest first; the first one gives the source.  A broker setting in other units
+(`log.roll.hours`) takes part in the value, yet is not a synonym unless the finer one (`log.roll.ms`) is set too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
+from tidelog.config.resource_tables import CLIENT_METRICS_SETTINGS, GROUP_BROKER_PREFIX, GROUP_SETTINGS
+from tidelog.config.table import Kind, Setting, Value
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+
+
+class Source(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    kind: Kind
+    documentation: str
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is Source.DEFAULT
+
+
+def describe_topic(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> Iterator[Entry]:
+    """All settings of a topic with these settings of its own, or those in `names`."""
+    config = TopicConfig.of(overrides, broker.topic_defaults)
+    for setting in _chosen(TOPIC_SETTINGS, names):
+        if setting.internal and setting.name not in overrides:
+            continue
+        value = (
+            setting.parse(overrides[setting.name]) if setting.name in overrides else _held(config, setting)
+        )
+        text = setting.text(value)
+        synonyms = _topic_synonyms(setting.name, broker)
+        if setting.name in overrides:
+            synonyms = (Synonym(setting.name, text, Source.TOPIC), *synonyms)
+        yield _entry(setting, text, synonyms, read_only=False)
+
+
+def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
+    """All settings of this broker, or those in `names`."""
+    for setting in _chosen(BROKER_SETTINGS, names):
+        if setting.internal:
+            continue
+        text = _broker_text(setting, config)
+        synonyms = _broker_synonyms(setting.name, _finer(setting.name), config)
+        yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
+
+
+def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
+    """Only what was changed for all brokers at once."""
+    for setting in _chosen(BROKER_SETTINGS, names):
+        if setting.name in config.dynamic_all:
+            text = config.dynamic_all[setting.name]
+            synonym = Synonym(
+                setting.name, None if setting.sensitive else text, Source.DYNAMIC_DEFAULT_BROKER
+            )
+            yield _entry(setting, text, (synonym,), read_only=not setting.dynamic)
+
+
+def describe_group(names: Collection[str] | None = None) -> Iterator[Entry]:
+    """Groups have Kafka's defaults: nothing about them can be changed yet."""
+    for setting in _chosen(GROUP_SETTINGS, names):
+        text = setting.text(setting.default)
+        broker_name = GROUP_BROKER_PREFIX + setting.name
+        synonym = Synonym(
+            broker_name if broker_name in BROKER_SETTINGS else setting.name, text, Source.DEFAULT
+        )
+        yield _entry(setting, text, (synonym,), read_only=False)
+
+
+def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[Entry]:
+    """Subscriptions to clients' metrics have Kafka's defaults: none can be made yet."""
+    for setting in _chosen(CLIENT_METRICS_SETTINGS, names):
+        yield _entry(setting, setting.text(setting.default), (), read_only=False)
+
+
+def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:
+    wanted = set(names) if names else None
+    return (setting for setting in settings.values() if wanted is None or setting.name in wanted)
+
+
+def _entry(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> Entry:
+    return Entry(
+        setting.name,
+        None if setting.sensitive else text,
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        read_only,
+        setting.sensitive,
+        setting.kind,
+        setting.documentation,
+        synonyms,
+    )
+
+
+def _held(config: TopicConfig, setting: Setting) -> Value:
+    value: Value | frozenset[str] = getattr(config, setting.attribute)
+    return tuple(sorted(value)) if isinstance(value, frozenset) else value
+
+
+def _topic_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
+    if name not in TOPIC_SYNONYMS:
+        return ()
+    names = [broker_name for broker_name, _ in TOPIC_SYNONYMS[name]]
+    return _broker_synonyms(names[0], names, broker)
+
+
+def _finer(name: str) -> list[str]:
+    """All names of what `name` sets: itself, and for times the same in other units."""
+    for synonyms in TOPIC_SYNONYMS.values():
+        names = [broker_name for broker_name, _ in synonyms]
+        # The scheduler's interval is only a fallback of the other one, not the same setting in other units.
+        if name in names and name != "log.flush.scheduler.interval.ms":
+            return names
+    return [name]
+
+
+def _broker_synonyms(name: str, names: list[str], config: BrokerConfig) -> tuple[Synonym, ...]:
+    layers = (
+        (config.dynamic_here, Source.DYNAMIC_BROKER),
+        (config.dynamic_all, Source.DYNAMIC_DEFAULT_BROKER),
+        (_given(config), Source.STATIC_BROKER),
+        (_DEFAULTS, Source.DEFAULT),
+    )
+    found = [
+        Synonym(one, None if BROKER_SETTINGS[one].sensitive else layer[one], source)
+        for layer, source in layers
+        for one in names
+        if one in layer
+    ]
+    while found and found[0].name != name:
+        found.pop(0)
+    return tuple(found)
+
+
+def _given(config: BrokerConfig) -> Mapping[str, str]:
+    """What was given at the start, with the node's number under both of its names."""
+    if "node.id" not in config.given and "broker.id" not in config.given:
+        return config.given
+    node_id = str(config.node_id)
+    return {**config.given, "node.id": node_id, "broker.id": node_id}
+
+
+def _broker_text(setting: Setting, config: BrokerConfig) -> str | None:
+    for layer in (config.dynamic_here, config.dynamic_all, _given(config)):
+        if setting.name in layer:
+            return setting.text(setting.parse(layer[setting.name]))
+    return setting.text(setting.default)
+
+
+_DEFAULTS: dict[str, str] = {
+    setting.name: text
+    for setting in BROKER_SETTINGS.values()
+    if (text := setting.text(setting.default)) is not None
+}

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config import BrokerConfig, Listener
+from tidelog.errors import InvalidConfig
+
+
+def refusal(given: dict[str, str]) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        BrokerConfig.of(given)
+    return str(caught.value)
+
+
+def test_the_finest_unit_of_retention_wins() -> None:
+    hours = {"log.retention.hours": "1"}
+    minutes = {**hours, "log.retention.minutes": "2"}
+    exact = {**minutes, "log.retention.ms": "3"}
+    assert BrokerConfig.of(hours).topic_defaults.retention_ms == 3_600_000
+    assert BrokerConfig.of(minutes).topic_defaults.retention_ms == 120_000
+    assert BrokerConfig.of(exact).topic_defaults.retention_ms == 3
+
+
+def test_any_negative_retention_is_no_limit_and_zero_is_refused() -> None:
+    assert BrokerConfig.of({"log.retention.hours": "-1"}).topic_defaults.retention_ms == -1
+    assert "cannot be 0" in refusal({"log.retention.minutes": "0"})
+
+
+def test_flush_interval_falls_back_to_the_schedulers() -> None:
+    given = {"log.flush.scheduler.interval.ms": "500"}
+    assert BrokerConfig.of(given).topic_defaults.flush_ms == 500
+    assert BrokerConfig.of({**given, "log.flush.interval.ms": "100"}).topic_defaults.flush_ms == 100
+
+
+def test_dynamic_settings_win_over_those_of_the_start_and_the_own_over_those_of_all() -> None:
+    start = BrokerConfig.of({"message.max.bytes": "1", "max.connections": "10"})
+    everywhere = start.with_dynamic({"message.max.bytes": "2"}, {})
+    here = start.with_dynamic({"message.max.bytes": "2"}, {"message.max.bytes": "3"})
+    assert everywhere.topic_defaults.max_message_bytes == 2
+    assert here.topic_defaults.max_message_bytes == 3
+    assert here.max_connections == 10
+    assert here.with_dynamic({}, {}) == start
+
+
+def test_broker_id_is_another_name_of_node_id() -> None:
+    assert BrokerConfig.of({"broker.id": "5"}).node_id == 5
+    assert BrokerConfig.of({"broker.id": "5", "node.id": "5"}).node_id == 5
+    assert "give one of them" in refusal({"broker.id": "5", "node.id": "6"})
+    assert "at least 0" in refusal({"node.id": "-1"})
+    assert "at least 0" in refusal({"broker.id": "-2"})
+
+
+def test_log_dirs_wins_over_log_dir() -> None:
+    assert BrokerConfig.of({"log.dir": "a"}).log_dirs == ("a",)
+    assert BrokerConfig.of({"log.dir": "a", "log.dirs": "b, c"}).log_dirs == ("b", "c")
+    assert "needs a folder" in refusal({"log.dirs": ""})
+
+
+@pytest.mark.parametrize(
+    ("text", "listener"),
+    [
+        ("PLAINTEXT://:9092", Listener("PLAINTEXT", "", 9092)),
+        ("plaintext://localhost:0", Listener("PLAINTEXT", "localhost", 0)),
+        ("PLAINTEXT://[::1]:19092", Listener("PLAINTEXT", "::1", 19092)),
+    ],
+)
+def test_a_listener_is_read(text: str, listener: Listener) -> None:
+    assert BrokerConfig.of({"listeners": text}).listeners == (listener,)
+
+
+def test_a_listener_writes_itself_as_it_is_read() -> None:
+    assert str(Listener("PLAINTEXT", "::1", 1)) == "PLAINTEXT://[::1]:1"
+    assert str(Listener("PLAINTEXT", "host", 1)) == "PLAINTEXT://host:1"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"listeners": "127.0.0.1:9092"}, "write it as PLAINTEXT://host:port"),
+        ({"listeners": "PLAINTEXT://::1:9092"}, "write it as PLAINTEXT://host:port"),
+        ({"listeners": "PLAINTEXT://h:70000"}, "write it as PLAINTEXT://host:port"),
+        ({"listeners": "SSL://h:9092"}, "SSL is not built yet, use PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners of one name"),
+        ({"listeners": ""}, "needs an address"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect to 0.0.0.0"),
+        ({"tidelog.http.listen": "8090"}, "write it as host:port"),
+        ({"default.replication.factor": "0"}, "at least 1"),
+        ({"log.cleaner.dedupe.buffer.size": "1000"}, "at least 1048576"),
+        ({"socket.send.buffer.bytes": "0"}, "-1 or at least 1"),
+        ({"log.roll.ms": "0"}, "log.roll.ms cannot be 0: it must be at least 1"),
+        ({"log.roll.jitter.ms": "-1"}, "at least 0"),
+        ({"log.segmant.bytes": "1"}, "did you mean 'log.segment.bytes'?"),
+        ({"num.io.threads": "16"}, "num.io.threads is known but not built in Tidelog yet: it must stay '8'"),
+        ({"ssl.keystore.location": "x"}, "it must stay unset"),
+    ],
+)
+def test_an_impossible_broker_is_refused(given: dict[str, str], why: str) -> None:
+    assert why in refusal(given)
+
+
+def test_a_password_is_not_repeated_in_the_refusal() -> None:
+    assert "hunter2" not in refusal({"ssl.key.password": "hunter2"})
+
+
+def test_the_http_port_is_read() -> None:
+    assert BrokerConfig.of({"tidelog.http.listen": "[::1]:0"}).tidelog_http_listen == ("::1", 0)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config import BrokerConfig, TopicConfig
+from tidelog.errors import InvalidConfig
+
+
+def refusal(overrides: dict[str, str | None]) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        TopicConfig.of(overrides)
+    return str(caught.value)
+
+
+def test_a_topics_own_settings_win_over_the_brokers() -> None:
+    broker = BrokerConfig.of({"log.segment.bytes": "2097152", "log.retention.hours": "2"})
+    config = TopicConfig.of({"segment.bytes": "3145728", "preallocate": "TRUE"}, broker.topic_defaults)
+    assert config.segment_bytes == 3145728
+    assert config.retention_ms == 7_200_000
+    assert config.preallocate is True
+
+
+def test_values_are_parsed_to_their_types() -> None:
+    config = TopicConfig.of(
+        {
+            "cleanup.policy": " compact , delete ",
+            "min.cleanable.dirty.ratio": "0.1",
+            "compression.type": "zstd",
+            "retention.ms": "-1",
+        }
+    )
+    assert config.cleanup_policy == {"compact", "delete"}
+    assert config.min_cleanable_dirty_ratio == 0.1
+    assert config.compression_type == "zstd"
+    assert config.retention_ms == -1
+
+
+def test_a_topic_without_settings_of_its_own_shares_the_brokers_defaults() -> None:
+    defaults = BrokerConfig().topic_defaults
+    assert TopicConfig.of({}, defaults) is defaults
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    assert (
+        refusal({"retention.msec": "1"})
+        == "unknown topic setting 'retention.msec': did you mean 'retention.ms'?"
+    )
+    assert refusal({"xyzzy": "1"}) == "unknown topic setting 'xyzzy'"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("segment.bytes", "1048575", "it must be at least 1048576"),
+        ("segment.bytes", "2147483648", "it must be a whole number from -2147483648 to 2147483647"),
+        ("segment.bytes", "1e7", "it must be a whole number"),
+        ("segment.bytes", "", "it must be a whole number"),
+        ("flush.messages", "9" * 1000, "it must be a whole number"),
+        ("preallocate", "yes", "it must be true or false"),
+        ("cleanup.policy", "compact,drop", "'drop' is not one of compact, delete"),
+        ("cleanup.policy", "delete,delete", "an entry stands there twice"),
+        ("cleanup.policy", "delete,", "an entry is empty"),
+        ("compression.gzip.level", "0", "it must be one of -1, 1 to 9"),
+        ("compression.type", "brotli", "it must be one of uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("min.cleanable.dirty.ratio", "1.5", "it must be 0 to 1"),
+        ("min.cleanable.dirty.ratio", "NaN", "it must be a number"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_what_is_possible(name: str, value: str, why: str) -> None:
+    assert refusal({name: value}) == f"{name} cannot be {value!r}: {why}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("remote.storage.enable", "true"),
+        ("leader.replication.throttled.replicas", "0:1"),
+        ("local.retention.ms", "1000"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_unless_it_has_its_default(name: str, value: str) -> None:
+    assert "not built in Tidelog yet" in refusal({name: value})
+    default = {"remote.storage.enable": "false", "local.retention.ms": "-2"}.get(name, "")
+    assert TopicConfig.of({name: default}) == TopicConfig()
+
+
+def test_a_setting_that_needs_a_value_cannot_be_null() -> None:
+    assert refusal({"retention.ms": None}) == "retention.ms: it needs a value"
+
+
+def test_compaction_lags_must_not_contradict_each_other() -> None:
+    assert "must not be larger than" in refusal(
+        {"min.compaction.lag.ms": "11", "max.compaction.lag.ms": "10"}
+    )
+
+
+def test_small_segments_can_be_had_through_kafkas_internal_setting() -> None:
+    assert (
+        TopicConfig.of({"internal.segment.bytes": "1000", "segment.bytes": "2097152"}).segment_bytes == 1000
+    )
