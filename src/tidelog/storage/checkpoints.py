@@ -11,6 +11,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from tidelog.storage.disk import Disk
 from tidelog.types import TopicPartition
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -24,6 +25,39 @@ _VERSION = 0
 
 class CorruptCheckpoint(Exception):
     """The file is not one of ours: what it held has to be found out another way."""
+
+
+class OffsetFile:
+    """One offset per partition of a directory.  `offsets` is what is known; `save` makes it what is on disk."""
+
+    __slots__ = ("_disk", "_path", "_saved", "offsets")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self.offsets: dict[TopicPartition, int] = {}
+        self._saved: dict[TopicPartition, int] = {}
+
+    def load(self) -> None:
+        """A missing or corrupt file knows nothing."""
+        try:
+            self.offsets = decode_offsets(self._disk.read_file(self._path))
+        except (FileNotFoundError, CorruptCheckpoint):
+            self.offsets = {}
+        self._saved = dict(self.offsets)
+
+    def save(self) -> None:
+        """Blocks; nothing when nothing changed."""
+        offsets = dict(self.offsets)
+        if offsets != self._saved:
+            self._disk.replace_file(self._path, encode_offsets(offsets))
+            self._saved = offsets
+
+    def lower(self, name: TopicPartition, offset: int) -> None:
+        """From now on nothing above `offset` is claimed for the partition, not even after a crash.  Blocks."""
+        if self.offsets.get(name, 0) > offset or self._saved.get(name, 0) > offset:
+            self.offsets[name] = offset
+            self.save()
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -7,8 +7,10 @@ others go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+from tidelog.storage.disk import Disk
 
 DAMAGE = "damaged-ranges"
 
@@ -24,6 +26,26 @@ class BadRange(NamedTuple):
     """The segment that holds it."""
     position: int
     size: int
+
+
+class Damage:
+    """The bad ranges of one log, in order."""
+
+    __slots__ = ("_disk", "_path", "ranges")
+
+    def __init__(self, disk: Disk, folder: str, ranges: list[BadRange]) -> None:
+        self.ranges = ranges
+        self._disk = disk
+        self._path = f"{folder}/{DAMAGE}"
+
+    def keep(self, wanted: Callable[[BadRange], bool]) -> bool:
+        """Forgets all others, on disk too; true if there were any."""
+        kept = [bad for bad in self.ranges if wanted(bad)]
+        if len(kept) == len(self.ranges):
+            return False
+        self.ranges = kept
+        self._disk.replace_file(self._path, encode(kept))
+        return True
 
 
 def encode(ranges: Iterable[BadRange]) -> bytes:

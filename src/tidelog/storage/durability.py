@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidelog.config import TopicConfig
 from tidelog.storage import checkpoints
-from tidelog.storage.disk import File
+from tidelog.storage.disk import Disk, File
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.flusher import Plan
 from tidelog.storage.segment import ALWAYS, NEVER, Segment
@@ -26,6 +26,7 @@ class Durability:
         "_epochs",
         "_folder",
         "_scheduled",
+        "_snapshots",
         "_sync",
         "_unnamed",
         "_unsynced",
@@ -45,6 +46,7 @@ class Durability:
         self._folder = folder
         self._epochs = epochs
         self._unsynced: list[Segment] = []  # sealed since the last sync
+        self._snapshots: list[str] = []
         self._unnamed = False  # the folder has names that no sync of it has made durable
         self._sync: Sync | None = None  # waiting in the flusher, so it will cover what is appended now
         self._scheduled = False
@@ -61,11 +63,14 @@ class Durability:
         self._unnamed = created
         self._set_due()
 
-    def rolled(self, fresh: Segment, sealed: Segment | None) -> None:
+    def rolled(self, fresh: Segment, sealed: Segment | None = None, snapshot: str | None = None) -> None:
+        """`snapshot` is the path of what was known of producers then."""
         self.active = fresh
         self._unnamed = True
         if sealed is not None:
             self._unsynced.append(sealed)
+        if snapshot is not None:
+            self._snapshots.append(snapshot)
 
     def dropped(self, segments: list[Segment]) -> None:
         """Nobody will ask for these again."""
@@ -107,19 +112,18 @@ class Durability:
             # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
             self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def flush_now(self) -> None:
+    def flush_now(self, end: int) -> None:
         """Blocks: for closing."""
         plan = Plan()
+        self._unnamed = True
+        self._plan_sealed(plan)
         self.plan_names(plan)
         self.active.sync()
-        for segment in self._unsynced:
-            segment.sync()
-        self._unsynced.clear()
         for step in plan.others:
             step()
-        if plan.folder is not None:
-            self._volume.disk.sync_folder(plan.folder)
-        self.recovery_point = self.active.end
+        self._volume.disk.sync_folder(self._folder)
+        self._unsynced.clear()
+        self.recovery_point = end
 
     def plan_names(self, plan: Plan) -> None:
         """What must be durable besides the bytes of segments."""
@@ -138,9 +142,14 @@ class Durability:
         sync.end = self.active.end
         sync.sealed = list(self._unsynced)
         plan.files.append(self.active.file)
-        plan.others.extend(segment.sync for segment in sync.sealed)
+        self._plan_sealed(plan)
         self.plan_names(plan)
         return plan
+
+    def _plan_sealed(self, plan: Plan) -> None:
+        plan.others.extend(segment.sync for segment in self._unsynced)
+        plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._snapshots)
+        self._snapshots = []
 
     def synced(self, sync: Sync) -> None:
         self._unsynced = [segment for segment in self._unsynced if segment not in sync.sealed]
@@ -157,6 +166,13 @@ class Durability:
             self.due_at = ALWAYS
         else:
             self.due_at = min(self.recovery_point + self._config.flush_messages - 1, NEVER)
+
+
+def _sync_file(disk: Disk, path: str) -> None:
+    try:
+        disk.open(path).sync()
+    except FileNotFoundError:
+        pass  # its segment is gone, and it with it
 
 
 class _Job:

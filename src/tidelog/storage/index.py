@@ -82,6 +82,13 @@ class _Index:
     def release(self) -> None:
         self._unmap()
 
+    def drop_zeros(self) -> None:
+        """After a crash the room reserved for growth is still there, at the end, and no entry is all zeros."""
+        size = self.ENTRY.size
+        used = len(self._disk.open(self.path).read(self.count * size, 0).rstrip(b"\0"))
+        self.count = (used + size - 1) // size
+        self._load_last()
+
     def sane(self) -> bool:
         """Every entry is larger than the one before in all it says; costs a read of the whole index."""
         words = array("i" if self.ENTRY.size == 8 else "I")

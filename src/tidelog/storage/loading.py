@@ -7,17 +7,21 @@ How long it takes depends on how many segments there are, never on how large the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidelog.config import TopicConfig
-from tidelog.storage import checkpoints, damage
+from tidelog.errors import CorruptMessage
+from tidelog.storage import checkpoints, damage, snapshots, swapping
 from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import Disk
 from tidelog.storage.epochs import Epochs
-from tidelog.storage.segment import INDEX, LOG, TIME_INDEX, Segment
+from tidelog.storage.producers import Producers
+from tidelog.storage.segment import LOG, Segment, stem
+from tidelog.storage.segments import Segments
+from tidelog.storage.trash import DELETED
 from tidelog.storage.volume import Volume
 
-DELETED = ".deleted"
 _SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
@@ -25,10 +29,12 @@ _SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 class Loaded:
     segments: list[Segment]
     epochs: Epochs
+    producers: Producers
     bad: list[BadRange]
-    start: int = 0
-    recovery_point: int = 0
-    created: bool = False
+    start: int
+    end: int
+    recovery_point: int
+    created: bool
     """The first segment was made just now."""
 
 
@@ -36,17 +42,7 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     """`start` and `recovery_point` are what the directory's checkpoints say."""
     disk = volume.disk
     found = scan_folder(disk, folder)
-    segments = [
-        Segment(
-            volume,
-            folder,
-            base,
-            disk.size(f"{folder}/{base:020d}{LOG}"),
-            config.segment_index_bytes,
-            config.index_interval_bytes,
-        )
-        for base in sorted(found.bases)
-    ]
+    segments = list_segments(volume, folder, found.bases, config)
     created = not segments
     if created:
         allocate = config.segment_bytes if config.preallocate else 0
@@ -58,10 +54,31 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     bad = read_damage(disk, folder)
     for segment in segments:
         segment.bad = [each for each in bad if each.base == segment.base]
-    segments[-1].load()
-    loaded = Loaded(segments, read_epochs(disk, folder), bad, start, recovery_point, created)
-    loaded.epochs.truncate_to(max(segments[-1].end, segments[0].base))
-    return loaded
+    active = segments[-1]
+    active.load()
+    start = max(start, segments[0].base)
+    end = max(active.end, start)
+    epochs = read_epochs(disk, folder)
+    epochs.truncate_to(end)
+    epochs.advance_start(start)
+    producers, known_to = snapshots.load(disk, folder, found.others, start, end)
+    if known_to < end:
+        snapshots.complete(producers, Segments(segments), known_to, end)
+    return Loaded(segments, epochs, producers, bad, start, end, recovery_point, created)
+
+
+def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: TopicConfig) -> list[Segment]:
+    return [
+        Segment(
+            volume,
+            folder,
+            base,
+            volume.disk.size(stem(folder, base) + LOG),
+            config.segment_index_bytes,
+            config.index_interval_bytes,
+        )
+        for base in sorted(bases)
+    ]
 
 
 @dataclass(slots=True)
@@ -71,14 +88,16 @@ class Found:
 
 
 def scan_folder(disk: Disk, folder: str) -> Found:
-    """Which segments there are; files that belong to none are removed, as are those deleted before the
-    stop."""
+    """Which segments there are; files that belong to none are removed, as are those deleted before the stop."""
     found = Found()
+    names = disk.list(folder)
+    if swapping.finish(disk, folder, names):
+        names = disk.list(folder)
     indexes: list[tuple[int, str]] = []
-    for name in disk.list(folder):
+    for name in names:
         match = _SEGMENT.fullmatch(name)
         if match is None:
-            if name.endswith(DELETED) or name.endswith(".tmp"):
+            if name.endswith((DELETED, ".tmp")):
                 disk.remove(f"{folder}/{name}")
             else:
                 found.others.append(name)
@@ -106,17 +125,9 @@ def read_damage(disk: Disk, folder: str) -> list[BadRange]:
     path = f"{folder}/{damage.DAMAGE}"
     if not disk.exists(path):
         return []
-    return damage.decode(disk.read_file(path))
-
-
-__all__ = [
-    "DELETED",
-    "INDEX",
-    "TIME_INDEX",
-    "Found",
-    "Loaded",
-    "load",
-    "read_damage",
-    "read_epochs",
-    "scan_folder",
-]
+    try:
+        return damage.decode(disk.read_file(path))
+    except ValueError as problem:
+        raise CorruptMessage(
+            f"{path} is not readable ({problem}): it says which records are damaged; remove it only if none are"
+        ) from None

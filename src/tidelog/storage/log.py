@@ -9,19 +9,23 @@ writer of a log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from tidelog.config import TopicConfig
 from tidelog.errors import OffsetOutOfRange
-from tidelog.storage.damage import BadRange
+from tidelog.storage import lookup, rolling, snapshots, swapping
+from tidelog.storage.damage import BadRange, Damage
 from tidelog.storage.durability import Append, Durability
 from tidelog.storage.flusher import Plan
-from tidelog.storage.loading import DELETED, Loaded, load
+from tidelog.storage.loading import Loaded, list_segments, load
+from tidelog.storage.lookup import TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
-from tidelog.storage.segment import ALWAYS, NEVER, OFFSETS_MAX, Segment
+from tidelog.storage.retention import UNLIMITED, deletable
+from tidelog.storage.segment import OFFSETS_MAX, Segment
 from tidelog.storage.segments import Segments
+from tidelog.storage.trash import Trash
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
@@ -29,8 +33,9 @@ from tidelog.types import TopicPartition
 class Log:
     __slots__ = (
         "_active",
-        "_bad",
+        "_damage",
         "_durability",
+        "_last_queued",
         "_queued",
         "_queueing",
         "_segment_bytes",
@@ -42,6 +47,7 @@ class Log:
         "folder",
         "name",
         "next",
+        "producers",
         "segments",
         "start",
     )
@@ -55,12 +61,14 @@ class Log:
         self._volume = volume
         self.segments = Segments(loaded.segments)
         self._active = self.segments.last
-        self._bad: list[BadRange] = loaded.bad
+        self._damage = Damage(volume.disk, folder, loaded.bad)
         self.epochs = loaded.epochs
-        self.start = max(loaded.start, self.segments.first.base)
-        self.end = self.next = max(self._active.end, self.start)
-        self._trash: list[tuple[int, Segment]] = []
+        self.producers = loaded.producers
+        self.start = loaded.start
+        self.end = self.next = loaded.end
+        self._trash = Trash()
         self._queued = 0
+        self._last_queued: Append | None = None
         self._durability = Durability(volume, folder, config, self.epochs, self._active)
         self._durability.opened(min(loaded.recovery_point, self.end), loaded.created)
         self.reconfigure(config)
@@ -88,6 +96,16 @@ class Log:
     def recovery_point(self) -> int:
         """Everything below is on disk for certain."""
         return self._durability.recovery_point
+
+    @property
+    def durable(self) -> asyncio.Future[None] | None:
+        """Done when the last append that is on its way to the disk is there, and with it all before."""
+        return None if self._last_queued is None else self._last_queued.future
+
+    @property
+    def damaged(self) -> tuple[BadRange, ...]:
+        """Ranges whose bytes rotted: reads of them fail.  A follower can cut its log at the first and fetch."""
+        return tuple(self._damage.ranges)
 
     # Appending
 
@@ -140,7 +158,7 @@ class Log:
             self._started(segment, max_timestamp)
         self.next = last + 1
         self._queued += 1
-        write = Append(self, segment, file, position, bytes(data), last + 1)
+        write = self._last_queued = Append(self, segment, file, position, bytes(data), last + 1)
         self._volume.flusher.submit(write)
         return write.future
 
@@ -159,33 +177,12 @@ class Log:
     def _started(self, segment: Segment, timestamp: int) -> None:
         """The first batch decides when the segment is too old."""
         segment.first_timestamp = timestamp
-        self._set_roll_at(segment)
+        segment.roll_at = rolling.roll_at(segment, self.config)
 
-    def _set_roll_at(self, segment: Segment) -> None:
-        if segment.roll_at == ALWAYS and segment.size:
-            return  # its index is full
-        if segment.size == segment.reserved == 0:
-            segment.roll_at = NEVER
-        elif segment.first_timestamp < 0:
-            segment.roll_at = ALWAYS  # batches without a time: the slow check asks the clock
-        else:
-            segment.roll_at = segment.first_timestamp + self.config.segment_ms - segment.jitter_ms
-
-    def _roll_if_due(self, size: int, added: int, base: int, last: int, max_timestamp: int) -> Segment:
+    def _roll_if_due(self, size: int, added: int, base: int, last: int, timestamp: int) -> Segment:
         segment = self._active
-        if size == 0 and last - segment.base <= OFFSETS_MAX:
-            return segment
-        age_ms = (
-            max_timestamp - segment.first_timestamp
-            if segment.first_timestamp >= 0 and max_timestamp >= 0
-            else self._volume.clock.now_ms() - segment.created_ms
-        )
-        if (
-            size + added > self._segment_bytes
-            or age_ms > self.config.segment_ms - segment.jitter_ms
-            or last - segment.base > OFFSETS_MAX
-            or segment.index_full
-        ):
+        now_ms = self._volume.clock.now_ms()
+        if rolling.due(segment, self.config, size, added, last, timestamp, now_ms):
             return self.roll(base)
         return segment
 
@@ -202,10 +199,11 @@ class Log:
             raise self._volume.failed(problem, f"start a segment of {self.name}") from problem
         if old.size == old.reserved == 0:
             self.segments.take_from(len(self.segments) - 1)[0].remove()
-            self._durability.rolled(fresh, None)
+            self._durability.rolled(fresh)
         else:
             old.seal()
-            self._durability.rolled(fresh, old)
+            path = snapshots.write(self._volume.disk, self.folder, base, self.producers)
+            self._durability.rolled(fresh, old, path)
         self.segments.add(fresh)
         self._active = fresh
         return fresh
@@ -220,18 +218,14 @@ class Log:
             config.index_interval_bytes,
             config.segment_bytes if config.preallocate else 0,
         )
-        segment.jitter_ms = self._jitter()
+        segment.jitter_ms = rolling.jitter_ms(config, self._volume.random)
         return segment
-
-    def _jitter(self) -> int:
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self._volume.random.randrange(jitter_ms) if jitter_ms > 0 else 0
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
         self._segment_bytes = config.segment_bytes
-        self._active.jitter_ms = self._jitter()
-        self._set_roll_at(self._active)
+        self._active.jitter_ms = rolling.jitter_ms(config, self._volume.random)
+        self._active.roll_at = rolling.roll_at(self._active, config)
         self._queueing = config.flush_messages == 1 or self._queued > 0
         self._durability.configure(config)
 
@@ -246,8 +240,9 @@ class Log:
                 return None
             raise OffsetOutOfRange(f"{self.name} has offsets {self.start} to {self.end}, not {offset}")
         segment = self._active
-        if offset < segment.base or self._bad:
-            return read_anywhere(self.segments, self._bad, offset, bytes_max, end, whole_batch)
+        bad = self._damage.ranges
+        if offset < segment.base or bad:
+            return read_anywhere(self.segments, bad, offset, bytes_max, end, whole_batch)
         position, header = segment.locate(offset)
         limit = segment.size if end >= segment.end else segment.locate(end)[0]
         return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
@@ -267,41 +262,122 @@ class Log:
         self._change(partial(self._clear, offset), f"restart {self.name}")
 
     def _cut(self, offset: int) -> None:
+        self._volume.recovery_points.lower(self.name, offset)
         if offset < self.segments.first.base:
             self._clear(offset)
             return
-        keep = self.segments.holding(offset)
-        self._discard(self.segments.take_from(keep + 1))
+        self._discard(self.segments.take_from(self.segments.holding(offset) + 1))
         self._active = self.segments.last
         self._active.truncate_to(offset)
         self.end = self.next = offset
-        self._shrunk()
+        self.start = min(self.start, offset)
+        self._shrunk(offset)
+        if not self.producers.truncate_to(offset):
+            self._reload_producers()
 
     def _clear(self, offset: int) -> None:
-        # The old names go first: a crash in between leaves an empty folder, which opens where the checkpoint
-        # says.
+        self._volume.recovery_points.lower(self.name, 0)
+        # The old names go first: a crash in between leaves an empty folder, which opens where the checkpoints say.
         self._discard(self.segments.take_from(0))
         self._active = self._create(offset)
         self.segments.add(self._active)
         self.start = self.end = self.next = offset
-        self._shrunk()
+        self.producers.clear()
+        self._shrunk(0)
 
-    def _shrunk(self) -> None:
-        offset = self.end
-        self.start = min(self.start, offset)
-        self._durability.cut(self._active, offset)
+    def _shrunk(self, offset: int) -> None:
+        """Nothing at `offset` or behind is left of what was there."""
+        disk = self._volume.disk
+        self._durability.cut(self._active, self.end)
         self.epochs.truncate_to(offset)
-        if self._bad:
-            self._bad = [bad for bad in self._bad if bad.start < offset and bad.end <= offset]
-        self._set_roll_at(self._active)
+        for each in snapshots.offsets_in(disk.list(self.folder)):
+            if each > offset:
+                disk.remove(snapshots.path_of(self.folder, each))
+        self._damage.keep(lambda bad: bad.end <= offset)
+        self._active.bad = [bad for bad in self._damage.ranges if bad.base == self._active.base]
+        self._active.roll_at = rolling.roll_at(self._active, self.config)
+
+    def _reload_producers(self) -> None:
+        names = self._volume.disk.list(self.folder)
+        self.producers, known_to = snapshots.load(self._volume.disk, self.folder, names, self.start, self.end)
+        snapshots.complete(self.producers, self.segments, known_to, self.end)
 
     def _discard(self, segments: list[Segment]) -> None:
         """Renamed now, removed from the disk after `file.delete.delay.ms`."""
-        due_ms = self._volume.clock.now_ms() + self.config.file_delete_delay_ms
-        for segment in segments:
-            segment.rename(DELETED)
-            self._trash.append((due_ms, segment))
+        self._trash.put(segments, self._volume.clock.now_ms() + self.config.file_delete_delay_ms)
         self._durability.dropped(segments)
+
+    # Deleting
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are gone for readers; their segments go with the next `apply_retention`."""
+        if offset > self.end:
+            raise OffsetOutOfRange(f"{self.name} ends at {self.end}: it cannot start at {offset}")
+        if offset > self.start:
+            self.start = offset
+            self.epochs.advance_start(offset)
+
+    def apply_retention(self, committed: int) -> int:
+        """Deletes the segments that the topic's settings let go, below `committed`; how many."""
+        config, segments = self.config, self.segments
+        deletes = "delete" in config.cleanup_policy
+        count = deletable(
+            list(segments),
+            now_ms=self._volume.clock.now_ms(),
+            retention_ms=config.retention_ms if deletes else UNLIMITED,
+            retention_bytes=config.retention_bytes if deletes else UNLIMITED,
+            start=self.start,
+            committed=committed,
+        )
+        if count:
+            self._change(partial(self._delete_first, count), f"delete segments of {self.name}")
+        return count
+
+    def _delete_first(self, count: int) -> None:
+        if count == len(self.segments):
+            self.roll()
+        gone = self.segments.take_first(count)
+        first = self.segments.first.base
+        self._discard(gone)
+        self.start = max(self.start, first)
+        self.epochs.advance_start(self.start)
+        for segment in gone:
+            self._volume.disk.remove(snapshots.path_of(self.folder, segment.base))
+        self._damage.keep(lambda bad: bad.base >= first)
+
+    def remove_deleted(self) -> None:
+        """Takes files off the disk whose `file.delete.delay.ms` has passed."""
+        self._trash.empty(self._volume.clock.now_ms())
+
+    def replace_segments(self, old: Sequence[Segment], base: int) -> Segment:
+        """Puts a compacted segment, whose files `swapping.make_ready` has made ready, in the place of `old`:
+        neighbours of which the first starts at `base`."""
+        number = self.segments.holding(old[0].base)
+        assert old[0].base == base and [self.segments[number + n] for n in range(len(old))] == list(old)
+        assert old[-1] is not self._active, "the active segment is not compacted"
+        self._change(partial(self._replace, number, list(old), base), f"swap segments of {self.name}")
+        return self.segments[number]
+
+    def _replace(self, number: int, old: list[Segment], base: int) -> None:
+        volume, config = self._volume, self.config
+        end = old[-1].end
+        self._discard(old)
+        swapping.rename_final(volume.disk, self.folder, base)
+        (fresh,) = list_segments(volume, self.folder, [base], config)
+        fresh.end = end
+        self.segments.replace(number, len(old), [fresh])
+        for segment in old[1:]:
+            volume.disk.remove(snapshots.path_of(self.folder, segment.base))
+
+    # Times
+
+    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
+        """The first record that is not older than `timestamp`."""
+        return lookup.offset_for_time(self.segments, timestamp, self.start)
+
+    def max_timestamp(self) -> TimedOffset | None:
+        """The first record that has the largest timestamp."""
+        return lookup.max_timestamp(self.segments)
 
     def _change(self, change: Callable[[], None], doing: str) -> None:
         if self._volume.problem is not None:
@@ -326,6 +402,7 @@ class Log:
         self._durability.appended_durably(append.end)
         self._queued -= 1
         if not self._queued:
+            self._last_queued = None
             self._queueing = self.config.flush_messages == 1
 
     def append_failed(self, problem: OSError) -> Exception:
@@ -334,6 +411,7 @@ class Log:
         error = self._volume.failed(problem, f"append to {self.name}")
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
+        self._last_queued = None
         if self.next > self.end:
             try:
                 self._cut(self.end)
@@ -350,10 +428,9 @@ class Log:
         self._active.close()
         for segment in self.segments:
             segment.release_all()
-        self._durability.flush_now()
-        for _, segment in self._trash:
-            segment.remove()
-        self._trash.clear()
+        snapshots.write(self._volume.disk, self.folder, self.end, self.producers)
+        self._durability.flush_now(self.end)
+        self._trash.empty()
 
 
 __all__ = ["Log", "Slice"]

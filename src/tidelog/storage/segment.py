@@ -14,12 +14,8 @@ from tidelog.errors import CorruptMessage
 from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import File
 from tidelog.storage.index import CorruptIndex, OffsetIndex, TimeIndex
+from tidelog.storage.segment_files import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentFiles, stem
 from tidelog.storage.volume import Volume
-
-LOG = ".log"
-INDEX = ".index"
-TIME_INDEX = ".timeindex"
-SUFFIXES = (LOG, INDEX, TIME_INDEX)
 
 OFFSETS_MAX = (1 << 31) - 1  # indexes keep offsets relative to the base in 31 bits
 NEVER = (1 << 63) - 1
@@ -29,28 +25,16 @@ _LOOKUP_BYTES = 8192
 _RECENT_MAX = 32
 
 
-def stem(folder: str, base: int) -> str:
-    """The path of a segment's files without their suffix."""
-    return f"{folder}/{base:020d}"
-
-
-class Segment:
+class Segment(SegmentFiles):
     __slots__ = (
         "_before",
-        "_file",
-        "_index",
-        "_index_bytes_max",
         "_interval_bytes",
         "_recent",
         "_since_index",
-        "_time_index",
-        "_volume",
         "bad",
-        "base",
         "created_ms",
         "end",
         "first_timestamp",
-        "folder",
         "index_full",
         "jitter_ms",
         "max_timestamp",
@@ -58,18 +42,12 @@ class Segment:
         "reserved",
         "roll_at",
         "size",
-        "stem",
-        "suffix",
-        "used",
     )
 
     def __init__(
         self, volume: Volume, folder: str, base: int, size: int, index_bytes_max: int, interval_bytes: int
     ) -> None:
-        self.base = base
-        self.folder = folder
-        self.stem = stem(folder, base)
-        self.suffix = ""
+        super().__init__(volume, folder, base, index_bytes_max)
         self.size = size
         self.reserved = size  # past `size` while synced appends are on their way to the disk
         self.end = base
@@ -80,15 +58,9 @@ class Segment:
         self.roll_at = NEVER
         self.jitter_ms = 0
         self.index_full = False
-        self.used = False
         self.bad: Sequence[BadRange] = ()
-        self._volume = volume
-        self._index_bytes_max = index_bytes_max
         self._interval_bytes = interval_bytes
         self._since_index = 0
-        self._file: File | None = None
-        self._index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
         # Where the latest batches start, for readers at the tail: two generations bound it.
         self._recent: dict[int, int] = {}
         self._before: dict[int, int] = {}
@@ -108,26 +80,10 @@ class Segment:
         return segment
 
     @property
-    def path(self) -> str:
-        return self.stem + LOG + self.suffix
-
-    @property
-    def file(self) -> File:
-        file = self._file
-        if file is None:
-            file = self._file = self._volume.disk.open(self.path)
-            self._volume.files.opened(self)
-        self.used = True
-        return file
-
-    @property
     def index(self) -> OffsetIndex:
         if self._index is None:
-            volume = self._volume
             try:
-                index = OffsetIndex(
-                    volume.disk, volume.files, self._path(INDEX), self.base, self._index_bytes_max
-                )
+                index = self.open_index()
                 index.check(self.size)
             except (CorruptIndex, FileNotFoundError):
                 self.rebuild_indexes()
@@ -139,11 +95,8 @@ class Segment:
     @property
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
-            volume = self._volume
             try:
-                index = TimeIndex(
-                    volume.disk, volume.files, self._path(TIME_INDEX), self.base, self._index_bytes_max
-                )
+                index = self.open_time_index()
                 index.check()
             except (CorruptIndex, FileNotFoundError):
                 self.rebuild_indexes()
@@ -308,6 +261,11 @@ class Segment:
             self.max_timestamp_offset = self.time_index.last_offset
         return self.max_timestamp, self.max_timestamp_offset
 
+    def age_from(self) -> int:
+        """When its newest record was made; of records without a time, when the segment was first seen."""
+        newest = self.newest()[0]
+        return newest if newest >= 0 else self.created_ms
+
     def load(self) -> None:
         """What the segment that is appended to must know besides names and sizes: its end, its timestamps.
         Walks only what the indexes do not cover."""
@@ -331,8 +289,11 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Drops every batch that reaches `offset` or beyond; bytes dropped."""
-        position, _ = self.locate(offset)
+        position, header = self.locate(offset)
         dropped = self.size - position
+        if dropped:
+            # The batch may begin before `offset`, and the time index may know a record in the middle of it.
+            offset = min(offset, (header or self.header(position)).base_offset)
         self._recent.clear()
         self._before.clear()
         self.index.truncate_to(offset)
@@ -344,24 +305,42 @@ class Segment:
         return dropped
 
     def rebuild_indexes(self) -> None:
-        """From the batches below `size`, which must be whole."""
-        self._drop_indexes()
-        for suffix in (INDEX, TIME_INDEX):
-            self._volume.disk.open(self._path(suffix), create=True).truncate(0)
-        index, time_index = self.index, self.time_index
-        largest, largest_offset, since = -1, self.base, 0
-        # A search never walks over a bad range: the first batch behind one has an entry of its own.
+        """From the batches below `size`, which must be whole outside of bad ranges."""
+        size, end = self.size, self.end
         behind_bad = {bad.position + bad.size for bad in self.bad}
-        for position, header in self.headers(0):
-            if header.max_timestamp > largest:
-                largest, largest_offset = header.max_timestamp, header.last_offset
-            if since > self._interval_bytes or position in behind_bad:
-                index.append(header.base_offset, position)
-                time_index.append(largest, largest_offset)
-                since = 0
-            since += header.size
-        time_index.append(largest, largest_offset)
-        self._since_index = since
+        self._empty_indexes()
+        self.restart(0)
+        for position, header in self.headers(0, size):
+            self.scanned(position, header, position in behind_bad)
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.size, self.end = size, max(end, self.end)
+
+    def check_indexes(self) -> None:
+        """Opens both, which builds them anew where they are missing or cannot be right."""
+        self.index.trim()
+        self.time_index.trim()
+
+    def restart(self, position: int) -> None:
+        """For a scan: everything from `position` on is to be found out again."""
+        if position == 0:
+            self._empty_indexes()
+        self.size = position
+        self.index_full = False
+        self.load()
+
+    def scanned(self, position: int, header: Header, behind_bad: bool = False) -> None:
+        """The batch at `position` is whole, and follows what was scanned before."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        # A search never walks over a bad range: the first batch behind one has an entry of its own.
+        if self._since_index > self._interval_bytes or behind_bad:
+            self.index.append(header.base_offset, position)
+            if not self.time_index.full:
+                self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._since_index = 0
+        self._since_index += header.size
+        self.size = position + header.size
+        self.end = header.last_offset + 1
 
     def seal(self) -> None:
         """No more appends: files become as long as what is in them."""
@@ -376,12 +355,6 @@ class Segment:
         self._trim()
         self.release_all()
 
-    def release_all(self) -> None:
-        """Every descriptor; the next use opens what it needs."""
-        self._drop_indexes()
-        self.release()
-        self._volume.files.closed(self)
-
     def _trim(self) -> None:
         size = max(self.size, self.reserved)
         if self.file.size() > size:
@@ -390,38 +363,9 @@ class Segment:
         self.time_index.trim()
 
     def release(self) -> None:
-        self._file = None
+        super().release()
         self._recent.clear()
         self._before.clear()
 
-    def _drop_indexes(self) -> None:
-        for index in (self._index, self._time_index):
-            if index is not None:
-                index.release()
-        self._index = self._time_index = None
 
-    def sync(self) -> None:
-        """Everything of a sealed segment; blocks, and touches nothing that the loop's thread changes."""
-        disk = self._volume.disk
-        for kind in SUFFIXES:
-            try:
-                disk.open(self._path(kind)).sync()
-            except FileNotFoundError:
-                pass  # on its way out: retention renamed it
-
-    def rename(self, suffix: str) -> None:
-        """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""
-        self._drop_indexes()
-        old, self.suffix = self.suffix, suffix
-        for kind in SUFFIXES:
-            path = self.stem + kind
-            if self._volume.disk.exists(path + old):
-                self._volume.disk.rename(path + old, path + suffix)
-
-    def remove(self) -> None:
-        self.release_all()
-        for kind in SUFFIXES:
-            self._volume.disk.remove(self._path(kind))
-
-    def _path(self, kind: str) -> str:
-        return self.stem + kind + self.suffix
+__all__ = ["ALWAYS", "INDEX", "LOG", "NEVER", "OFFSETS_MAX", "SUFFIXES", "TIME_INDEX", "Segment", "stem"]

@@ -53,6 +53,12 @@ class Segments:
     def take_from(self, number: int) -> list[Segment]:
         return self._take(number, len(self._segments))
 
+    def below(self, number: int) -> list[Segment]:
+        return self._segments[:number]
+
+    def above(self, number: int) -> list[Segment]:
+        return self._segments[number + 1 :]
+
     def replace(self, number: int, count: int, segments: list[Segment]) -> list[Segment]:
         taken = self._segments[number : number + count]
         self._segments[number : number + count] = segments

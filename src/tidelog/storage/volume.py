@@ -9,6 +9,7 @@ from random import Random
 
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
+from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.flusher import Flusher
@@ -26,6 +27,7 @@ class Volume:
     random: Random
     files: OpenFiles
     flusher: Flusher
+    recovery_points: OffsetFile
     problem: OSError | None = None
     """What took the directory offline, and with it every log in it."""
 

@@ -1,0 +1,268 @@
+"""What a log knows of its idempotent producers: which batches it has seen last, and which transactions are open.  Pure.
+
+A producer numbers its records; a batch that continues the numbers is new, one that repeats the last five is answered
+with what became of the first copy, anything else is refused.  `replication.partition` asks `check` before an append
+and tells `appended` after it; `log` keeps snapshots of it on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct, error
+from typing import NamedTuple
+
+from tidelog._speed.batch import Header
+from tidelog._speed.crc32c import crc32c
+from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+
+BATCHES_KEPT = 5
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+SEQUENCE_MAX = (1 << 31) - 1
+
+_VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqqB")
+_BATCH = Struct(">iiqqq")
+
+
+class CorruptSnapshot(Exception):
+    """Not a snapshot, or a torn one: an older one and the log itself have the same facts."""
+
+
+class KeptBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer:
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "id",
+        "next_sequence",
+        "timestamp",
+        "transaction_start",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.id = producer_id
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.batches: list[KeptBatch] = []
+        self.timestamp = -1
+        self.coordinator_epoch = -1
+        self.transaction_start = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches = []
+        self.next_sequence = 0
+
+    def keep(self, batch: KeptBatch) -> None:
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        last = batch.last_sequence
+        self.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
+        self.timestamp = batch.timestamp
+
+
+class Producers:
+    __slots__ = ("_decided", "_last_end", "_open", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}  # first offset of a transaction that has no marker yet: its producer
+        self._decided: list[
+            tuple[int, int]
+        ] = []  # (first offset, marker's offset) while that is not committed
+        self._last_end = -1  # the latest marker: nothing above it can be undone by forgetting batches alone
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_unstable(self) -> int | None:
+        """The first offset whose transaction is open, or ended by a marker that is not committed yet."""
+        first = next(iter(self._open), None)
+        if self._decided:
+            decided = min(start for start, _ in self._decided)
+            return decided if first is None else min(first, decided)
+        return first
+
+    # The leader's side
+
+    def check(self, header: Header) -> KeptBatch | None:
+        """Whether a producer's batch may be appended: None if so, the first copy if it is one of the last five
+        again, and otherwise the error that the producer must get."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None  # nothing is known, maybe because it was deleted or expired: any sequence may start
+        sequence = header.base_sequence
+        if header.producer_epoch == producer.epoch:
+            if sequence != producer.next_sequence:
+                last = header.last_sequence
+                for batch in producer.batches:
+                    if batch.first_sequence == sequence and batch.last_sequence == last:
+                        return batch
+                raise OutOfOrderSequenceNumber(
+                    f"producer {producer.id} sent sequence {sequence} where {producer.next_sequence} is next: "
+                    f"a batch before it was lost or is still under way"
+                )
+        elif header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer.id} has epoch {producer.epoch} now, not {header.producer_epoch}: "
+                f"another instance took over"
+            )
+        elif sequence != 0:
+            raise OutOfOrderSequenceNumber(
+                f"producer {producer.id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0"
+            )
+        if producer.transaction_start >= 0 and not header.transactional:
+            raise InvalidTxnState(
+                f"producer {producer.id} has a transaction open since offset {producer.transaction_start} "
+                f"and sent a batch outside of it"
+            )
+        return None
+
+    # Facts, from the leader's appends, a follower's, or a scan
+
+    def appended(self, header: Header, base: int) -> None:
+        """The batch with this header is in the log at `base` (the header may have been read before it was
+        stamped).  Batches without a producer and control batches are none of this method's business."""
+        producer_id = header.producer_id
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, header.producer_epoch)
+        elif producer.epoch != header.producer_epoch:
+            producer.begin_epoch(header.producer_epoch)
+        producer.keep(
+            KeptBatch(
+                header.base_sequence,
+                header.last_sequence,
+                base,
+                base + header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        if header.transactional and producer.transaction_start < 0:
+            producer.transaction_start = base
+            self._open[base] = producer_id
+
+    def ended(self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int) -> int:
+        """A marker at `offset` ended the producer's transaction; the transaction's first offset, -1 if it had
+        none here."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        elif producer.epoch != epoch:
+            producer.begin_epoch(epoch)
+        start = producer.transaction_start
+        if start >= 0:
+            self._open.pop(start, None)
+            self._decided.append((start, offset))
+        producer.transaction_start = -1
+        producer.coordinator_epoch = coordinator_epoch
+        producer.timestamp = timestamp
+        self._last_end = offset
+        return start
+
+    def committed(self, offset: int) -> None:
+        """Markers below `offset` are replicated: what they decided is stable."""
+        if self._decided:
+            self._decided = [pair for pair in self._decided if pair[1] >= offset]
+
+    def truncate_to(self, offset: int) -> bool:
+        """Forgets what the log forgot at `offset` and later; false when that takes more than is kept here, and the
+        state has to be built anew from a snapshot and the log."""
+        if self._last_end >= offset:
+            return False
+        for producer in list(self._producers.values()):
+            kept = [batch for batch in producer.batches if batch.last_offset < offset]
+            if len(kept) == len(producer.batches):
+                continue
+            if not kept:
+                return False
+            producer.batches = []
+            for batch in kept:
+                producer.keep(batch)
+            if producer.transaction_start >= offset:
+                self._open.pop(producer.transaction_start, None)
+                producer.transaction_start = -1
+        return True
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._open.clear()
+        self._decided.clear()
+        self._last_end = -1
+
+    def expire(self, before_ms: int) -> int:
+        """Forgets producers silent since `before_ms`, unless a transaction of theirs is open; how many."""
+        gone = [p.id for p in self if p.timestamp <= before_ms and p.transaction_start < 0]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    # Snapshots
+
+    def snapshot(self) -> bytes:
+        parts = [_COUNT.pack(len(self._producers))]
+        for p in self._producers.values():
+            start, count = p.transaction_start, len(p.batches)
+            parts.append(_PRODUCER.pack(p.id, p.epoch, p.coordinator_epoch, p.timestamp, start, count))
+            parts += [_BATCH.pack(*batch) for batch in p.batches]
+        body = b"".join(parts)
+        return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+    def restore(self, data: bytes) -> None:
+        """The state that `snapshot` wrote; CorruptSnapshot leaves nothing behind."""
+        self.clear()
+        try:
+            version, checksum = _HEAD.unpack_from(data)
+            body = memoryview(data)[_HEAD.size :]
+            if version != _VERSION or checksum != crc32c(body):
+                raise CorruptSnapshot("its version or checksum is wrong")
+            producers = list(_read_producers(body))
+        except error as problem:
+            raise CorruptSnapshot(f"it is cut: {problem}") from None
+        self._restore(producers)
+
+    def _restore(self, producers: Iterable[Producer]) -> None:
+        for producer in producers:
+            self._producers[producer.id] = producer
+        opened = sorted((p.transaction_start, p.id) for p in self if p.transaction_start >= 0)
+        self._open.update(opened)
+
+
+def _read_producers(body: memoryview) -> Iterator[Producer]:
+    (count,) = _COUNT.unpack_from(body)
+    at = _COUNT.size
+    for _ in range(count):
+        producer_id, epoch, coordinator_epoch, timestamp, start, batches = _PRODUCER.unpack_from(body, at)
+        at += _PRODUCER.size
+        producer = Producer(producer_id, epoch)
+        for _ in range(batches):
+            producer.keep(KeptBatch(*_BATCH.unpack_from(body, at)))
+            at += _BATCH.size
+        producer.timestamp = timestamp
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_start = start
+        yield producer

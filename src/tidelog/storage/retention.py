@@ -1,0 +1,57 @@
+"""Which segments of a log may go: those too old, those past the size, those below the log's start.  Pure.
+
+Only whole segments go, only from the front, and only below what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+UNLIMITED = -1
+
+
+class Facts(Protocol):
+    """A segment as seen from here; timestamps are looked up only for segments in question."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def age_from(self) -> int:
+        """When its newest record was made, in milliseconds."""
+        ...
+
+
+def deletable(
+    segments: Sequence[Facts],
+    *,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    start: int,
+    committed: int,
+) -> int:
+    """How many segments from the front may go.  All of them means that the last one, which is appended to, has to
+    be replaced by an empty one first.  A topic that is only compacted passes UNLIMITED twice."""
+    bound = _bound(segments, committed)
+    count = 0
+    if retention_ms != UNLIMITED:
+        while count < bound and now_ms - segments[count].age_from() > retention_ms:
+            count += 1
+    if retention_bytes != UNLIMITED:
+        excess = sum(segment.size for segment in segments[count:]) - retention_bytes
+        while count < bound and excess >= segments[count].size:
+            excess -= segments[count].size
+            count += 1
+    while count < bound and count + 1 < len(segments) and segments[count].end <= start:
+        count += 1
+    return count
+
+
+def _bound(segments: Sequence[Facts], committed: int) -> int:
+    for number, segment in enumerate(segments):
+        if segment.end > committed:
+            return number
+    # The last segment, when there is nothing in it, is as good as the one that would replace it.
+    return len(segments) - (segments[-1].size == 0)

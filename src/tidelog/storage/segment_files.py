@@ -1,0 +1,127 @@
+"""The files of one segment: the log and its two indexes, their names, and the descriptors held open on them.
+
+What is in the files is `segment`'s business.
+"""
+
+from __future__ import annotations
+
+from tidelog.storage.disk import File
+from tidelog.storage.index import OffsetIndex, TimeIndex
+from tidelog.storage.volume import Volume
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX)
+
+
+def stem(folder: str, base: int) -> str:
+    """The path of a segment's files without their suffix."""
+    return f"{folder}/{base:020d}"
+
+
+class SegmentFiles:
+    __slots__ = (
+        "_file",
+        "_index",
+        "_index_bytes_max",
+        "_time_index",
+        "_volume",
+        "base",
+        "folder",
+        "stem",
+        "suffix",
+        "used",
+    )
+
+    def __init__(self, volume: Volume, folder: str, base: int, index_bytes_max: int) -> None:
+        self.base = base
+        self.folder = folder
+        self.stem = stem(folder, base)
+        self.suffix = ""
+        self.used = False
+        self._volume = volume
+        self._index_bytes_max = index_bytes_max
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    @property
+    def path(self) -> str:
+        return self.stem + LOG + self.suffix
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._volume.disk.open(self.path)
+            self._volume.files.opened(self)
+        self.used = True
+        return file
+
+    def open_index(self) -> OffsetIndex:
+        """CorruptIndex or FileNotFoundError: it has to be built anew."""
+        volume = self._volume
+        return OffsetIndex(volume.disk, volume.files, self._path(INDEX), self.base, self._index_bytes_max)
+
+    def open_time_index(self) -> TimeIndex:
+        volume = self._volume
+        return TimeIndex(volume.disk, volume.files, self._path(TIME_INDEX), self.base, self._index_bytes_max)
+
+    def indexes_sane(self) -> bool:
+        """After a crash any part of an index may be missing; reads all of both.  CorruptIndex or FileNotFoundError
+        as well as false: they have to be built anew."""
+        sane = True
+        self._drop_indexes()
+        for index in (self.open_index(), self.open_time_index()):
+            index.drop_zeros()
+            sane = sane and index.sane()
+            index.trim()
+        return sane
+
+    def _empty_indexes(self) -> None:
+        self._drop_indexes()
+        for kind in (INDEX, TIME_INDEX):
+            self._volume.disk.open(self._path(kind), create=True).truncate(0)
+
+    def _drop_indexes(self) -> None:
+        for index in (self._index, self._time_index):
+            if index is not None:
+                index.release()
+        self._index = self._time_index = None
+
+    def release(self) -> None:
+        """For `OpenFiles`: the log's descriptor.  Indexes are handles of their own."""
+        self._file = None
+
+    def release_all(self) -> None:
+        """Every descriptor; the next use opens what it needs."""
+        self._drop_indexes()
+        self.release()
+        self._volume.files.closed(self)
+
+    def sync(self) -> None:
+        """Everything of a sealed segment; blocks, and touches nothing that the loop's thread changes."""
+        disk = self._volume.disk
+        for kind in SUFFIXES:
+            try:
+                disk.open(self._path(kind)).sync()
+            except FileNotFoundError:
+                pass  # on its way out: retention renamed it
+
+    def rename(self, suffix: str) -> None:
+        """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""
+        self._drop_indexes()
+        old, self.suffix = self.suffix, suffix
+        for kind in SUFFIXES:
+            path = self.stem + kind
+            if self._volume.disk.exists(path + old):
+                self._volume.disk.rename(path + old, path + suffix)
+
+    def remove(self) -> None:
+        self.release_all()
+        for kind in SUFFIXES:
+            self._volume.disk.remove(self._path(kind))
+
+    def _path(self, kind: str) -> str:
+        return self.stem + kind + self.suffix

@@ -1,0 +1,91 @@
+"""Snapshots of a log's producers on disk: `<offset>.snapshot` holds what was known when the log ended there.
+
+One is written when a segment starts and when the log is closed.  They need not survive: a missing or torn one only
+means that more of the log is scanned.  Used by `log`, `loading` and `recovery`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tidelog._speed.batch import Header
+from tidelog.record.builder import read_marker
+from tidelog.record.reader import read_batches
+from tidelog.storage.disk import Disk
+from tidelog.storage.producers import CorruptSnapshot, Producers
+from tidelog.storage.segment import Segment
+
+SUFFIX = ".snapshot"
+_NAME = re.compile(r"(\d{20})\.snapshot")
+
+
+def path_of(folder: str, offset: int) -> str:
+    return f"{folder}/{offset:020d}{SUFFIX}"
+
+
+def offsets_in(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among the names in a folder, ascending."""
+    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+
+
+def write(disk: Disk, folder: str, offset: int, producers: Producers) -> str:
+    """Not synced: its checksum tells whether it is whole.  The path it has."""
+    path = path_of(folder, offset)
+    file = disk.open(path, create=True)
+    data = producers.snapshot()
+    file.write(data, 0)
+    if file.size() != len(data):
+        file.truncate(len(data))
+    return path
+
+
+def load(disk: Disk, folder: str, names: Iterable[str], start: int, end: int) -> tuple[Producers, int]:
+    """The newest snapshot of a log from `start` to `end` that is whole, and the offset to go on from; what lies
+    outside, and what is corrupt, is removed."""
+    producers, found = Producers(), -1
+    for offset in reversed(offsets_in(names)):
+        path = path_of(folder, offset)
+        if start <= offset <= end:
+            if found >= 0:
+                continue
+            try:
+                producers.restore(disk.read_file(path))
+            except CorruptSnapshot:
+                disk.remove(path)
+            else:
+                found = offset
+        else:
+            disk.remove(path)
+    return producers, max(found, start)
+
+
+def complete(producers: Producers, segments: Iterable[Segment], start: int, end: int) -> None:
+    """Learns from the batches between `start` and `end`."""
+    for segment in segments:
+        if segment.end <= start or segment.base >= end or segment.size == 0:
+            continue
+        first, _ = segment.locate(max(start, segment.base))
+        for position, header in segment.headers(first):
+            if header.base_offset >= end:
+                return
+            if header.producer_id >= 0 and header.base_offset >= start:
+                learn(producers, header, segment, position)
+
+
+def learn(producers: Producers, header: Header, segment: Segment, position: int) -> None:
+    """From one batch that has a producer."""
+    if not header.control:
+        producers.appended(header, header.base_offset)
+        return
+    for batch in read_batches(segment.file.read(header.size, position), check_crc=False):
+        for record in batch.records():
+            marker = read_marker(record)
+            if marker is not None:
+                producers.ended(
+                    header.producer_id,
+                    header.producer_epoch,
+                    marker.coordinator_epoch,
+                    header.base_offset,
+                    header.max_timestamp,
+                )
