@@ -1,0 +1,67 @@
+"""The latest changes of a store, kept in memory for those who watch it.
+
+One list for all watchers, each with a place in it: nobody's slowness costs memory.  Who falls behind its start is
+told so and reads a snapshot instead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from tidelog.metadata.store import Change, Changes, Compacted
+
+
+class History:
+    def __init__(self, revision: int, changes_max: int) -> None:
+        self._start = revision + 1  # the first revision that is not forgotten
+        self._revision = revision
+        self._kept: deque[Changes] = deque()
+        self._size = 0
+        self._changes_max = changes_max
+        self._grew = asyncio.Event()
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    def happened(self, changes: Changes) -> None:
+        """The newest revision; those that are too old or too many to keep go."""
+        assert changes.revision == self._revision + 1
+        self._revision = changes.revision
+        self._kept.append(changes)
+        self._size += len(changes.changes)
+        while self._size > self._changes_max:
+            self._size -= len(self._kept.popleft().changes)
+            self._start += 1
+        self._wake()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+        following = from_revision
+        while not self._closed:
+            if following < self._start:
+                raise Compacted(f"changes before revision {self._start} are gone, asked for {following}")
+            if following > self._revision:
+                await self._grew.wait()
+                continue
+            changes = self._kept[following - self._start]
+            following += 1
+            wanted = _below(prefix, changes)
+            if wanted is not None:
+                yield wanted
+
+    def _wake(self) -> None:
+        self._grew.set()
+        self._grew = asyncio.Event()
+
+
+def _below(prefix: str, changes: Changes) -> Changes | None:
+    if not prefix:
+        return changes
+    wanted: tuple[Change, ...] = tuple(one for one in changes.changes if one.key.startswith(prefix))
+    return Changes(changes.revision, wanted) if wanted else None

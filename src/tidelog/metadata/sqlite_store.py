@@ -1,0 +1,275 @@
+"""The metadata store of a cluster of one: a SQLite file.
+
+A transaction is synced to disk before it is answered.  All of SQLite runs in the one thread of the executor that is
+passed in, since a sync on the event loop would stall every producer; on the simulator's loop that is inline.  Leases
+live as long as the process at most: keys that a dead process left behind are deleted when the store is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.metadata.history import History
+from tidelog.metadata.store import (
+    ABSENT,
+    Change,
+    Changes,
+    Compare,
+    Delete,
+    Entry,
+    LeaseEnded,
+    Operation,
+    Put,
+    Snapshot,
+)
+
+T = TypeVar("T")
+
+OPERATIONS_MAX = 100_000
+CHANGES_KEPT_MAX = 20_000
+SCHEMA = 1
+
+_NO_LEASE = 0
+_ALL_LEASES = -1
+
+_CREATE = """
+    CREATE TABLE entries (
+        key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE latest (revision INTEGER NOT NULL);
+    INSERT INTO latest VALUES (0);
+    CREATE INDEX leased ON entries (lease) WHERE lease != 0;
+"""
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """ ":memory:" gives a store that lasts as long as the connection: the simulator keeps it across restarts."""
+    try:
+        # The broker's own thread uses it, one call at a time.
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if schema == 0:
+            connection.executescript(f"BEGIN; {_CREATE} PRAGMA user_version = {SCHEMA}; COMMIT;")
+    except sqlite3.Error as problem:
+        in_use = " (is another broker running on it?)" if "locked" in str(problem) else ""
+        raise errors.KafkaStorageError(
+            f"cannot open the metadata store {path}: {problem}{in_use}"
+        ) from problem
+    if schema > SCHEMA:
+        connection.close()
+        raise errors.KafkaStorageError(
+            f"the metadata store {path} was written by a newer Tidelog (schema {schema}): use that one"
+        )
+    return connection
+
+
+class SqliteStore:
+    operations_max = OPERATIONS_MAX
+
+    def __init__(self, connection: sqlite3.Connection, executor: Executor, clock: Clock, owned: bool) -> None:
+        """Use `open` or `over`."""
+        self._connection = connection
+        self._executor = executor
+        self._clock = clock
+        self._owned = owned
+        self._history = History(self._revision(), CHANGES_KEPT_MAX)
+        self._leases: dict[int, SqliteLease] = {}
+        self._last_lease = 0
+        self._closed = False
+
+    @staticmethod
+    async def open(path: str, executor: Executor, clock: Clock) -> SqliteStore:
+        """The store in the file `path`, which is created when it is not there."""
+        loop = asyncio.get_running_loop()
+        connection = await loop.run_in_executor(executor, connect, path)
+        return await SqliteStore._opened(connection, executor, clock, owned=True)
+
+    @staticmethod
+    async def over(connection: sqlite3.Connection, executor: Executor, clock: Clock) -> SqliteStore:
+        """The store behind a connection that somebody else closes."""
+        return await SqliteStore._opened(connection, executor, clock, owned=False)
+
+    @staticmethod
+    async def _opened(
+        connection: sqlite3.Connection, executor: Executor, clock: Clock, owned: bool
+    ) -> SqliteStore:
+        def prepare() -> SqliteStore:
+            store = SqliteStore(connection, executor, clock, owned)
+            _, left_behind = store._commit((), (), ended_lease=_ALL_LEASES)
+            if left_behind is not None:
+                store._history.happened(left_behind)
+            return store
+
+        return await asyncio.get_running_loop().run_in_executor(executor, prepare)
+
+    async def get(self, key: str) -> Entry | None:
+        return await self._run(lambda: self._find(key))
+
+    async def range(self, prefix: str) -> Snapshot:
+        return await self._run(lambda: self._select(prefix))
+
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
+        assert len(compare) <= OPERATIONS_MAX and len(then) <= OPERATIONS_MAX
+        for operation in then:
+            if isinstance(operation, Put) and operation.lease and operation.lease not in self._leases:
+                raise LeaseEnded(f"lease {operation.lease} of {operation.key!r} has ended")
+        return await self._change(lambda: self._commit(compare, then))
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+        return self._history.watch(prefix, from_revision)
+
+    async def lease(self, ttl_ms: int) -> SqliteLease:
+        self._last_lease += 1
+        lease = SqliteLease(self, self._last_lease, ttl_ms, self._clock)
+        self._leases[lease.id] = lease
+        return lease
+
+    async def close(self) -> None:
+        """Ends the leases and the watches."""
+        if self._closed:
+            return
+        for lease in list(self._leases.values()):
+            await lease.end()
+        self._closed = True
+        self._history.close()
+        if self._owned:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
+
+    async def lease_ended(self, lease: SqliteLease) -> None:
+        """The keys bound to it go, in one revision."""
+        if self._leases.pop(lease.id, None) is not None:
+            await self._change(lambda: self._commit((), (), ended_lease=lease.id))
+
+    # On the loop: work for the thread, and what comes of it.
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        # Shielded, for what is under way in the thread happens even if nobody waits for it any more.
+        return await asyncio.shield(self._start(work))
+
+    async def _change(self, work: Callable[[], tuple[int | None, Changes | None]]) -> int | None:
+        under_way = self._start(work)
+        # Not after the await: a caller that was cancelled would keep the change from the watchers.
+        under_way.add_done_callback(self._changed)
+        revision, _ = await asyncio.shield(under_way)
+        return revision
+
+    def _start(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        if self._closed:
+            raise errors.KafkaStorageError("the metadata store is closed")
+
+        def guarded() -> T:
+            try:
+                return work()
+            except sqlite3.Error as problem:
+                raise errors.KafkaStorageError(f"the metadata store has failed: {problem}") from problem
+
+        return asyncio.get_running_loop().run_in_executor(self._executor, guarded)
+
+    def _changed(self, done: asyncio.Future[tuple[int | None, Changes | None]]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        _, changes = done.result()
+        if changes is not None:
+            self._history.happened(changes)
+
+    # In the thread.
+
+    def _revision(self) -> int:
+        (revision,) = self._connection.execute("SELECT revision FROM latest").fetchone()
+        return int(revision)
+
+    def _find(self, key: str) -> Entry | None:
+        query = "SELECT key, value, revision FROM entries WHERE key = ?"
+        row = self._connection.execute(query, (key,)).fetchone()
+        return None if row is None else Entry(*row)
+
+    def _select(self, prefix: str) -> Snapshot:
+        query = "SELECT key, value, revision FROM entries WHERE key >= ? AND key < ? ORDER BY key"
+        rows = self._connection.execute(query, (prefix, prefix + "\U0010ffff"))
+        return Snapshot(self._revision(), [Entry(*row) for row in rows])
+
+    def _commit(
+        self, compare: Sequence[Compare], then: Sequence[Operation], ended_lease: int = _NO_LEASE
+    ) -> tuple[int | None, Changes | None]:
+        """(revision or None, what changed); the keys bound to `ended_lease` go as well."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            revision = self._revision()
+            if not self._holds(compare):
+                execute("ROLLBACK")
+                return None, None
+            changes = self._apply(then, revision + 1, ended_lease)
+            if changes:
+                revision += 1
+                execute("UPDATE latest SET revision = ?", (revision,))
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
+        return revision, Changes(revision, tuple(changes)) if changes else None
+
+    def _holds(self, compare: Sequence[Compare]) -> bool:
+        for key, revision in compare:
+            found = self._find(key)
+            if (ABSENT if found is None else found.revision) != revision:
+                return False
+        return True
+
+    def _apply(self, then: Sequence[Operation], revision: int, ended_lease: int) -> list[Change]:
+        execute = self._connection.execute
+        puts: list[tuple[str, bytes, int, int]] = []
+        gone: list[str] = []
+        for operation in then:
+            if isinstance(operation, Put):
+                puts.append((operation.key, operation.value, revision, operation.lease))
+            elif isinstance(operation, Delete):
+                gone.append(operation.key)
+            else:
+                gone += [entry.key for entry in self._select(operation.prefix).entries]
+        if ended_lease:
+            query = "SELECT key FROM entries WHERE lease != 0 AND ? IN (lease, -1)"
+            gone += [key for (key,) in execute(query, (ended_lease,))]
+        self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", puts)
+        gone = [key for key in gone if execute("DELETE FROM entries WHERE key = ?", (key,)).rowcount]
+        return [Change(key, value) for key, value, _, _ in puts] + [Change(key, None) for key in gone]
+
+
+class SqliteLease:
+    def __init__(self, store: SqliteStore, lease_id: int, ttl_ms: int, clock: Clock) -> None:
+        self.id = lease_id
+        self.ttl_ms = ttl_ms
+        self._store = store
+        self._clock = clock
+        self._ends_ms = clock.monotonic_ms() + ttl_ms
+        self._ended = False
+        self._ending: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._check)
+
+    async def keep_alive(self) -> bool:
+        if not self._ended:
+            self._ends_ms = self._clock.monotonic_ms() + self.ttl_ms
+        return not self._ended
+
+    async def end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._timer.cancel()
+            await self._store.lease_ended(self)
+
+    def _check(self) -> None:
+        left_ms = self._ends_ms - self._clock.monotonic_ms()
+        loop = asyncio.get_running_loop()
+        if left_ms > 0:
+            self._timer = loop.call_later(left_ms / 1000, self._check)
+        else:
+            self._ending = loop.create_task(self.end())

@@ -1,0 +1,345 @@
+"""What every metadata store promises.  One scenario each, run on every implementation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.world import SimulatedSqlite, ThreadedSqlite, World
+from tidelog.metadata.store import (
+    ABSENT,
+    Change,
+    Changes,
+    Compacted,
+    Compare,
+    Delete,
+    DeletePrefix,
+    Entry,
+    LeaseEnded,
+    MetadataStore,
+    Put,
+)
+
+TTL_MS = 100
+
+
+@pytest.fixture(params=["simulated sqlite", "threaded sqlite"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return SimulatedSqlite() if request.param == "simulated sqlite" else ThreadedSqlite(tmp_path)
+
+
+async def put(store: MetadataStore, *pairs: tuple[str, bytes]) -> int:
+    revision = await store.txn((), [Put(key, value) for key, value in pairs])
+    assert revision is not None
+    return revision
+
+
+async def content(store: MetadataStore, prefix: str = "") -> dict[str, bytes]:
+    return {entry.key: entry.value for entry in (await store.range(prefix)).entries}
+
+
+def test_a_key_that_was_never_put_is_not_there(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        assert await store.get("a") is None
+        assert (await store.range("")).entries == []
+
+    world.run(scenario)
+
+
+def test_what_was_put_is_read_with_the_revision_that_wrote_it(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        first = await put(store, ("a", b"1"), ("b", b""))
+        second = await put(store, ("a", b"2"))
+        assert second > first
+        assert await store.get("a") == Entry("a", b"2", second)
+        assert await store.get("b") == Entry("b", b"", first)
+
+    world.run(scenario)
+
+
+def test_a_range_has_the_keys_below_a_prefix_in_order_and_the_stores_revision(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        await put(store, ("t/b", b""), ("t", b""), ("t/a/1", b""), ("t0", b""), ("s/z", b""), ("t/é", b""))
+        last = await put(store, ("t/c", b""))
+        snapshot = await store.range("t/")
+        assert [entry.key for entry in snapshot.entries] == ["t/a/1", "t/b", "t/c", "t/é"]
+        assert snapshot.revision == last
+        assert len((await store.range("")).entries) == 7
+
+    world.run(scenario)
+
+
+def test_a_transaction_happens_only_if_all_comparisons_hold(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        first = await put(store, ("a", b"1"))
+        assert await store.txn([Compare("a", ABSENT)], [Put("a", b"2")]) is None
+        assert await store.txn([Compare("a", first + 1)], [Put("a", b"2")]) is None
+        assert await store.txn([Compare("b", first)], [Put("a", b"2")]) is None
+        assert await store.txn([Compare("a", first), Compare("b", first)], [Put("a", b"2")]) is None
+        assert await content(store) == {"a": b"1"}
+        second = await store.txn(
+            [Compare("a", first), Compare("b", ABSENT)], [Put("a", b"2"), Put("b", b"3")]
+        )
+        assert second is not None and second > first
+        assert await content(store) == {"a": b"2", "b": b"3"}
+
+    world.run(scenario)
+
+
+def test_of_two_who_swap_at_once_one_wins(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        first = await put(store, ("a", b"0"))
+        tries = [store.txn([Compare("a", first)], [Put("a", b"%d" % who)]) for who in range(10)]
+        results = await asyncio.gather(*tries)
+        assert len([revision for revision in results if revision is not None]) == 1
+
+    world.run(scenario)
+
+
+def test_keys_are_deleted_one_by_one_or_below_a_prefix(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        await put(store, ("a", b""), ("b/1", b""), ("b/2", b""), ("b", b""), ("c", b""))
+        await store.txn((), [Delete("a"), DeletePrefix("b/"), Put("c", b"new")])
+        assert await content(store) == {"b": b"", "c": b"new"}
+
+    world.run(scenario)
+
+
+def test_deleting_nothing_succeeds_without_a_new_revision(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        revision = await put(store, ("a", b""))
+        assert await store.txn((), [Delete("b"), DeletePrefix("c")]) == revision
+        assert (await store.range("")).revision == revision
+
+    world.run(scenario)
+
+
+def test_revisions_and_content_outlast_the_process(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        revision = await put(store, ("a", b"1"))
+        again = await world.open()
+        assert await again.get("a") == Entry("a", b"1", revision)
+        assert await put(again, ("b", b"2")) > revision
+
+    world.run(scenario)
+
+
+# Watches
+
+
+async def take(watch: AsyncGenerator[Changes, None], count: int) -> list[Changes]:
+    taken = []
+    async for changes in watch:
+        taken.append(changes)
+        if len(taken) == count:
+            break
+    return taken
+
+
+def test_a_watch_yields_each_revision_once_with_all_its_changes(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        start = await put(store, ("old", b""))
+        watch = store.watch("", start + 1)
+        async with aclosing(watch):
+            waiting = asyncio.ensure_future(take(watch, 3))
+            first = await put(store, ("a", b"1"), ("b", b"2"))
+            second = await put(store, ("a", b"3"))
+            third = await store.txn((), [Delete("a")])
+            assert third is not None
+            assert [(one.revision, sorted(one.changes)) for one in await waiting] == [
+                (first, [Change("a", b"1"), Change("b", b"2")]),
+                (second, [Change("a", b"3")]),
+                (third, [Change("a", None)]),
+            ]
+
+    world.run(scenario)
+
+
+def test_a_watch_resumes_where_another_stopped(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        revisions = [await put(store, ("a", b"%d" % number)) for number in range(6)]
+        for start in revisions:
+            watch = store.watch("", start)
+            async with aclosing(watch):
+                seen = await take(watch, revisions[-1] - start + 1)
+            assert [one.revision for one in seen] == [one for one in revisions if one >= start]
+
+    world.run(scenario)
+
+
+def test_a_watch_sees_only_what_is_below_its_prefix(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        watch = store.watch("t/", 1)
+        async with aclosing(watch):
+            await put(store, ("t/a", b"1"), ("s/a", b"1"))
+            await put(store, ("s/b", b"2"))
+            last = await put(store, ("t/c", b"3"))
+            seen = await take(watch, 2)
+        assert [one.changes for one in seen] == [(Change("t/a", b"1"),), (Change("t/c", b"3"),)]
+        assert seen[-1].revision == last
+
+    world.run(scenario)
+
+
+def test_a_change_is_seen_by_watchers_even_if_its_author_was_cancelled(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        watch = store.watch("", 1)
+        async with aclosing(watch):
+            author = asyncio.ensure_future(put(store, ("a", b"1")))
+            await asyncio.sleep(0)
+            author.cancel()
+            await asyncio.wait([author])
+            await put(store, ("b", b"2"))
+            seen = [change.key for one in await take(watch, 2) for change in one.changes]
+            assert seen == ["a", "b"]
+
+    world.run(scenario)
+
+
+def test_changes_that_are_gone_are_refused_not_skipped(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        start = await put(store, ("a", b""))
+        many = 40_000
+        for at in range(0, many, 2000):
+            await put(store, *((f"k/{number}", b"") for number in range(at, at + 2000)))
+        seen = []
+        watch = store.watch("", start)
+        async with aclosing(watch):
+            with pytest.raises(Compacted):
+                async for changes in watch:
+                    seen.append(changes.revision)
+        assert seen == []
+
+    world.run(scenario)
+
+
+# Leases
+
+
+async def gone(store: MetadataStore, key: str, from_revision: int) -> None:
+    watch = store.watch(key, from_revision)
+    async with aclosing(watch):
+        async for changes in watch:
+            if Change(key, None) in changes.changes:
+                return
+
+
+def test_keys_vanish_together_when_their_lease_ends(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease, other = await store.lease(TTL_MS * 100), await store.lease(TTL_MS * 100)
+        first = await store.txn(
+            (), [Put("a", b"", lease.id), Put("b", b"", lease.id), Put("c", b"", other.id)]
+        )
+        assert first is not None
+        await put(store, ("d", b""))
+        await lease.end()
+        await lease.end()
+        assert set(await content(store)) == {"c", "d"}
+        watch = store.watch("", first)
+        async with aclosing(watch):
+            last = (await take(watch, 3))[-1]
+        assert sorted(last.changes) == [Change("a", None), Change("b", None)]
+
+    world.run(scenario)
+
+
+def test_a_lease_that_is_not_kept_alive_ends(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS)
+        revision = await store.txn((), [Put("a", b"", lease.id)])
+        assert revision is not None
+        await gone(store, "a", revision + 1)
+        assert await store.get("a") is None
+        assert not await lease.keep_alive()
+
+    world.run(scenario)
+
+
+def test_a_lease_that_is_kept_alive_outlasts_its_time(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS)
+        await store.txn((), [Put("a", b"", lease.id)])
+        for _ in range(6):
+            await asyncio.sleep(TTL_MS / 2000)
+            assert await lease.keep_alive()
+        assert await store.get("a") is not None
+
+    world.run(scenario)
+
+
+def test_nothing_can_be_bound_to_a_lease_that_has_ended(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS)
+        await lease.end()
+        with pytest.raises(LeaseEnded):
+            await store.txn((), [Put("a", b"", lease.id)])
+        assert await store.get("a") is None
+
+    world.run(scenario)
+
+
+def test_a_key_put_again_without_a_lease_stays(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS)
+        await store.txn((), [Put("a", b"1", lease.id)])
+        await put(store, ("a", b"2"))
+        await lease.end()
+        assert await content(store) == {"a": b"2"}
+
+    world.run(scenario)
+
+
+def test_the_leases_of_a_dead_process_end(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS)
+        revision = await store.txn((), [Put("a", b"", lease.id), Put("b", b"")])
+        assert revision is not None
+        again = await world.open()
+        if await again.get("a") is not None:
+            await gone(again, "a", revision + 1)
+        assert set(await content(again)) == {"b"}
+        assert (await again.range("")).revision > revision
+
+    world.run(scenario)
+
+
+def test_closing_ends_leases_and_watches(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        lease = await store.lease(TTL_MS * 100)
+        await store.txn((), [Put("a", b"", lease.id), Put("b", b"")])
+
+        async def watch_all() -> list[Any]:
+            return [changes async for changes in store.watch("", 1)]
+
+        watching = asyncio.ensure_future(watch_all())
+        await asyncio.sleep(0)
+        await store.close()
+        await watching
+        assert set(await content(await world.open())) == {"b"}
+
+    world.run(scenario)
