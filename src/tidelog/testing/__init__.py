@@ -8,12 +8,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidelog.testing.clock import VirtualClock as VirtualClock
     from tidelog.testing.disk import VirtualDisk as VirtualDisk
+    from tidelog.testing.loop import Stuck as Stuck
+    from tidelog.testing.loop import VirtualLoop as VirtualLoop
+    from tidelog.testing.machine import Machine as Machine
+    from tidelog.testing.network import VirtualHost as VirtualHost
+    from tidelog.testing.network import VirtualNetwork as VirtualNetwork
     from tidelog.testing.platter import Crashed as Crashed
+    from tidelog.testing.process import Process as Process
+    from tidelog.testing.scenario import rerun_command as rerun_command
+    from tidelog.testing.scenario import run as run
+    from tidelog.testing.scenario import seeds as seeds
 
 _HOMES = {
     "Crashed": "platter",
+    "Machine": "machine",
+    "Process": "process",
+    "Stuck": "loop",
+    "VirtualClock": "clock",
     "VirtualDisk": "disk",
+    "VirtualHost": "network",
+    "VirtualLoop": "loop",
+    "VirtualNetwork": "network",
+    "rerun_command": "scenario",
+    "run": "scenario",
+    "seeds": "scenario",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

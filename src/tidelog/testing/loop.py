@@ -1,0 +1,247 @@
+"""An asyncio loop on virtual time: when nothing is ready it does not sleep, the clock jumps to the next
+timer.
+
+One thread, no system call, no real socket: the same scenario with the same seed takes the same steps.
+Watched descriptors are those of `tidelog.testing` sockets.  Work given to an executor runs at once, in the
+caller's turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import math
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
+
+if TYPE_CHECKING:
+    from tidelog.testing.process import Process
+
+Args = TypeVarTuple("Args")
+
+ASYNCIO = os.path.dirname(asyncio.__file__)
+START_S = 1_000
+TURNS_MAX_AT_ONE_INSTANT = 200_000
+FIRST_DESCRIPTOR = 1_000_000  # far from any of the machine's own
+
+running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class Stuck(RuntimeError):
+    """Nothing will ever happen again, or things happen without end and time stands still."""
+
+
+class Descriptor(Protocol):
+    """What stands behind the number that `fileno()` of a simulated socket gives."""
+
+    def readable(self) -> bool: ...
+    def writable(self) -> bool: ...
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`random` decides the order in which descriptors that are ready together are served."""
+
+    def __init__(self, random: Random | None = None) -> None:
+        super().__init__()
+        self.random = random or Random(0)
+        # Simulated networks and disks act on their own behalf, also when the process that asked is dead by
+        # then.
+        self.outside = contextvars.Context()
+        self._now_ns = START_S * 1_000_000_000
+        self._turns = 0
+        self._descriptors: dict[int, Descriptor] = {}
+        self._next_descriptor = FIRST_DESCRIPTOR
+        self._readers: dict[int, asyncio.Handle] = {}
+        self._writers: dict[int, asyncio.Handle] = {}
+        self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._selector = self  # the base class asks `select` what is ready
+
+    # Time.
+
+    def time(self) -> float:
+        return self._now_ns / 1e9
+
+    def elapsed_ms(self) -> int:
+        return self._now_ns // 1_000_000 - START_S * 1_000
+
+    def select(self, timeout: float | None) -> list[asyncio.Handle]:
+        """Called once per turn: the callbacks of ready descriptors, or none and the time has moved on."""
+        ready = self._ready_descriptors()
+        if ready or timeout == 0:
+            self._turns += 1
+            if self._turns > TURNS_MAX_AT_ONE_INSTANT:
+                raise Stuck(f"{self._turns} turns and no time has passed\n{self.waiting()}")
+            self.random.shuffle(ready)
+            return ready
+        if timeout is None:
+            raise Stuck(f"nothing is ready and no timer is set: all wait for each other\n{self.waiting()}")
+        self._turns = 0
+        self._now_ns += math.ceil(timeout * 1e9)
+        return []
+
+    async def settle(self) -> None:
+        """Returns when everybody else waits for a timer or for good; no time passes."""
+        await asyncio.sleep(0)
+        while self._ready or self._ready_descriptors():  # type: ignore[attr-defined]  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    # Descriptors.
+
+    def open_descriptor(self, descriptor: Descriptor) -> int:
+        self._next_descriptor += 1
+        self._descriptors[self._next_descriptor] = descriptor
+        return self._next_descriptor
+
+    def close_descriptor(self, number: int) -> None:
+        self._descriptors.pop(number, None)
+        if number in self._readers or number in self._writers:
+            self.remove_reader(number)
+            self.remove_writer(number)
+            raise RuntimeError(f"descriptor {number} was closed while the loop watches it: remove it first")
+
+    def add_reader(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
+        self._watch(self._readers, fd, callback, args)
+
+    def add_writer(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
+        self._watch(self._writers, fd, callback, args)
+
+    def remove_reader(self, fd: Any) -> bool:
+        return _dropped(self._readers, fd)
+
+    def remove_writer(self, fd: Any) -> bool:
+        return _dropped(self._writers, fd)
+
+    def _watch(
+        self, watched: dict[int, asyncio.Handle], fd: Any, callback: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        number = _number(fd)
+        if number not in self._descriptors:
+            raise ValueError(f"{fd!r} is not a socket of tidelog.testing, or it is closed")
+        context = contextvars.copy_context()
+        _dropped(watched, number)
+        if not _dead(context):
+            watched[number] = asyncio.Handle(callback, args, self, context)
+
+    def _ready_descriptors(self) -> list[asyncio.Handle]:
+        find = self._descriptors.get
+        ready = [h for fd, h in self._readers.items() if (at := find(fd)) is not None and at.readable()]
+        ready += [h for fd, h in self._writers.items() if (at := find(fd)) is not None and at.writable()]
+        return ready
+
+    def _process_events(self, event_list: list[asyncio.Handle]) -> None:
+        for handle in event_list:
+            self._ready.append(handle)  # type: ignore[attr-defined]
+
+    # Processes: what a dead one still asks for never happens.
+
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        context = contextvars.copy_context() if context is None else context
+        handle = super().call_soon(callback, *args, context=context)
+        if _dead(context):
+            handle.cancel()
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        context = contextvars.copy_context() if context is None else context
+        handle = super().call_at(when, callback, *args, context=context)
+        if _dead(context):
+            handle.cancel()
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Args], object], *args: *Args, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        context = options.get("context")
+        process = running_process.get() if context is None else context.get(running_process)
+        if process is not None and process.dead:
+            self._bury_task(task)
+        elif process is not None:
+            process.tasks.add(task)
+        return task
+
+    def living_tasks(self) -> list[asyncio.Task[Any]]:
+        tasks = [task for task in asyncio.all_tasks(self) if task not in self._buried]
+        return sorted(tasks, key=lambda task: task.get_name())
+
+    def bury(self, process: Process) -> None:
+        """Nothing of this process runs from now on."""
+        for task in process.tasks:
+            self._bury_task(task)
+        for handle in self._handles():
+            if handle._context.get(running_process) is process:  # type: ignore[attr-defined]
+                handle.cancel()
+        for watched in (self._readers, self._writers):
+            for number in [fd for fd, handle in watched.items() if handle.cancelled()]:
+                del watched[number]
+
+    def _bury_task(self, task: asyncio.Task[Any]) -> None:
+        self._buried.add(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        work: Any = task.get_coro()
+        if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # never began: nothing of it runs, and Python does not warn that it was forgotten
+
+    def _handles(self) -> Iterator[asyncio.Handle]:
+        yield from self._ready  # type: ignore[attr-defined]
+        yield from list(self._scheduled)  # type: ignore[attr-defined]
+        yield from self._readers.values()
+        yield from self._writers.values()
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as problem:
+            done.set_exception(problem)
+        return done
+
+    def waiting(self) -> str:
+        """Each task and the line it waits at, for an error message."""
+        lines = [f"  {task.get_name()} waits in {_place(task)}" for task in self.living_tasks()]
+        watched = {fd: self._descriptors.get(fd) for fd in (*self._readers, *self._writers)}
+        lines += [f"  watched: {descriptor!r}" for descriptor in watched.values()]
+        return "\n".join(lines)
+
+
+def _dead(context: contextvars.Context) -> bool:
+    process = context.get(running_process)
+    return process is not None and process.dead
+
+
+def _number(fd: Any) -> int:
+    number: int = fd if isinstance(fd, int) else fd.fileno()
+    return number
+
+
+def _dropped(watched: dict[int, asyncio.Handle], fd: Any) -> bool:
+    handle = watched.pop(_number(fd), None)
+    if handle is not None:
+        handle.cancel()
+    return handle is not None
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """The innermost line of our own code in a suspended task."""
+    place = "its first line"
+    inner: Any = task.get_coro()
+    while inner is not None:
+        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+        if frame is not None and not frame.f_code.co_filename.startswith(ASYNCIO):
+            place = f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return place

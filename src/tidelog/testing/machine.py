@@ -1,0 +1,62 @@
+"""A simulated machine: its disk, its clock, its place on the network, and the process that runs on it.
+
+`kill` and `lose_power` strike all of them at the same moment, from outside or in the middle of a disk
+operation, so nothing is said on the network that happened after the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tidelog.testing.clock import VirtualClock
+from tidelog.testing.disk import VirtualDisk
+from tidelog.testing.network import VirtualNetwork
+from tidelog.testing.process import Process
+
+
+class Machine:
+    """`process` is what runs now; after a crash, `restart` gives the next one."""
+
+    def __init__(self, network: VirtualNetwork, name: str, random: Random) -> None:
+        self.name = name
+        self.disk = VirtualDisk(random)
+        self.clock = VirtualClock()
+        self.host = network.host(name)
+        self.process = Process(name)
+        self._power_lost = False
+
+    @property
+    def is_down(self) -> bool:
+        return self.process.dead
+
+    def kill(self) -> None:
+        """The process ends at once, as by kill -9; the machine stays up."""
+        if not self.is_down:
+            self._down(power=False)
+
+    def lose_power(self) -> None:
+        """The machine goes dark."""
+        if not self.is_down:
+            self._down(power=True)
+
+    def crash_after(self, operations: int, power: bool) -> None:
+        """A kill or a power loss in the middle of the `operations`-th change to the disk from now."""
+        self.disk.crash_after(operations, power, lambda: self._down(power))
+
+    def restart(self) -> Process:
+        """The disk as the crash left it, the network reachable again, and a fresh process."""
+        assert self.is_down, f"{self.name} is still running: kill it first"
+        if self._power_lost:
+            self.disk.crash()
+            self.host.power_on()
+        else:
+            self.disk.kill()
+        self.process = Process(self.name)
+        return self.process
+
+    def _down(self, power: bool) -> None:
+        self._power_lost = power
+        self.process.kill()
+        if power:
+            self.host.power_off()
+        else:
+            self.host.kill_process()

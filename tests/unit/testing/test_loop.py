@@ -1,0 +1,245 @@
+"""Virtual time passes only when nobody has anything to do, and a scenario that cannot go on says why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from random import Random
+
+import pytest
+
+from tidelog.testing import Process, Stuck, VirtualClock, VirtualLoop, rerun_command, run, seeds
+
+
+def test_a_day_of_sleep_takes_no_time() -> None:
+    async def scenario(random: Random) -> float:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.sleep(86_400)
+        return loop.time() - before
+
+    started = time.monotonic()
+    assert run(scenario) == pytest.approx(86_400)
+    assert time.monotonic() - started < 5
+
+
+def test_timers_fire_in_order_at_their_time() -> None:
+    async def scenario(random: Random) -> list[tuple[str, int]]:
+        clock, seen = VirtualClock(), list[tuple[str, int]]()
+
+        async def note(name: str, delay_ms: int) -> None:
+            await asyncio.sleep(delay_ms / 1000)
+            seen.append((name, clock.monotonic_ms()))
+
+        await asyncio.gather(note("c", 1500), note("a", 1), note("b", 333))
+        return seen
+
+    assert run(scenario) == [("a", 1), ("b", 333), ("c", 1500)]
+
+
+def test_timeouts_work_on_virtual_time() -> None:
+    async def scenario(random: Random) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await asyncio.Event().wait()
+
+    run(scenario)
+
+
+def test_advancing_runs_all_that_falls_due_and_nothing_more() -> None:
+    async def scenario(random: Random) -> None:
+        clock = VirtualClock()
+
+        async def work() -> str:
+            await asyncio.sleep(1.5)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return "done"
+
+        first, second = asyncio.ensure_future(work()), asyncio.ensure_future(work())
+        await clock.advance_ms(1_499)
+        assert not first.done()
+        await clock.advance_ms(1)
+        assert first.done()
+        assert second.done()
+        third = asyncio.ensure_future(work())
+        await asyncio.sleep(0)
+        await clock.advance_ms(1_500)
+        assert third.done(), "what fell due at the same instant was left behind"
+
+    run(scenario)
+
+
+def test_a_scenario_that_waits_for_nothing_names_the_line_it_waits_at() -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async def scenario(random: Random) -> None:
+        await waits_for_ever()
+
+    with pytest.raises(Stuck, match="waits_for_ever") as problem:
+        run(scenario)
+    assert "test_loop.py" in str(problem.value)
+
+
+def test_a_scenario_that_spins_without_time_is_stopped() -> None:
+    async def scenario(random: Random) -> None:
+        for _ in range(10_000_000):
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stuck, match="no time has passed"):
+        run(scenario)
+
+
+def test_executor_work_is_done_inline_and_its_failure_is_the_futures() -> None:
+    async def scenario(random: Random) -> None:
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, lambda: 7) == 7
+        assert await asyncio.to_thread(lambda: 8) == 8
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+
+    run(scenario)
+
+
+def test_a_real_file_descriptor_is_refused() -> None:
+    async def scenario(random: Random) -> None:
+        with pytest.raises(ValueError, match="not a socket of tidelog"):
+            asyncio.get_running_loop().add_reader(0, print)
+
+    run(scenario)
+
+
+def test_wall_time_jumps_and_monotonic_time_does_not() -> None:
+    async def scenario(random: Random) -> None:
+        clock, other = VirtualClock(start_ms=5_000), VirtualClock(start_ms=5_000)
+        await asyncio.sleep(1)
+        clock.jump_ms(-3_000)
+        assert (clock.now_ms(), clock.monotonic_ms()) == (3_000, 1_000)
+        assert other.now_ms() == 6_000
+
+    run(scenario)
+
+
+def test_a_clock_without_a_virtual_loop_moves_by_hand() -> None:
+    clock = VirtualClock(start_ms=100)
+    assert (clock.now_ms(), clock.monotonic_ms()) == (100, 0)
+    clock.elapse_ms(50)
+    assert (clock.now_ms(), clock.monotonic_ms()) == (150, 50)
+    with pytest.raises(RuntimeError, match="VirtualLoop"):
+        asyncio.run(clock.advance_ms(1))
+
+
+def test_nothing_of_a_killed_process_runs_again() -> None:
+    async def scenario(random: Random) -> None:
+        ran: list[str] = []
+        process = Process("p")
+
+        async def child() -> None:
+            try:
+                await asyncio.sleep(1)
+                ran.append("slept")
+            finally:
+                ran.append("finally")
+
+        async def main() -> None:
+            asyncio.get_running_loop().call_later(1, ran.append, "timer")
+            asyncio.get_running_loop().call_soon(ran.append, "soon")
+            kept.append(asyncio.create_task(child()))
+            await asyncio.sleep(0.5)
+            process.kill()
+            asyncio.get_running_loop().call_soon(ran.append, "after death")
+            kept.append(asyncio.create_task(child()))
+            await asyncio.sleep(0)
+            ran.append("resumed")
+
+        kept: list[asyncio.Task[None]] = [process.spawn(main())]
+        await asyncio.sleep(10)
+        assert ran == ["soon"]
+
+    run(scenario)
+
+
+def test_whoever_waits_for_a_process_learns_that_it_died() -> None:
+    from tidelog.testing import Crashed
+
+    async def scenario(random: Random) -> None:
+        process = Process("p")
+
+        async def quick() -> str:
+            return "result"
+
+        async def fails() -> None:
+            raise KeyError("mine")
+
+        assert await process.run(quick()) == "result"
+        with pytest.raises(KeyError):
+            await process.run(fails())
+        asyncio.get_running_loop().call_later(1, process.kill)
+        with pytest.raises(Crashed):
+            await process.run(asyncio.sleep(2))
+        with pytest.raises(Crashed):
+            await process.run(quick())
+
+    run(scenario)
+
+
+def test_tasks_left_behind_are_cancelled_when_the_scenario_ends() -> None:
+    ended: list[str] = []
+
+    async def scenario(random: Random) -> None:
+        async def left_behind() -> None:
+            try:
+                await asyncio.sleep(1_000)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        kept.append(asyncio.create_task(left_behind()))
+        await asyncio.sleep(0)
+
+    kept: list[asyncio.Task[None]] = []
+    run(scenario)
+    assert ended == ["cancelled"]
+
+
+def test_a_failing_scenario_carries_its_seed_and_the_command_to_repeat_it() -> None:
+    async def scenario(random: Random) -> None:
+        assert random.random() < 0, "chance"
+
+    with pytest.raises(AssertionError) as problem:
+        run(scenario, seed=41)
+    note = " ".join(problem.value.__notes__)
+    assert "TIDELOG_SEED=41 pytest" in note
+    assert "test_loop.py::test_a_failing_scenario_carries" in note
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_the_rerun_command_leaves_the_parameters_out(seed: int) -> None:
+    assert rerun_command(seed).endswith("::test_the_rerun_command_leaves_the_parameters_out")
+
+
+def test_the_environment_chooses_the_one_seed_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDELOG_SEED", raising=False)
+    assert list(seeds(3)) == [0, 1, 2]
+    monkeypatch.setenv("TIDELOG_SEED", "17")
+    assert list(seeds(3)) == [17]
+
+
+def test_outside_pytest_the_rerun_command_is_the_one_that_was_given() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    code = (
+        "import sys; sys.argv = ['mine.py', '--fast']; import tidelog.testing as t; print(t.rerun_command(3))"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    printed = asked.stdout.decode().strip()
+    assert printed.startswith("TIDELOG_SEED=3 python")
+    assert printed.endswith("mine.py --fast")
+
+
+def test_the_loop_is_chosen_like_any_other() -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(asyncio.sleep(3_600))

@@ -1,0 +1,120 @@
+"""A machine's disk, network and process end at the same moment, wherever that falls."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tidelog.testing import Crashed, Machine, VirtualNetwork, run
+from tidelog.testing.sockets import VirtualSocket
+
+PORT = 7
+
+
+async def acknowledge_writes(machine: Machine, synced: bool) -> None:
+    """A server that writes each byte it gets to its file and then sends the byte back."""
+    machine.disk.make_folder("/data")
+    machine.disk.sync_folder("/")
+    file = machine.disk.open("/data/log", create=True)
+    machine.disk.sync_folder("/data")
+    loop = asyncio.get_running_loop()
+    listener = machine.host.listen("", PORT)
+
+    def answer(socket: VirtualSocket) -> None:
+        byte = bytearray(1)
+        if socket.recv_into(byte) == 0:
+            loop.remove_reader(socket.fileno())
+            socket.close()
+            return
+        file.write(byte, file.size())
+        if synced:
+            file.sync()
+        socket.send(byte)
+
+    def accept() -> None:
+        socket, _ = listener.accept()
+        loop.add_reader(socket.fileno(), answer, socket)
+
+    loop.add_reader(listener.fileno(), accept)
+
+
+async def acknowledged(network: VirtualNetwork, machine: Machine) -> bytes:
+    """Sends bytes until the connection breaks or falls silent; those that came back."""
+    socket = await network.host("client").connect(machine.name, PORT)
+    got = b""
+    for number in range(20):
+        try:
+            socket.send(bytes([number]))
+            async with asyncio.timeout(10):
+                got += await _byte(socket)
+        except (OSError, TimeoutError):
+            break
+    socket.close()
+    return got
+
+
+async def _byte(socket: VirtualSocket) -> bytes:
+    loop, byte = asyncio.get_running_loop(), bytearray(1)
+    while True:
+        try:
+            count = socket.recv_into(byte)
+        except BlockingIOError:
+            ready = loop.create_future()
+            loop.add_reader(socket.fileno(), lambda ready=ready: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(socket.fileno())
+        else:
+            if count == 0:
+                raise ConnectionResetError("ended")
+            return bytes(byte)
+
+
+@pytest.mark.parametrize(("power", "synced", "all_survive"), [(0, 0, 1), (0, 1, 1), (1, 1, 1), (1, 0, 0)])
+def test_what_was_acknowledged_survives_when_it_was_synced_or_the_machine_stayed_up(
+    power: bool, synced: bool, all_survive: bool
+) -> None:
+    lost = 0
+    for seed in range(40):
+
+        async def scenario(random: Random) -> bool:
+            network = VirtualNetwork(random)
+            machine = Machine(network, "server", random)
+            await machine.process.run(acknowledge_writes(machine, synced))
+            machine.crash_after(random.randrange(1, 40), power)
+            promised = await acknowledged(network, machine)
+            if not machine.is_down:
+                machine.lose_power() if power else machine.kill()
+            machine.restart()
+            return machine.disk.read_file("/data/log").startswith(promised)
+
+        lost += not run(scenario, seed)
+    assert (lost == 0) == bool(all_survive)
+
+
+def test_a_machine_that_lost_power_is_reached_again_after_its_restart() -> None:
+    async def scenario(random: Random) -> None:
+        network = VirtualNetwork(random)
+        machine = Machine(network, "server", random)
+        for _ in range(3):
+            await machine.process.run(acknowledge_writes(machine, synced=True))
+            assert len(await acknowledged(network, machine)) == 20
+            machine.lose_power()
+            machine.lose_power()
+            with pytest.raises(Crashed):
+                await machine.process.run(asyncio.sleep(1))
+            machine.restart()
+        assert len(machine.disk.read_file("/data/log")) == 60
+
+    run(scenario)
+
+
+def test_a_running_machine_is_not_restarted() -> None:
+    async def scenario(random: Random) -> None:
+        with pytest.raises(AssertionError, match="still running"):
+            Machine(VirtualNetwork(random), "server", random).restart()
+
+    run(scenario)
