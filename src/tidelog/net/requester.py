@@ -1,9 +1,10 @@
-"""One connection, the asking side: requests leave in the order they are submitted, answers find their waiter by
-correlation id.
+"""One connection, the asking side: requests leave in the order they are submitted, answers find their waiter
+by correlation id.
 
-A request that stays unanswered past its timeout breaks the whole connection: what came after it on a connection that
-answers in order would wait as long.  When a connection breaks, every waiter gets an error and the socket is closed,
-so neither a cancelled nor a forgotten waiter keeps anything open.  `client` and `replication` ask through this.
+A request that stays unanswered past its timeout breaks the whole connection: what came after it on a
+connection that answers in order would wait as long.  When a connection breaks, every waiter gets an error and
+the socket is closed, so neither a cancelled nor a forgotten waiter keeps anything open.  `client` and
+`replication` ask through this.
 """
 
 from __future__ import annotations
@@ -43,18 +44,27 @@ R = TypeVar("R", bound=Response)
 
 
 class Unreachable(errors.NetworkException):
-    """No connection could be made; the message names the address, the reason and what to check."""
+    """No connection could be made; the message names the addresses, the reasons and what to check."""
+
+    reason: str = "no connection"
+    hint: str = "is it running?"
+
+    @classmethod
+    def of(cls, peer: str, reason: str, hint: str) -> Unreachable:
+        problem = cls(f"cannot reach a broker at {peer}: {reason}; {hint}")
+        problem.reason, problem.hint = reason, hint
+        return problem
 
 
-def reason_of(problem: BaseException) -> str:
+def reason_of(problem: OSError) -> str:
     """Why a connection failed, in words that fit after a colon."""
     if isinstance(problem, ConnectionRefusedError):
         return "connection refused"
     if isinstance(problem, sockets.gaierror):
         return "the host name is not known"
-    if isinstance(problem, OSError) and problem.errno is not None:
+    if problem.errno is not None:
         return os.strerror(problem.errno).lower()
-    return str(problem) or type(problem).__name__
+    return str(problem) or type(problem).__name__.lower()
 
 
 class _Waiting:
@@ -115,7 +125,7 @@ class Requester:
 
     @property
     def has_room(self) -> bool:
-        return len(self._waiting) < self._in_flight_max and not self._places
+        return len(self._waiting) < self._in_flight_max
 
     def version_of(self, request: type[Request], most: int | None = None) -> int:
         """The highest version of an API that both sides speak, and not above `most`."""
@@ -133,7 +143,12 @@ class Requester:
         return version
 
     async def ask(
-        self, request: Request, response: type[R], *, version: int | None = None, timeout_ms: int | None = None
+        self,
+        request: Request,
+        response: type[R],
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
     ) -> R:
         """Waits for a place among the requests in flight, then for the answer."""
         while self.broken is None and not self.has_room:
@@ -141,7 +156,12 @@ class Requester:
         return await self.submit(request, response, version=version, timeout_ms=timeout_ms)
 
     def submit(
-        self, request: Request, response: type[R], *, version: int | None = None, timeout_ms: int | None = None
+        self,
+        request: Request,
+        response: type[R],
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
     ) -> asyncio.Future[R]:
         """Puts the request on the wire now, ahead of everything submitted later; ask `has_room` before.
 
@@ -160,8 +180,8 @@ class Requester:
         return sent
 
     async def negotiate(self, software_version: str) -> None:
-        """Learns which versions the broker serves.  One that does not know our ApiVersions says so in version 0's
-        form and, since Kafka 2.4, adds which versions it knows."""
+        """Learns which versions the broker serves.  One that does not know our ApiVersions says so in version
+        0's form and, since Kafka 2.4, adds which versions it knows."""
         newest = ApiVersionsRequest.VERSIONS[1]
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=software_version
@@ -270,16 +290,13 @@ class Requester:
             self._answered(whole)
 
     def _cut(self) -> None:
-        """Hands over every whole frame in the buffer; one that does not fit is read into memory of its own."""
+        """Hands over every whole frame in the buffer; one that does not fit is read into memory of its
+        own."""
         at, filled = 0, self._filled
         while self.broken is None and filled - at >= LENGTH_BYTES:
             size = int.from_bytes(self._buffer[at : at + LENGTH_BYTES], "big", signed=True)
             if not LENGTH_BYTES <= size <= self._response_bytes_max:
-                self._break(
-                    errors.NetworkException(
-                        f"{self.peer} announced an answer of {size} bytes: is it a Kafka broker's port?"
-                    )
-                )
+                self._break(errors.NetworkException(f"{self.peer} announced an answer of {size} bytes"))
                 return
             body = at + LENGTH_BYTES
             if body + size <= filled:
@@ -343,7 +360,8 @@ class Requester:
 
 def _fail(future: asyncio.Future[Any], problem: errors.TidelogError) -> None:
     if not future.done():
-        future.set_exception(problem)
+        # Each waiter gets an exception of its own: a shared one would collect everybody's tracebacks.
+        future.set_exception(type(problem)(str(problem)))
         # A waiter that was dropped is no bug: its owner may have closed the connection itself.
         future.exception()
 
@@ -364,24 +382,24 @@ async def dial(
     request_timeout_ms: int,
 ) -> Requester:
     """A connection that knows the broker's versions, or `Unreachable` within `connect_timeout_ms`."""
-    peer = f"{host}:{port}"
+    peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     requester: Requester | None = None
     try:
         async with asyncio.timeout(connect_timeout_ms / 1000):
             socket = await network.connect(host, port)
             requester = Requester(socket, peer, client_id, request_timeout_ms=request_timeout_ms)
             await requester.negotiate(software_version)
-    except TimeoutError as problem:
-        if requester is not None:
-            requester.close()
-        reason = f"no answer within {connect_timeout_ms} ms"
-        raise Unreachable(f"cannot reach a broker at {peer}: {reason}; is the address right?") from problem
-    except OSError as problem:
-        raise Unreachable(f"cannot reach a broker at {peer}: {reason_of(problem)}; is it running?") from problem
+            return requester
     except BaseException as problem:
         if requester is not None:
             requester.close()
+        if isinstance(problem, TimeoutError | errors.RequestTimedOut):
+            reason = f"no answer within {connect_timeout_ms} ms"
+            raise Unreachable.of(peer, reason, "is the address right?") from problem
+        if isinstance(problem, OSError):
+            unknown_host = isinstance(problem, sockets.gaierror)
+            hint = "is the address right?" if unknown_host else "is it running?"
+            raise Unreachable.of(peer, reason_of(problem), hint) from problem
         if isinstance(problem, errors.NetworkException):
-            raise Unreachable(f"no broker answers at {peer}: {problem}; is it a Kafka port?") from problem
+            raise Unreachable.of(peer, str(problem), "is it a Kafka broker's port?") from problem
         raise
-    return requester

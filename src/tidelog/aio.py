@@ -1,0 +1,40 @@
+"""The client for asyncio: `from tidelog.aio import Producer, Consumer, Admin`."""
+
+from tidelog.client.admin import Admin
+from tidelog.client.assigned import Record
+from tidelog.client.batch import RecordMetadata
+from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
+from tidelog.client.consumer import Consumer
+from tidelog.client.disks import LogDir
+from tidelog.client.environment import Environment
+from tidelog.client.errors import BufferExhausted, ClientClosed, DeliveryTimedOut, Unreachable
+from tidelog.client.offsets import OffsetAndTimestamp
+from tidelog.client.producer import Producer
+from tidelog.client.topics import CreatedTopic, NewTopic
+from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
+from tidelog.types import TopicPartition
+
+__all__ = [
+    "Admin",
+    "BufferExhausted",
+    "ClientClosed",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "Consumer",
+    "CreatedTopic",
+    "DeliveryTimedOut",
+    "Environment",
+    "LogDir",
+    "NewTopic",
+    "Node",
+    "OffsetAndTimestamp",
+    "Partition",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "Topic",
+    "TopicPartition",
+    "Unreachable",
+]

@@ -1,0 +1,71 @@
+"""The command line: `tidelog NOUN VERB`.  One file per noun, imported when its command runs, so that `tidelog
+--help` and shell completion stay quick.  Errors leave as one line on stderr and a non-zero exit code: 1 when
+something failed, 2 when the command line or a setting is wrong."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import tidelog
+
+# name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
+COMMANDS = {
+    "serve": ("tidelog.cli.serve:serve", "Run a broker."),
+    "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
+    "configs": ("tidelog.cli.configs:configs", "See and change settings of topics and brokers."),
+    "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
+    "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
+    "log": ("tidelog.cli.log:log", "Look into log files on disk."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP names the broker for all of them.",
+)
+@click.version_option(tidelog.__version__, message="tidelog %(version)s")
+def cli() -> None:
+    """Tidelog: a message queue that speaks the Kafka protocol.
+
+    \b
+    Start a broker, write and read:
+      tidelog serve
+      tidelog topics create greetings --partitions 3
+      echo hello | tidelog produce greetings
+      tidelog consume greetings --from beginning
+    """
+
+
+def main() -> None:
+    cli.main(prog_name="tidelog")

@@ -1,0 +1,148 @@
+"""`tidelog configs`: describe, set, unset."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import click
+
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+
+KIND = click.Choice(["topic", "broker"])
+DOCS_WIDTH = 96
+
+
+@click.group(help="See and change settings of topics and brokers.")
+def configs() -> None:
+    pass
+
+
+@configs.command(
+    help=command_help(
+        "Show settings: value, where it comes from, and the default.  All of them, or the KEYs named.  The NAME is a "
+        "topic or a broker's id; for what applies to all brokers it is ''.",
+        """
+tidelog configs describe topic orders
+tidelog configs describe topic orders retention.ms --docs
+tidelog configs describe broker 1 --changed
+""",
+        """
+{"kind", "name",
+ "configs": [{"name", "value", "source", "default", "read_only", "sensitive", "documentation"}]}
+documentation is null without --docs; value and default are null for secrets
+""",
+    )
+)
+@click.argument("kind", type=KIND)
+@click.argument("name")
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option("--changed", is_flag=True, help="Only what is set somewhere.")
+@click.option("--docs", is_flag=True, help="With an explanation of each.")
+@broker_options
+def describe(
+    session: Session, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
+) -> None:
+    run(_describe(session, kind, name, keys, changed, docs))
+
+
+async def _describe(
+    session: Session, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
+) -> None:
+    from tidelog.aio import ConfigResource, ConfigSource
+
+    resource = ConfigResource(kind, name)
+    async with session.admin() as admin:
+        found = (await admin.describe_configs([resource], keys or None, documentation=docs)).get(resource, [])
+    unknown = sorted(set(keys) - {one.name for one in found})
+    if unknown:
+        raise Failure(f"a {kind} has no setting {', '.join(unknown)}: check the name")
+    if changed:
+        found = [one for one in found if one.source != ConfigSource.DEFAULT]
+    if session.json:
+        entries = [
+            {
+                "name": one.name,
+                "value": one.value,
+                "source": one.source.name.lower(),
+                "default": one.default,
+                "read_only": one.read_only,
+                "sensitive": one.sensitive,
+                "documentation": one.documentation,
+            }
+            for one in found
+        ]
+        print_json({"kind": kind, "name": name, "configs": entries})
+        return
+    rows = [
+        (
+            one.name,
+            "(secret)" if one.sensitive else _shown(one.value),
+            one.source.name.lower().replace("_", " "),
+            _shown(one.default),
+        )
+        for one in found
+    ]
+    print_table(("NAME", "VALUE", "SOURCE", "DEFAULT"), rows)
+    for one in found if docs else ():
+        click.echo(f"\n{one.name}")
+        plain = re.sub(r"<[^<>]*>", "", one.documentation or "not documented")
+        click.echo(textwrap.fill(plain, DOCS_WIDTH, initial_indent="  ", subsequent_indent="  "))
+
+
+@configs.command(
+    "set",
+    help=command_help(
+        "Change settings; what is not named stays.",
+        """
+tidelog configs set topic orders retention.ms=3600000 cleanup.policy=compact
+tidelog configs set broker 1 log.cleaner.backoff.ms=5000
+""",
+        '{"kind", "name", "set": {KEY: VALUE}}',
+    ),
+)
+@click.argument("kind", type=KIND)
+@click.argument("name")
+@click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
+@broker_options
+def set_(session: Session, kind: str, name: str, changes: dict[str, str]) -> None:
+    run(_alter(session, kind, name, dict(changes)))
+    if session.json:
+        print_json({"kind": kind, "name": name, "set": changes})
+    else:
+        for key, value in changes.items():
+            click.echo(f"{kind} {name}: {key}={value}")
+
+
+@configs.command(
+    help=command_help(
+        "Take settings back to their defaults.",
+        """
+tidelog configs unset topic orders retention.ms
+""",
+        '{"kind", "name", "unset": [KEY]}',
+    )
+)
+@click.argument("kind", type=KIND)
+@click.argument("name")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@broker_options
+def unset(session: Session, kind: str, name: str, keys: tuple[str, ...]) -> None:
+    run(_alter(session, kind, name, dict.fromkeys(keys)))
+    if session.json:
+        print_json({"kind": kind, "name": name, "unset": list(keys)})
+    else:
+        for key in keys:
+            click.echo(f"{kind} {name}: {key} back to its default")
+
+
+async def _alter(session: Session, kind: str, name: str, changes: dict[str, str | None]) -> None:
+    from tidelog.aio import ConfigResource
+
+    async with session.admin() as admin:
+        await admin.alter_configs({ConfigResource(kind, name): changes})
+
+
+def _shown(value: str | None) -> str | None:
+    return "''" if value == "" else value

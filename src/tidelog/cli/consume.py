@@ -1,0 +1,198 @@
+"""`tidelog consume`: the records of a topic, printed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelog.cli.output import hush_stdout
+from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
+from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.start import BadStart, Start, parse_start
+
+if TYPE_CHECKING:
+    from tidelog.aio import Consumer, Record, TopicPartition
+
+POLL_MS = 500
+POLL_RECORDS = 2000
+
+
+def _start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
+    import time
+
+    try:
+        return parse_start(value, time.time_ns() // 1_000_000)
+    except BadStart as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
+def _format(ctx: click.Context, param: click.Parameter, value: str) -> Formatter:
+    try:
+        return record_formatter(value)
+    except BadFormat as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
+@click.command(
+    help=command_help(
+        "Print the records of TOPIC: what is there now, or with --follow also what comes later, until Ctrl-C.",
+        """
+tidelog consume greetings
+tidelog consume orders --from -10m --follow --format '%p:%o %k = %v'
+tidelog consume orders --from 2026-01-31T09:00Z --max 100 --json
+tidelog consume orders --partition 2 --from 1500
+""",
+        """
+one line per record: {"topic", "partition", "offset", "timestamp", "timestamp_type": "create" or "append",
+ "key", "value", "headers": [{"name", "value"}]}; null stays null, and bytes that are not UTF-8
+come as key_base64 or value_base64 instead
+""",
+    )
+    + f"\n\n\b\n{FORMAT_HELP}"
+)
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    default="beginning",
+    show_default=True,
+    callback=_start,
+    metavar="WHERE",
+    help="beginning, end, an OFFSET, -N for the last N of each partition, a time like 2026-01-31T09:00 (local time "
+    "unless it says otherwise), or how long ago, like -10m (s, m, h, d).",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this one; repeat.",
+)
+@click.option(
+    "--format",
+    "formatter",
+    default="%v",
+    show_default=True,
+    callback=_format,
+    metavar="FORMAT",
+    help="See above; or json.",
+)
+@click.option(
+    "--max", "records_max", type=click.IntRange(1), metavar="N", help="Stop after this many records."
+)
+@click.option(
+    "--follow/--exit",
+    default=None,
+    help="Wait for new records, or exit at the end.  Without either: follow if reading starts at the end.",
+)
+@broker_options
+def consume(
+    session: Session,
+    topic: str,
+    start: Start,
+    partitions: tuple[int, ...],
+    formatter: Formatter,
+    records_max: int | None,
+    follow: bool | None,
+) -> None:
+    chosen = record_formatter("json") if session.json else formatter
+    follows = follow if follow is not None else start.kind == "end"
+    try:
+        run(_consume(session, topic, start, partitions, chosen, records_max, follows))
+    except KeyboardInterrupt:
+        pass  # The usual way to stop following.
+    except BrokenPipeError:
+        hush_stdout()
+
+
+async def _consume(
+    session: Session,
+    topic: str,
+    start: Start,
+    partitions: tuple[int, ...],
+    formatter: Formatter,
+    records_max: int | None,
+    follow: bool,
+) -> None:
+    from tidelog.aio import Consumer, TopicPartition
+
+    async with Consumer(
+        bootstrap_servers=session.bootstrap,
+        client_id="tidelog-cli",
+        auto_offset_reset="earliest",
+        request_timeout_ms=session.timeout_ms,
+        connect_timeout_ms=session.connect_timeout_ms,
+        max_poll_records=POLL_RECORDS,
+    ) as consumer:
+        known = await consumer.partitions_for(topic)
+        for one in partitions:
+            if one not in known:
+                raise Failure(f"topic {topic!r} has no partition {one}: it has 0 to {max(known)}")
+        chosen = [TopicPartition(topic, one) for one in dict.fromkeys(partitions or known)]
+        consumer.assign(chosen)
+        begins = await consumer.beginning_offsets(chosen)
+        ends = await consumer.end_offsets(chosen)
+        await _seek(consumer, start, chosen, begins, ends)
+        await _print(consumer, formatter, records_max, None if follow else ends)
+
+
+async def _seek(
+    consumer: Consumer,
+    start: Start,
+    chosen: list[TopicPartition],
+    begins: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> None:
+    if start.kind == "time":
+        found = await consumer.offsets_for_times(dict.fromkeys(chosen, start.value))
+    for one in chosen:
+        if start.kind == "beginning":
+            offset = begins[one]
+        elif start.kind == "end":
+            offset = ends[one]
+        elif start.kind == "last":
+            offset = max(begins[one], ends[one] - start.value)
+        elif start.kind == "time":
+            answer = found[one]
+            offset = answer.offset if answer is not None else ends[one]
+        else:
+            offset = start.value
+            if not begins[one] <= offset <= ends[one]:
+                raise Failure(
+                    f"offset {offset} is not in partition {one.partition} of {one.topic!r}: "
+                    f"it has {begins[one]} to {ends[one]}"
+                )
+        consumer.seek(one, offset)
+
+
+async def _print(
+    consumer: Consumer, formatter: Formatter, records_max: int | None, ends: dict[TopicPartition, int] | None
+) -> None:
+    """`ends`: where to stop, so that a topic that is being written to has an end, too."""
+    from tidelog.aio import TopicPartition
+
+    out = sys.stdout.buffer
+    left = records_max
+    unread = set(ends) if ends is not None else None
+    while True:
+        if ends is not None and unread is not None:
+            for one in list(unread):
+                if await consumer.position(one) >= ends[one]:
+                    unread.discard(one)
+                    consumer.pause(one)
+            if not unread:
+                return
+        records: list[Record] = await consumer.poll(
+            POLL_MS, POLL_RECORDS if left is None else min(left, POLL_RECORDS)
+        )
+        for record in records:
+            if ends is None or record.offset < ends[TopicPartition(record.topic, record.partition)]:
+                out.write(formatter(record))
+                left = None if left is None else left - 1
+        if records:
+            out.flush()
+        if left is not None and left <= 0:
+            return

@@ -1,0 +1,105 @@
+"""How commands print: tables for people, JSON for programs.  Tables are drawn with rich on a terminal and are
+plainly aligned text everywhere else, so that `cut` and `awk` can read them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """One line, UTF-8."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
+    """`right`: columns of numbers."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(columns, texts, right)
+        return
+    widths = [max(len(line[at]) for line in [list(columns), *texts]) for at in range(len(columns))]
+    for line in [list(columns), *texts]:
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(line, widths, columns, strict=True)
+        ]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _print_rich(columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def data_fields(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes in JSON: as text when they are UTF-8, as `<name>_base64` when not."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def bytes_text(size: int | None) -> str | None:
+    if size is None or size < 0:
+        return None
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def time_text(time_ms: int) -> str:
+    """UTC, to the millisecond."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def hush_stdout() -> None:
+    """After the reader of our output has gone: what is still buffered must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Progress:
+    """A line on stderr that is written over as work goes on; nothing unless stderr is a terminal."""
+
+    EVERY_SECONDS = 0.2
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._next = 0.0
+        self._width = 0
+
+    def update(self, now: float, text: str) -> None:
+        """`now` in seconds; shows at most a few texts a second."""
+        if self._shown and now >= self._next:
+            self._next = now + self.EVERY_SECONDS
+            sys.stderr.write("\r" + text.ljust(self._width))
+            sys.stderr.flush()
+            self._width = len(text)
+
+    def clear(self) -> None:
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+            self._width = 0

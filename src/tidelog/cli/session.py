@@ -1,0 +1,140 @@
+"""What the commands that talk to a broker share: their options, and how their failures end.
+
+The client is imported when a command runs, not when its help is shown."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+BOOTSTRAP = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    bootstrap: str
+    timeout_ms: int
+    json: bool
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        """The addresses are tried one after the other; together they keep to the timeout."""
+        return max(1, self.timeout_ms // (self.bootstrap.count(",") + 1))
+
+    def admin(self) -> Admin:
+        from tidelog.aio import Admin
+
+        return Admin(
+            bootstrap_servers=self.bootstrap,
+            client_id="tidelog-cli",
+            request_timeout_ms=self.timeout_ms,
+            connect_timeout_ms=self.connect_timeout_ms,
+        )
+
+
+class Failure(click.ClickException):
+    """One or more lines on stderr, exit code 1."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+    def show(self, file: Any = None) -> None:
+        for line in self.lines:
+            click.echo(f"Error: {' '.join(line.split())}", file=file, err=True)
+
+
+def broker_options(command: F) -> F:
+    """Adds --bootstrap, --timeout and --json; the command gets a `Session` as its first argument."""
+
+    @functools.wraps(command)
+    def with_session(*args: Any, bootstrap: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
+        return command(Session(bootstrap, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+
+    wrapped = with_session
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for the broker before giving up.",
+        ),
+        click.option(
+            "--bootstrap",
+            envvar="TIDELOG_BOOTSTRAP",
+            default=BOOTSTRAP,
+            show_default=True,
+            show_envvar=True,
+            metavar="HOST:PORT[,...]",
+            callback=_check_bootstrap,
+            help="A broker to start from; several with commas between.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from tidelog.client.addresses import parse_addresses
+
+    try:
+        parse_addresses(value)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+    return value
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's work; what goes wrong on the way becomes one line each."""
+    import asyncio
+    import logging
+
+    from tidelog.errors import TidelogError
+
+    # What the client retries by itself is no news; what it gives up is raised.
+    logging.getLogger("tidelog").setLevel(logging.CRITICAL)
+    try:
+        return asyncio.run(main)
+    except TidelogError as problem:
+        raise Failure(str(problem)) from None
+    except ExceptionGroup as group:
+        known, others = group.split(TidelogError)
+        if others is not None or known is None:
+            raise
+        raise Failure(*[str(problem) for problem in known.exceptions]) from None
+
+
+def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`key=value`, repeated; for options and arguments."""
+    found = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def command_help(text: str, examples: str, shape: str = "") -> str:
+    """A command's help: what it does, examples to copy, and the shape of its JSON."""
+    parts = [text.strip(), "\b\nExamples:\n" + _indented(examples)]
+    if shape:
+        parts.append("\b\nWith --json:\n" + _indented(shape))
+    return "\n\n".join(parts)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip("\n").splitlines())

@@ -1,0 +1,43 @@
+"""Where to start reading, as people write it.  Pure: the time is passed in."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NAMES = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}
+
+
+class BadStart(ValueError):
+    pass
+
+
+class Start(NamedTuple):
+    """`value`: the offset, how many records before the end, or the time in milliseconds."""
+
+    kind: Literal["beginning", "end", "offset", "last", "time"]
+    value: int = 0
+
+
+def parse_start(text: str, now_ms: int) -> Start:
+    plain = text.strip()
+    if plain.lower() in _NAMES:
+        return Start("beginning" if _NAMES[plain.lower()] == "beginning" else "end")
+    if plain.isdecimal():
+        return Start("offset", int(plain))
+    if plain[:1] == "-" and plain[1:].isdecimal():
+        return Start("last", int(plain[1:]))
+    ago = _AGO.fullmatch(plain)
+    if ago is not None:
+        return Start("time", max(0, now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]])))
+    try:
+        moment = datetime.fromisoformat(plain)
+        return Start("time", max(0, int(moment.timestamp() * 1000)))
+    except (ValueError, OverflowError):
+        raise BadStart(
+            f"{text!r} is no place to start: use beginning, end, an offset, -N for the last N, a time like "
+            "2026-01-31T09:00, or how long ago, like -10m"
+        ) from None

@@ -1,0 +1,356 @@
+"""`tidelog topics`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.output import bytes_text, print_json, print_table
+from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin, CreatedTopic, Topic
+
+WAIT_MS = 20
+
+
+@click.group(help="Create, list, describe, alter and delete topics.")
+def topics() -> None:
+    pass
+
+
+@topics.command(
+    help=command_help(
+        "Create topics.  What is not said is left to the broker (num.partitions, default.replication.factor).",
+        """
+tidelog topics create greetings
+tidelog topics create orders --partitions 6 --config retention.ms=86400000
+tidelog topics create users --config cleanup.policy=compact --if-not-exists
+""",
+        '{"created": [{"name", "id", "partitions", "replication_factor"}], "existing": [NAME...]}',
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="Number of partitions.")
+@click.option("--replication-factor", type=click.IntRange(1), metavar="N", help="Copies of each partition.")
+@click.option(
+    "--config", "config", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A topic setting; repeat."
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no error.")
+@broker_options
+def create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    config: dict[str, str],
+    if_not_exists: bool,
+) -> None:
+    run(_create(session, names, partitions or -1, replication_factor or -1, config, if_not_exists))
+
+
+async def _create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int,
+    replication_factor: int,
+    config: dict[str, str],
+    if_not_exists: bool,
+) -> None:
+    from tidelog.aio import NewTopic
+    from tidelog.errors import TidelogError, TopicAlreadyExists
+
+    created: dict[str, CreatedTopic] = {}
+    existing: list[str] = []
+    problems: list[str] = []
+    async with session.admin() as admin:
+        for name in dict.fromkeys(names):
+            try:
+                created |= await admin.create_topics([NewTopic(name, partitions, replication_factor, config)])
+            except TopicAlreadyExists as problem:
+                existing.append(name)
+                if not if_not_exists:
+                    problems.append(str(problem))
+            except TidelogError as problem:
+                problems.append(str(problem))
+        await _wait_until_seen(admin, list(created), session.timeout_ms)
+    if session.json:
+        made = [
+            {
+                "name": one.name,
+                "id": str(one.id),
+                "partitions": one.partitions,
+                "replication_factor": one.replication_factor,
+            }
+            for one in created.values()
+        ]
+        print_json({"created": made, "existing": existing})
+    else:
+        for one in created.values():
+            click.echo(f"created {one.name}: {_count(one.partitions, 'partition')}")
+        for name in existing if if_not_exists else ():
+            click.echo(f"{name} exists already")
+    if problems:
+        raise Failure(*problems)
+
+
+async def _wait_until_seen(admin: Admin, names: list[str], timeout_ms: int) -> None:
+    """A broker answers CreateTopics before every broker knows of it; a script's next command shall not
+    stumble."""
+    import asyncio
+
+    from tidelog.errors import TidelogError
+
+    async def look() -> None:
+        left = set(names)
+        while left:
+            try:
+                found = await admin.describe_topics(left)
+            except (TidelogError, ExceptionGroup):
+                found = {}
+            left -= {
+                name for name, topic in found.items() if all(one.leader >= 0 for one in topic.partitions)
+            }
+            if left:
+                await asyncio.sleep(WAIT_MS / 1000)
+
+    # They are created, seen or not: the wait is a courtesy.
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(look(), timeout_ms / 1000)
+
+
+@topics.command(
+    "list",
+    help=command_help(
+        "List the topics.",
+        """
+tidelog topics list
+tidelog topics list --internal --json
+""",
+        '[{"name", "id", "partitions", "replication_factor", "internal"}]',
+    ),
+)
+@click.option("--internal", is_flag=True, help="Also those that brokers keep for themselves.")
+@broker_options
+def list_(session: Session, internal: bool) -> None:
+    run(_list(session, internal))
+
+
+async def _list(session: Session, internal: bool) -> None:
+    async with session.admin() as admin:
+        found = await admin.list_topics(internal=internal)
+    if session.json:
+        print_json([_summary(topic) for topic in found])
+        return
+    rows = [(one.name, len(one.partitions), _replication(one)) for one in found]
+    print_table(("NAME", "PARTITIONS", "REPLICATION"), rows, right=("PARTITIONS", "REPLICATION"))
+
+
+@topics.command(
+    help=command_help(
+        "Show topics with their partitions, offsets, sizes, and the settings that differ from the default.",
+        """
+tidelog topics describe orders
+tidelog topics describe --json
+""",
+        """
+[{"name", "id", "partitions", "replication_factor", "internal",
+  "configs": {KEY: VALUE},
+  "details": [{"partition", "leader", "leader_epoch", "replicas": [ID], "in_sync": [ID], "offline": [ID],
+               "start_offset", "end_offset", "size_bytes"}]}]
+null where the broker does not say
+""",
+    )
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@broker_options
+def describe(session: Session, names: tuple[str, ...]) -> None:
+    run(_describe(session, names))
+
+
+async def _describe(session: Session, names: tuple[str, ...]) -> None:
+    async with session.admin() as admin:
+        if names:
+            found = list((await admin.describe_topics(names)).values())
+        else:
+            found = await admin.list_topics()
+        described = await _details(admin, found) if found else []
+    if session.json:
+        print_json(described)
+        return
+    for at, one in enumerate(described):
+        if at:
+            click.echo()
+        click.echo(f"{one['name']}  id={one['id']}" + ("  internal" if one["internal"] else ""))
+        settings = "  ".join(f"{key}={value}" for key, value in one["configs"].items())
+        click.echo(f"settings that differ: {settings or 'none'}")
+        rows = [
+            (
+                part["partition"],
+                part["leader"] if part["leader"] is not None else "none",
+                ",".join(map(str, part["replicas"])),
+                ",".join(map(str, part["in_sync"])),
+                part["start_offset"],
+                part["end_offset"],
+                bytes_text(part["size_bytes"]),
+            )
+            for part in one["details"]
+        ]
+        columns = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE")
+        print_table(columns, rows, right=("PARTITION", "LEADER", "START", "END", "SIZE"))
+
+
+async def _details(admin: Admin, found: list[Topic]) -> list[dict[str, Any]]:
+    from tidelog.aio import ConfigResource, ConfigSource, TopicPartition
+    from tidelog.errors import TidelogError
+
+    led = [
+        TopicPartition(one.topic, one.index) for topic in found for one in topic.partitions if one.leader >= 0
+    ]
+    starts = await admin.list_offsets(dict.fromkeys(led, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(led, "latest"))
+    settings = await admin.describe_configs([ConfigResource("topic", one.name) for one in found])
+    sizes: dict[TopicPartition, int] = {}
+    try:
+        for folders in (await admin.describe_log_dirs(topics=[one.name for one in found])).values():
+            for folder in folders:
+                for where, size in folder.partitions.items():
+                    sizes[where] = max(size, sizes.get(where, 0))
+    except TidelogError:
+        pass  # Not every cluster lets everybody see its disks; the rest is still worth showing.
+    described = []
+    for topic in found:
+        details = []
+        for one in topic.partitions:
+            where = TopicPartition(one.topic, one.index)
+            details.append(
+                {
+                    "partition": one.index,
+                    "leader": one.leader if one.leader >= 0 else None,
+                    "leader_epoch": one.leader_epoch,
+                    "replicas": list(one.replicas),
+                    "in_sync": list(one.in_sync),
+                    "offline": list(one.offline),
+                    "start_offset": starts[where].offset if where in starts else None,
+                    "end_offset": ends[where].offset if where in ends else None,
+                    "size_bytes": sizes.get(where),
+                }
+            )
+        configs = {
+            entry.name: entry.value
+            for entry in settings[ConfigResource("topic", topic.name)]
+            if entry.source == ConfigSource.DYNAMIC_TOPIC or entry.value != entry.default
+        }
+        described.append({**_summary(topic), "configs": configs, "details": details})
+    return described
+
+
+@topics.command(
+    help=command_help(
+        "Add partitions to a topic, or change its settings.  Partitions cannot be taken away, and adding some "
+        "changes which partition a key goes to.",
+        """
+tidelog topics alter orders --partitions 12
+tidelog topics alter orders --config retention.ms=3600000 --unset segment.bytes
+""",
+        '{"name", "partitions": N or null, "set": {KEY: VALUE}, "unset": [KEY]}',
+    )
+)
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many it shall have in the end.")
+@click.option(
+    "--config", "config", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Set a setting; repeat."
+)
+@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting back to its default; repeat.")
+@broker_options
+def alter(
+    session: Session, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
+) -> None:
+    if partitions is None and not config and not unset:
+        raise click.UsageError("nothing to change: give --partitions, --config or --unset")
+    run(_alter(session, name, partitions, config, unset))
+
+
+async def _alter(
+    session: Session, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
+) -> None:
+    from tidelog.aio import ConfigResource
+
+    async with session.admin() as admin:
+        if config or unset:
+            changes: dict[str, str | None] = {**config, **dict.fromkeys(unset)}
+            await admin.alter_configs({ConfigResource("topic", name): changes})
+        if partitions is not None:
+            await admin.create_partitions({name: partitions})
+    if session.json:
+        print_json({"name": name, "partitions": partitions, "set": config, "unset": list(unset)})
+        return
+    done = [f"{key}={value}" for key, value in config.items()] + [
+        f"{key} back to its default" for key in unset
+    ]
+    if partitions is not None:
+        done.append(_count(partitions, "partition"))
+    click.echo(f"altered {name}: {', '.join(done)}")
+
+
+@topics.command(
+    help=command_help(
+        "Delete topics with all of their records.",
+        """
+tidelog topics delete greetings
+tidelog topics delete old-1 old-2 --if-exists
+""",
+        '{"deleted": [NAME...], "missing": [NAME...]}',
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@broker_options
+def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+    run(_delete(session, names, if_exists))
+
+
+async def _delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+    from tidelog.errors import TidelogError, UnknownTopicOrPartition
+
+    deleted, missing, problems = [], [], []
+    async with session.admin() as admin:
+        for name in dict.fromkeys(names):
+            try:
+                await admin.delete_topics([name])
+                deleted.append(name)
+            except UnknownTopicOrPartition as problem:
+                missing.append(name)
+                if not if_exists:
+                    problems.append(str(problem))
+            except TidelogError as problem:
+                problems.append(str(problem))
+    if session.json:
+        print_json({"deleted": deleted, "missing": missing})
+    else:
+        for name in deleted:
+            click.echo(f"deleted {name}")
+        for name in missing if if_exists else ():
+            click.echo(f"{name} does not exist")
+    if problems:
+        raise Failure(*problems)
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": str(topic.id),
+        "partitions": len(topic.partitions),
+        "replication_factor": _replication(topic),
+        "internal": topic.internal,
+    }
+
+
+def _replication(topic: Topic) -> int:
+    return max((len(one.replicas) for one in topic.partitions), default=0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

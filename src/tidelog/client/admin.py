@@ -1,0 +1,193 @@
+"""The admin client, asyncio face: topics, settings, offsets, disks.
+
+A call about several things raises when any of them failed: the one error, or an `ExceptionGroup` of them.
+What did not fail is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from tidelog.client import configs, disks, topics
+from tidelog.client.addresses import parse_addresses
+from tidelog.client.cluster import Cluster
+from tidelog.client.configs import ConfigEntry, ConfigResource
+from tidelog.client.disks import LogDir
+from tidelog.client.environment import Environment
+from tidelog.client.errors import ClientClosed
+from tidelog.client.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    MAX_TIMESTAMP,
+    OffsetAndTimestamp,
+    list_offsets,
+)
+from tidelog.client.options import ConnectionOptions
+from tidelog.client.topics import CreatedTopic, NewTopic
+from tidelog.client.topology import ClusterDescription, Topic
+from tidelog.types import TopicPartition
+
+_NAMED_TIMES = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "max_timestamp": MAX_TIMESTAMP,
+    "earliest_local": EARLIEST_LOCAL,
+}
+
+
+class Admin:
+    """
+    async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        await admin.create_topics([NewTopic("orders", partitions=3)])
+        print(await admin.list_topics())
+
+    Every call ends within `request_timeout_ms`, retries included.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] = "127.0.0.1:9092",
+        client_id: str = "tidelog",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 10_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        environment: Environment | None = None,
+    ) -> None:
+        connection = ConnectionOptions(
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._cluster = Cluster(
+            parse_addresses(bootstrap_servers), connection, environment or Environment.system()
+        )
+        self._timeout_ms = request_timeout_ms
+        self._started = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        try:
+            await self._cluster.open()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._started = True
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._cluster.close()
+
+    # Topics
+
+    async def create_topics(
+        self, new: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        return await topics.create_topics(
+            self._running(), list(new), validate_only=validate_only, timeout_ms=self._timeout_ms
+        )
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        await topics.delete_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
+
+    async def list_topics(self, *, internal: bool = False) -> list[Topic]:
+        """By name; `internal` includes those that brokers keep for themselves."""
+        found = await topics.describe_topics(self._running(), None, timeout_ms=self._timeout_ms)
+        return [one for one in found.values() if internal or not one.internal]
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return await topics.describe_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
+
+    async def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """`totals`: how many partitions each topic shall have in the end."""
+        await topics.create_partitions(
+            self._running(), totals, validate_only=validate_only, timeout_ms=self._timeout_ms
+        )
+
+    # Settings
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        keys: Collection[str] | None = None,
+        *,
+        documentation: bool = False,
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """All settings, or those named in `keys`."""
+        return await configs.describe_configs(
+            self._running(), list(resources), keys, documentation=documentation, timeout_ms=self._timeout_ms
+        )
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Changes only what is named; a value of None takes the setting back to its default."""
+        await configs.alter_configs(
+            self._running(), changes, validate_only=validate_only, timeout_ms=self._timeout_ms
+        )
+
+    # Offsets and records
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int | str]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
+        "earliest_local"."""
+        times = {partition: _time(when) for partition, when in wanted.items()}
+        return await list_offsets(self._running(), times, self._timeout_ms)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Deletes what is below each offset (-1: everything); returns where each partition starts now."""
+        return await disks.delete_records(self._running(), before, timeout_ms=self._timeout_ms)
+
+    # The cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        async def ask() -> ClusterDescription:
+            topology = await self._running().refresh(())
+            return ClusterDescription(topology.cluster_id, topology.controller, topology.nodes)
+
+        return await self._running().retrying("Metadata", ask, self._timeout_ms)
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
+    ) -> dict[int, list[LogDir]]:
+        """By broker: all of them and all topics, unless named."""
+        return await disks.describe_log_dirs(
+            self._running(),
+            None if brokers is None else list(brokers),
+            None if topics is None else list(topics),
+            timeout_ms=self._timeout_ms,
+        )
+
+    def _running(self) -> Cluster:
+        if self._closed:
+            raise ClientClosed("this admin client is closed: make a new one")
+        if not self._started:
+            raise ClientClosed("this admin client is not started: use `async with`, or await start()")
+        return self._cluster
+
+
+def _time(when: int | str) -> int:
+    if isinstance(when, int):
+        return when
+    if when not in _NAMED_TIMES:
+        raise ValueError(f"{when!r} is not a place in a log: use a time or {', '.join(_NAMED_TIMES)}")
+    return _NAMED_TIMES[when]

@@ -1,0 +1,21 @@
+"""What only a client can meet; everything else it raises is in `tidelog.errors`."""
+
+from __future__ import annotations
+
+from tidelog.errors import RequestTimedOut, TidelogError
+from tidelog.net.requester import Unreachable
+
+__all__ = ["BufferExhausted", "ClientClosed", "DeliveryTimedOut", "Unreachable"]
+
+
+class BufferExhausted(TidelogError):
+    """The producer holds as much as `buffer_memory` allows and could not send enough of it within
+    `max_block_ms`."""
+
+
+class ClientClosed(TidelogError):
+    """The producer, consumer or admin was closed: make a new one."""
+
+
+class DeliveryTimedOut(RequestTimedOut):
+    """A record was not acknowledged within `delivery_timeout_ms`.  It may still have been written."""

@@ -1,0 +1,67 @@
+"""The producer's memory: bytes of records that wait or are on their way, bounded by `buffer_memory`.  Whoever
+comes first gets room first, so a large record is not starved by small ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from tidelog.client.errors import BufferExhausted
+
+
+class BufferMemory:
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def exhausted(self) -> bool:
+        """Somebody waits for room."""
+        return bool(self._waiting)
+
+    def try_take(self, size: int) -> bool:
+        if self._waiting or self.used + size > self.bytes_max:
+            return False
+        self.used += size
+        return True
+
+    async def take(self, size: int, timeout_ms: int) -> None:
+        if self.try_take(size):
+            return
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (size, room)
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await room
+        except BaseException as problem:
+            if room.done() and not room.cancelled():
+                # The room was given just as the wait ended.
+                if isinstance(problem, TimeoutError):
+                    return
+                self.give(size)
+            else:
+                if place in self._waiting:
+                    self._waiting.remove(place)
+                self._hand_out()
+            if isinstance(problem, TimeoutError):
+                raise BufferExhausted(
+                    f"buffer_memory of {self.bytes_max} bytes stayed full for {timeout_ms} ms: "
+                    "is the broker reachable and fast enough?"
+                ) from None
+            raise
+
+    def give(self, size: int) -> None:
+        self.used -= size
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            size, room = self._waiting[0]
+            if not room.done():
+                if self.used + size > self.bytes_max:
+                    return
+                self.used += size
+                room.set_result(None)
+            self._waiting.popleft()

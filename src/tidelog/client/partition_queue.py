@@ -1,0 +1,172 @@
+"""One partition's batches, in order: what may be sent now, what an answer means for the rest.  Pure: no
+clock, no I/O.
+
+Batches leave and are acknowledged in the order of their records, through retries and splits.  `sent` has
+those that were sent at least once and are not settled.  With idempotence each carries the next sequence
+number, and the broker refuses gaps: so several may be on their way at once.  Without, a batch leaves only
+when the one before it is settled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidelog import errors
+from tidelog.client.batch import NO_STAMP, OutgoingBatch, Stamp
+from tidelog.record import Codec
+from tidelog.types import TopicPartition
+
+# Brokers remember this many batches of a producer to recognise what is sent again.
+REMEMBERED_BATCHES = 5
+EPOCH_MAX = 32767
+SEQUENCE_END = 1 << 31
+
+
+class PartitionQueue:
+    def __init__(
+        self, partition: TopicPartition, *, codec: Codec, idempotent: bool, unsettled_max: int
+    ) -> None:
+        self.partition = partition
+        self.open: OutgoingBatch | None = None
+        self.full: deque[OutgoingBatch] = deque()
+        self.sent: list[OutgoingBatch] = []
+        self.not_before_ms = 0.0
+        self.failures = 0
+        self.spent_id = -1
+        self._codec = codec
+        self._idempotent = idempotent
+        self._unsettled_max = min(unsettled_max, REMEMBERED_BATCHES) if idempotent else unsettled_max
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequence = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self.sent and not self.full and self.open is None
+
+    @property
+    def wants_producer_id(self) -> bool:
+        """Before the first batch, and when the epochs of the last one are used up."""
+        return self._idempotent and self._producer_id < 0
+
+    def batches(self) -> list[OutgoingBatch]:
+        return [*self.sent, *self.full, *([self.open] if self.open is not None else ())]
+
+    def close_open(self) -> None:
+        if self.open is not None:
+            self.full.append(self.open)
+            self.open = None
+
+    def identified(self, producer_id: int, epoch: int) -> None:
+        self._producer_id, self._epoch, self._sequence = producer_id, epoch, 0
+
+    # Sending
+
+    def next(self, now_ms: float, linger_ms: int, hurry: bool) -> OutgoingBatch | None:
+        """The batch that should leave now, if any; `hurry` does not wait for the open one to fill."""
+        if self.sent:
+            flying = sum(one.in_flight for one in self.sent)
+            waiting = next((one for one in self.sent if not one.in_flight), None)
+            if waiting is not None:
+                if self._lost_count(waiting) and (flying or waiting is not self.sent[0]):
+                    return None
+                free = flying < self._unsettled_max and now_ms >= self.not_before_ms
+                return waiting if free else None
+            if len(self.sent) >= self._unsettled_max:
+                return None
+        if self.full:
+            return self.full[0]
+        if self.open is not None and (hurry or now_ms - self.open.created_ms >= linger_ms):
+            return self.open
+        return None
+
+    def ready_ms(self, linger_ms: int) -> float | None:
+        """When `next` may have something without any further event; None when only an answer changes that."""
+        if any(not one.in_flight for one in self.sent):
+            return self.not_before_ms
+        if self.open is not None and not self.full:
+            return self.open.created_ms + linger_ms
+        return None
+
+    def take(self, batch: OutgoingBatch) -> None:
+        """`batch`, which `next` gave, leaves now."""
+        if batch not in self.sent:
+            if batch is self.open:
+                self.open = None
+            else:
+                self.full.popleft()
+            self.sent.append(batch)
+            batch.seal(self._codec, self._stamp(batch))
+        elif self._lost_count(batch):
+            self._count_anew()
+        batch.in_flight = True
+        batch.attempts += 1
+
+    def _lost_count(self, batch: OutgoingBatch) -> bool:
+        """A batch that was sent and has no valid sequence number any more."""
+        return self._idempotent and batch.stamp == NO_STAMP
+
+    def _stamp(self, batch: OutgoingBatch) -> Stamp:
+        if not self._idempotent:
+            return NO_STAMP
+        stamp = Stamp(self._producer_id, self._epoch, self._sequence)
+        self._sequence = (self._sequence + batch.count) % SEQUENCE_END
+        return stamp
+
+    def _count_anew(self) -> None:
+        # Nothing is in flight, and the broker is known to lack the first of these, so, refusing gaps, it has
+        # none of them: under a new epoch they count from 0 again.  Doing so with a batch that it might have
+        # would write it twice.
+        self._epoch += 1
+        self._sequence = 0
+        for batch in self.sent:
+            batch.restamp(self._stamp(batch))
+
+    # Answers
+
+    def settled(self, batch: OutgoingBatch) -> None:
+        """Acknowledged, or given up: out of the way of the others."""
+        batch.in_flight = False
+        self.failures = 0
+        if batch in self.sent:
+            self.sent.remove(batch)
+        elif batch in self.full:
+            self.full.remove(batch)
+        elif batch is self.open:
+            self.open = None
+
+    def again(self, batch: OutgoingBatch, problem: errors.TidelogError, not_before_ms: float) -> None:
+        """It failed in a way that may pass."""
+        batch.in_flight = False
+        batch.last_problem = problem
+        self.failures += 1
+        self.not_before_ms = max(self.not_before_ms, not_before_ms)
+
+    def sequence_refused(
+        self,
+        batch: OutgoingBatch,
+        problem: errors.TidelogError,
+        not_before_ms: float,
+        *,
+        new_id: bool = False,
+    ) -> None:
+        """The broker expected another sequence number.  Behind a batch that failed that is bound to happen,
+        and passes when the first one is through; for the first one itself it means that the count was
+        lost."""
+        self.again(batch, problem, not_before_ms)
+        if self.sent[0] is batch:
+            batch.stamp = NO_STAMP
+            self._spare_epoch(new_id)
+
+    def split(self, batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
+        """In place of a batch that the broker has refused as too large."""
+        halves = batch.split(self._codec)
+        at = self.sent.index(batch)
+        self.sent[at : at + 1] = halves
+        self._spare_epoch()
+        return halves
+
+    def _spare_epoch(self, new_id: bool = False) -> None:
+        """To count anew takes one more epoch; when there is none, another producer id."""
+        if self._epoch >= EPOCH_MAX or new_id:
+            self.spent_id, self._producer_id = self._producer_id, -1

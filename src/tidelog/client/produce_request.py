@@ -1,0 +1,65 @@
+"""Produce requests from batches, and their answers by partition.  Topics go by id where both sides know
+ids."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.client.batch import OutgoingBatch
+from tidelog.client.topology import NO_ID, Topology
+from tidelog.net.requester import Requester
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NAMES_VERSION_MAX = 12  # later versions carry topic ids instead of names
+
+
+class ProduceCall(NamedTuple):
+    """`names`: the topics by the ids they had when asked, whatever has been deleted or made again since."""
+
+    request: ProduceRequest
+    version: int
+    names: dict[uuid.UUID, str]
+
+
+def build_produce(
+    connection: Requester, topology: Topology, batches: Sequence[OutgoingBatch], *, acks: int, timeout_ms: int
+) -> ProduceCall:
+    by_topic: dict[str, list[OutgoingBatch]] = {}
+    for batch in batches:
+        by_topic.setdefault(batch.partition.topic, []).append(batch)
+    ids = {name: known.id for name in by_topic if (known := topology.topics.get(name)) is not None}
+    all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in by_topic)
+    version = connection.version_of(ProduceRequest, None if all_have_ids else NAMES_VERSION_MAX)
+    topics = [
+        TopicProduceData(
+            name=name,
+            topic_id=ids.get(name, NO_ID),
+            partition_data=[
+                PartitionProduceData(index=one.partition.partition, records=one.data) for one in ones
+            ],
+        )
+        for name, ones in by_topic.items()
+    ]
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return ProduceCall(request, version, {topic_id: name for name, topic_id in ids.items()})
+
+
+def read_produce(
+    answer: ProduceResponse, names: Mapping[uuid.UUID, str]
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    found = {}
+    for topic in answer.responses:
+        name = topic.name or names.get(topic.topic_id)
+        if name is not None:
+            for one in topic.partition_responses:
+                found[TopicPartition(name, one.index)] = one
+    return found

@@ -1,0 +1,126 @@
+"""What the cluster looks like: nodes, topics, who leads which partition.  Pure and immutable; `Cluster`
+replaces its topology with every answer to Metadata."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from tidelog import errors
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+NO_ID = uuid.UUID(int=0)
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    topic: str
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: uuid.UUID
+    partitions: tuple[Partition, ...]
+    internal: bool = False
+    error: int = errors.NONE
+
+    def partition(self, index: int) -> Partition | None:
+        """Partitions are numbered without gaps, but an answer may leave some out."""
+        if index < len(self.partitions) and self.partitions[index].index == index:
+            return self.partitions[index]
+        return next((one for one in self.partitions if one.index == index), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """`controller`: the broker that takes changes, -1 when none is known."""
+
+    id: str | None
+    controller: int
+    nodes: Mapping[int, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    controller: int = -1
+    cluster_id: str | None = None
+    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+
+    def partition(self, of: TopicPartition) -> Partition | None:
+        topic = self.topics.get(of.topic)
+        return topic.partition(of.partition) if topic is not None else None
+
+    def leader(self, of: TopicPartition) -> int | None:
+        """The leading node's id, when there is one and its address is known."""
+        partition = self.partition(of)
+        return partition.leader if partition is not None and partition.leader in self.nodes else None
+
+    def answered(self, answer: MetadataResponse) -> Topology:
+        """The topics in the answer replace what was known of them; the others stay."""
+        topics = dict(self.topics)
+        for topic in answer.topics or []:
+            if topic.name is not None:
+                topics[topic.name] = _newer(topics.get(topic.name), _topic(topic.name, topic))
+        nodes = {b.node_id: Node(b.node_id, b.host or "", b.port, b.rack) for b in answer.brokers or []}
+        return Topology(
+            # A broker that has just started may not know anybody yet: keep the addresses that worked.
+            nodes=MappingProxyType(nodes) if nodes else self.nodes,
+            controller=answer.controller_id,
+            cluster_id=answer.cluster_id,
+            topics=MappingProxyType(topics),
+        )
+
+
+def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
+    partitions = sorted(topic.partitions or [], key=lambda one: one.partition_index)
+    return Topic(
+        name=name,
+        id=topic.topic_id,
+        partitions=tuple(_partition(name, one) for one in partitions),
+        internal=topic.is_internal,
+        error=topic.error_code,
+    )
+
+
+def _partition(topic: str, one: MetadataResponsePartition) -> Partition:
+    return Partition(
+        topic=topic,
+        index=one.partition_index,
+        leader=one.leader_id,
+        leader_epoch=one.leader_epoch,
+        replicas=tuple(one.replica_nodes or ()),
+        in_sync=tuple(one.isr_nodes or ()),
+        offline=tuple(one.offline_replicas or ()),
+    )
+
+
+def _newer(known: Topic | None, learned: Topic) -> Topic:
+    """A broker that lags behind must not talk us back to a leader that was deposed."""
+    if known is None or known.id != learned.id or known.id == NO_ID:
+        return learned
+    partitions = []
+    for one in learned.partitions:
+        before = known.partition(one.index)
+        stale = before is not None and before.leader_epoch > one.leader_epoch
+        partitions.append(before if stale and before is not None else one)
+    return replace(learned, partitions=tuple(partitions))
