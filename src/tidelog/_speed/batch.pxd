@@ -50,6 +50,7 @@ cdef class Header:
     cdef readonly int producer_epoch
     cdef readonly int32_t base_sequence
     cdef readonly int32_t count
+    cdef readonly int32_t max_timestamp_at
 
 cdef Header read_header(const uint8_t* data, Py_ssize_t at, int64_t size)
 cdef int64_t batch_size(const uint8_t* data, Py_ssize_t left) noexcept nogil

@@ -79,6 +79,7 @@ cdef Header read_header(const uint8_t* data, Py_ssize_t at, int64_t size):
     header.producer_epoch = get_int16(start + PRODUCER_EPOCH)
     header.base_sequence = get_int32(start + BASE_SEQUENCE)
     header.count = get_int32(start + COUNT)
+    header.max_timestamp_at = header.last_offset_delta
     return header
 
 

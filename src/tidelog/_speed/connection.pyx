@@ -333,3 +333,7 @@ cdef class FrameConnection:
                 return -1
             raise OSError(errno, "send failed")
         return moved
+
+
+# Only for annotations: see connection.pyi.
+Answer = bytes | list

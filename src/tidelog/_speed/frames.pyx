@@ -494,3 +494,8 @@ cdef int put_fetch_tags(Writer out, tuple answer) except -1:
     if leader is not None:
         return put_leader(out, 1, 1, leader)
     return out.put8(0)
+
+
+# Only for annotations: see frames.pyi.
+ProduceAnswer = tuple
+FetchAnswer = tuple

@@ -81,13 +81,6 @@ cdef class Record:
         )
 
 
-cdef struct Found:
-    int64_t max_delta
-    int64_t max_offset_delta
-    int64_t min_delta
-    int64_t index  # of the record at fault
-
-
 cdef int check_loop(const uint8_t* data, Py_ssize_t size, int32_t count, bint keys_required, Found* found) noexcept nogil:
     cdef Cut cut
     cdef Py_ssize_t at = 0

@@ -1,6 +1,7 @@
 """Incremental fetch sessions: a client names its partitions once, then only what changes, and is told only news.
 
-Pure: session ids are passed in, and should be hard to guess, so that one client cannot disturb another's.  The number of sessions is bounded; a new one takes the place of one unused for long."""
+Pure: session ids are passed in, and should be hard to guess, so that one client cannot disturb another's.
+The number of sessions is bounded; a new one takes the place of one that was unused for long."""
 
 from __future__ import annotations
 

@@ -47,17 +47,28 @@ class Rules(NamedTuple):
             after_ms_max=config.message_timestamp_after_max_ms,
         )
 
+    @property
+    def plain(self) -> bool:
+        """Nothing is changed, and nothing inside compressed batches matters: `sound` alone can say yes."""
+        return (
+            not self.append_time
+            and not self.keys_required
+            and self.codec is None
+            and self.before_ms_max == _NO_LIMIT
+        )
+
 
 class Accepted(NamedTuple):
     data: memoryview
     header: Header
-    max_timestamp_offset_delta: int
+    max_timestamp_at: int
 
 
 def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
     """The one batch of a produce request, checked, and changed where the topic's settings ask for it.
 
-    `data` is written to: log-append time is stamped in place."""
+    `data` is written to: log-append time is stamped in place.  For topics whose rules are `plain`,
+    `_speed.acceptance.sound` says the same of good batches, faster."""
     header = _sound_header(data, rules)
     codec = header.compression
     max_delta_at = header.last_offset_delta

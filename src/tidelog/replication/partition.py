@@ -9,6 +9,7 @@ import asyncio
 from typing import NamedTuple
 
 from tidelog import errors
+from tidelog._speed.acceptance import sound
 from tidelog._speed.batch import stamp
 from tidelog.config import TopicConfig
 from tidelog.replication.acceptance import Rules, accept
@@ -32,6 +33,9 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
+        "_after_ms_max",
+        "_batch_bytes_max",
+        "_plain",
         "_rules",
         "commit_waits",
         "fetch_waits",
@@ -53,7 +57,7 @@ class Partition:
         self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits: set[FetchWait] = set()
-        self._rules = Rules.of(log.config)
+        self._set_rules(log.config)
 
     # Leadership
 
@@ -91,7 +95,14 @@ class Partition:
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.log.reconfigure(config)
-        self._rules = Rules.of(config)
+        self._set_rules(config)
+
+    def _set_rules(self, config: TopicConfig) -> None:
+        self._rules = rules = Rules.of(config)
+        self._plain = rules.plain
+        self._batch_bytes_max = rules.batch_bytes_max
+        # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.
+        self._after_ms_max = min(rules.after_ms_max, 1 << 61)
 
     # Writing
 
@@ -105,11 +116,18 @@ class Partition:
                 f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
                 f"{log.config.min_insync_replicas}"
             )
-        data, header, max_delta_at = accept(data, self._rules, now_ms)
-        append_time = header.max_timestamp if self._rules.append_time else -1
+        header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max)
+        append_time = -1
+        if header is None or not self._plain:
+            data, header, max_timestamp_at = accept(data, self._rules, now_ms)
+            if self._rules.append_time:
+                append_time = header.max_timestamp
+        else:
+            max_timestamp_at = header.max_timestamp_at
         if header.producer_id >= 0:
             known = log.producers.check(header)
             if known is not None:
+                # The first copy may still be on its way to the disk.
                 durable = log.durable if known.last_offset >= log.end else None
                 return Appended(
                     Offset(known.base_offset), Offset(known.last_offset + 1), append_time, durable
@@ -117,7 +135,9 @@ class Partition:
         base = log.next
         stamp(data, 0, base, state.epoch)
         last = base + header.last_offset_delta
-        pending = log.append(data, base, last, header.max_timestamp, base + max_delta_at, state.epoch)
+        pending = log.append(data, base, last, header.max_timestamp, base + max_timestamp_at, state.epoch)
+        if header.producer_id >= 0:
+            log.producers.appended(header, base)
         if pending is None:
             self.wrote(len(data))
         else:

@@ -11,7 +11,7 @@ NOTHING = Offset(0)
 
 
 class ReplicaState:
-    __slots__ = ("_caught_up_ms", "_ends", "committed", "end", "epoch", "in_sync", "node")
+    __slots__ = ("_alone", "_caught_up_ms", "_ends", "committed", "end", "epoch", "in_sync", "node")
 
     def __init__(self, node: NodeId, committed: Offset, end: Offset) -> None:
         self.node = node
@@ -19,6 +19,7 @@ class ReplicaState:
         self.in_sync: frozenset[NodeId] = frozenset()
         self.committed = committed
         self.end = end
+        self._alone = False
         self._ends: dict[NodeId, Offset] = {}
         self._caught_up_ms: dict[NodeId, int] = {}
 
@@ -33,11 +34,15 @@ class ReplicaState:
 
     def in_sync_changed(self, in_sync: frozenset[NodeId]) -> bool:
         self.in_sync = in_sync
+        self._alone = in_sync == {self.node}
         return self._advance()
 
     def appended(self, end: Offset) -> bool:
         """The leader's own log reaches to `end`; true if `committed` moved."""
         self.end = end
+        if self._alone:
+            self.committed = end
+            return True
         return self._advance()
 
     def follower_fetched(self, node: NodeId, end: Offset, now_ms: int) -> bool:
@@ -67,7 +72,7 @@ class ReplicaState:
         self.committed = min(self.committed, end)
 
     def _advance(self) -> bool:
-        if len(self.in_sync) == 1 and self.node in self.in_sync:
+        if self._alone:
             held_by_all = self.end
         else:
             # A follower that has not fetched in this epoch counts as holding nothing: its old position may lie

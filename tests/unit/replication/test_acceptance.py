@@ -5,8 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog import errors
+from tidelog._speed.acceptance import sound
 from tidelog._speed.batch import crc_ok, header_at
 from tidelog._speed.crc32c import crc32c
 from tidelog.config import TopicConfig
@@ -39,7 +42,7 @@ def test_a_sound_batch_is_taken_as_it_is() -> None:
     accepted = take(data)
     assert bytes(accepted.data) == before
     assert accepted.header.count == 2
-    assert accepted.max_timestamp_offset_delta == 1
+    assert accepted.max_timestamp_at == 1
 
 
 @pytest.mark.parametrize("size", range(0, 62))
@@ -130,3 +133,32 @@ def test_the_topics_codec_wins_over_the_producers(name: str, codec: Codec) -> No
     assert header is not None and crc_ok(accepted.data)
     assert header.compression == (0 if name == "uncompressed" else Codec[name.upper()])
     assert [record.value for record in read_records(bytes(accepted.data))] == [b"a" * 500, b"b" * 500]
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=9), st.integers(-5000, 5000)), min_size=1, max_size=5),
+    st.sampled_from(list(Codec)),
+    st.data(),
+)
+def test_the_fast_verdict_and_the_rules_agree(
+    records: list[tuple[bytes | None, int]], codec: Codec, draw: st.DataObject
+) -> None:
+    made = [Record(0, NOW + delta, key, b"v") for key, delta in records]
+    data = bytearray(build_batch(made, codec=codec, producer_id=7, producer_epoch=0, base_sequence=0))
+    for _ in range(draw.draw(st.integers(0, 2))):
+        data[draw.draw(st.integers(12, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    if draw.draw(st.booleans()):
+        struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    rules = Rules.of(TopicConfig(message_timestamp_after_max_ms=1000))
+    fast = sound(data, rules.batch_bytes_max, NOW + 1000)
+    try:
+        accepted = accept(memoryview(data), rules, NOW)
+    except errors.TidelogError:
+        assert fast is None
+    else:
+        assert fast is not None
+        assert fast.max_timestamp_at == accepted.max_timestamp_at
+        assert (fast.base_sequence, fast.max_timestamp) == (
+            accepted.header.base_sequence,
+            accepted.header.max_timestamp,
+        )

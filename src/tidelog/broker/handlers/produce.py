@@ -125,6 +125,9 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
             if isinstance(failure, errors.TidelogError):
                 return failure
             return errors.KafkaStorageError(f"{partition.name}: {failure or 'closed before its sync'}")
+        if partition.log.end < appended.end:
+            # A repeated batch waits for the sync of its first copy, and that one failed.
+            return errors.KafkaStorageError(f"{partition.name}: the batch could not be written")
     if acks == ACKS_ALL and partition.state.committed < appended.end:
         if partition.leader != partition.state.node:
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")

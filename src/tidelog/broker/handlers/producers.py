@@ -44,12 +44,12 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
             else:
                 partition.active_producers = [
                     ProducerState(
-                        producer_id=one.producer_id,
+                        producer_id=one.id,
                         producer_epoch=one.epoch,
                         last_sequence=one.last_sequence,
-                        last_timestamp=one.last_timestamp,
+                        last_timestamp=one.timestamp,
                         coordinator_epoch=one.coordinator_epoch,
-                        current_txn_start_offset=-1 if one.txn_start is None else one.txn_start,
+                        current_txn_start_offset=one.transaction_start,
                     )
                     for one in log.producers
                 ]

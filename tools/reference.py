@@ -1,0 +1,99 @@
+"""Writes docs/reference from the tables the code itself uses; `--check` only says whether it is up to date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidelog import errors
+from tidelog.broker.routes import ROUTES
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from tidelog.wire.apis import APIS
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    names = list(head)
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def apis() -> str:
+    rows = [
+        (route.api_key, route.name, f"{route.min_version}-{route.max_version}")
+        for _, route in sorted(ROUTES.items())
+    ]
+    others = sorted(api.name for api in APIS.values() if api.broker and api.key not in ROUTES)
+    return (
+        "# APIs served\n\nEvery version that Apache Kafka 4.3 serves of these APIs is served here. "
+        "Produce is advertised from version 0, as Kafka does, for the sake of old librdkafka releases.\n\n"
+        + table(("Key", "API", "Versions"), rows)
+        + f"\nOf the APIs that a Kafka 4.3 broker serves to clients, these are not served yet: {', '.join(others)}.\n"
+    )
+
+
+def settings(title: str, about: str, known: dict[str, Setting]) -> str:
+    rows = [
+        (
+            f"`{one.name}`",
+            one.kind.name.lower(),
+            f"`{one.text(one.default)}`" if one.default not in (None, "", ()) else "",
+            one.limits(),
+            ("yes" if one.dynamic else "at start") if one.built else "not built",
+            one.doc,
+        )
+        for one in sorted(known.values(), key=lambda one: (not one.built, one.name))
+        if not one.internal
+    ]
+    return f"# {title}\n\n{about}\n\n" + table(
+        ("Setting", "Type", "Default", "Allowed", "Change", "What it does"), rows
+    )
+
+
+def error_codes() -> str:
+    rows = []
+    for code in sorted(CODES):
+        kind = errors.by_code(code)
+        rows.append((code, kind.name, f"`{kind.__name__}`", "yes" if kind.retriable else "", kind.about))
+    return (
+        "# Errors\n\nCodes of the Kafka protocol and the exceptions that stand for them in Python.\n\n"
+        + table(("Code", "Name", "Exception", "Retry", "What it means"), rows)
+    )
+
+
+CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
+
+_NOT_BUILT = (
+    "Names and defaults are Kafka 4.3's. A setting marked *not built* is known but has no effect here yet: "
+    "it is accepted only with its default value, so that nothing is accepted and then ignored."
+)
+
+PAGES = {
+    "apis.md": apis,
+    "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),
+    "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
+    "errors.md": error_codes,
+}
+
+
+def main(check: bool) -> int:
+    stale = []
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, write in PAGES.items():
+        text = write()
+        path = FOLDER / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text)
+    if check and stale:
+        print(f"out of date: {', '.join(stale)}: run .venv/bin/python tools/reference.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
