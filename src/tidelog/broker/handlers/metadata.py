@@ -1,0 +1,215 @@
+"""Metadata (api 3), versions 0-13, and DescribeTopicPartitions (api 75), version 0.
+
+Topics that do not exist are created when the client allows it and `auto.create.topics.enable` is set; unlike Kafka's,
+the answer then has the topic already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.topic_names import check_topic_name, is_internal
+from tidelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_IDS_FROM = 12
+_NO_ID = UUID(int=0)
+NO_LEADER = -1
+# All that an ACL could allow, as bits: what a client may do where there are no ACLs.
+_TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+
+async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+    services = context.services
+    topics = await _topics(request, context)
+    if context.version >= 8 and request.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = _TOPIC_OPERATIONS
+    image = services.image()
+    response = MetadataResponse(
+        brokers=_brokers(image, context.listener),
+        cluster_id=image.cluster_id,
+        controller_id=NO_LEADER if image.controller is None else image.controller,
+        topics=topics,
+    )
+    if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = _CLUSTER_OPERATIONS
+    return response
+
+
+async def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+    image = context.services.image()
+    if request.topics is None or (context.version == 0 and not request.topics):
+        return [_described(topic, image, context.listener) for topic in image.topics.values()]
+    if context.version < _IDS_FROM and any(
+        topic.name is None or topic.topic_id != _NO_ID for topic in request.topics
+    ):
+        raise errors.InvalidRequest(f"topic ids are not served in version {context.version} of Metadata")
+    answers: dict[UUID | str, MetadataResponseTopic] = {}
+    missing: dict[str, None] = {}
+    for asked in request.topics:
+        if asked.topic_id != _NO_ID:
+            answers[asked.topic_id] = _by_id(asked.topic_id, image, context.listener)
+        elif asked.name is None:
+            raise errors.InvalidRequest("a topic is asked for by neither name nor id")
+        elif (topic := image.topics.get(asked.name)) is not None:
+            answers[asked.name] = _described(topic, image, context.listener)
+        else:
+            missing[asked.name] = None
+    allowed = request.allow_auto_topic_creation and context.services.config().auto_create_topics_enable
+    async for name, answer in _missing(missing, allowed, context):
+        answers[name] = answer
+    return list(answers.values())
+
+
+def _by_id(topic_id: UUID, image: Image, listener: str) -> MetadataResponseTopic:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=errors.UnknownTopicId.code, name=None, topic_id=topic_id)
+    return _described(topic, image, listener)
+
+
+async def _missing(names: Iterable[str], create: bool, context: Context):  # type: ignore[no-untyped-def]
+    """Answers for topics that are not there, after trying to create them where that is wanted."""
+    services = context.services
+    for name in names:
+        problem: errors.TidelogError = errors.UnknownTopicOrPartition()
+        try:
+            check_topic_name(name)
+            if create:
+                await services.controller.auto_create(name)
+                topic = services.image().topics.get(name)
+                if topic is not None:
+                    yield name, _described(topic, services.image(), context.listener)
+                    continue
+        except errors.TidelogError as found:
+            problem = found
+        yield name, MetadataResponseTopic(error_code=problem.code, name=name, is_internal=is_internal(name))
+
+
+def _brokers(image: Image, listener: str) -> list[MetadataResponseBroker]:
+    brokers = []
+    for broker in image.live_brokers:
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return brokers
+
+
+def _described(topic: Topic, image: Image, listener: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            MetadataResponsePartition(
+                error_code=_leader_error(partition, image, listener),
+                partition_index=partition.index,
+                leader_id=NO_LEADER if partition.leader is None else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.in_sync),
+                offline_replicas=_offline(partition, image),
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _leader_error(partition: Partition, image: Image, listener: str) -> int:
+    broker = None if partition.leader is None else image.brokers.get(partition.leader)
+    if broker is None:
+        return errors.LeaderNotAvailable.code
+    return 0 if broker.endpoint(listener) is not None else errors.ListenerNotFound.code
+
+
+def _offline(partition: Partition, image: Image) -> list[int]:
+    return [node for node in partition.replicas if node not in image.brokers or image.brokers[node].fenced]
+
+
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """Pages through partitions: topics in the order of their names, from the cursor on, up to the limit."""
+    image = context.services.image()
+    limit = min(request.response_partition_limit, context.services.config().max_request_partition_size_limit)
+    if limit < 1:
+        raise errors.InvalidRequest("the partition limit must be at least 1")
+    cursor = request.cursor
+    names = sorted({topic.name for topic in request.topics}) if request.topics else sorted(image.topics)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        if limit == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            # A topic of the cursor that was deleted meanwhile is passed over, an asked-for one is told.
+            if request.topics:
+                response.topics.append(_unknown(name))
+            continue
+        page = list(_page(topic, image, first, limit))
+        limit -= len(page)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.id,
+                is_internal=is_internal(name),
+                partitions=page,
+                topic_authorized_operations=_TOPIC_OPERATIONS,
+            )
+        )
+        if first + len(page) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    problem: type[errors.TidelogError] = errors.UnknownTopicOrPartition
+    try:
+        check_topic_name(name)
+    except errors.TidelogError as found:
+        problem = type(found)
+    return DescribeTopicPartitionsResponseTopic(error_code=problem.code, name=name)
+
+
+def _page(
+    topic: Topic, image: Image, first: int, limit: int
+) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+    for partition in topic.partitions[first : first + limit]:
+        yield DescribeTopicPartitionsResponsePartition(
+            error_code=0 if partition.leader in image.brokers else errors.LeaderNotAvailable.code,
+            partition_index=partition.index,
+            leader_id=NO_LEADER if partition.leader is None else partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.in_sync),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=_offline(partition, image),
+        )
