@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def settle(self) -> None:
         """Returns when everybody else waits for a timer or for good; no time passes."""
         await asyncio.sleep(0)
-        while self._ready or self._ready_descriptors():  # type: ignore[attr-defined]  # noqa: ASYNC110
+        while self._ready or self._ready_descriptors():  # type: ignore[attr-defined]
             await asyncio.sleep(0)
 
     # Descriptors.
