@@ -63,13 +63,15 @@ class TopicConfig:
         parsed = {
             name: find(TOPIC_SETTINGS, name, "topic setting").accept(text) for name, text in overrides.items()
         }
-        config = base.changed(parsed)
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        return base.changed(parsed)
+
+    def check(self) -> None:
+        """Settings that are fine one by one must also fit together."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise InvalidConfig(
-                f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) must not be larger than "
-                f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be larger than "
+                f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
             )
-        return config
 
     def changed(self, values: Mapping[str, Value]) -> TopicConfig:
         """A copy with other values, given by setting name."""

@@ -1,0 +1,59 @@
+"""How a change of settings is worked out: set, unset, add to a list, take from a list.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.config import Kind, Setting
+from tidelog.config.table import find
+
+
+class Action(IntEnum):
+    """The numbers are those of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    action: Action
+    value: str | None
+
+
+def altered(
+    current: Mapping[str, str],
+    wanted: Iterable[Alteration],
+    settings: Mapping[str, Setting],
+    effective: Mapping[str, str | None],
+    what: str,
+) -> dict[str, str]:
+    """`current` with all of `wanted` done to it.  A list that was not set starts as it is in effect."""
+    after = dict(current)
+    for name, action, value in wanted:
+        if action is Action.DELETE:
+            after.pop(name, None)
+            continue
+        if value is None:
+            raise errors.InvalidConfig(f"{name} has no value: unset it to get the default")
+        if action is Action.SET:
+            after[name] = value
+            continue
+        if find(settings, name, what).kind is not Kind.LIST:
+            raise errors.InvalidConfig(f"{name} is no list: nothing can be added to it or taken from it")
+        held = _entries(after.get(name, effective.get(name) or ""))
+        given = _entries(value)
+        if action is Action.APPEND:
+            after[name] = ",".join(held + [entry for entry in given if entry not in held])
+        else:
+            after[name] = ",".join(entry for entry in held if entry not in given)
+    return after
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]

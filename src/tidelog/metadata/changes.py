@@ -1,0 +1,200 @@
+"""From the store's keys to an image, and from one image to the next.
+
+Pure.  Reading a snapshot and following the watch go through the same few functions, so stepping from change to change
+gives the image that a fresh start would read, in whatever order a topic's key and those of its partitions come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tidelog.metadata import records
+from tidelog.metadata.image import (
+    Broker,
+    Configs,
+    Image,
+    Stored,
+    Topic,
+    build_partition,
+    build_partitions,
+    stored_of,
+)
+from tidelog.metadata.records import BrokerRecord, PartitionRecord, TopicRecord
+from tidelog.metadata.store import Changes, Snapshot
+from tidelog.types import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One step: the image before and after it, and which of it differs, each name once and in order."""
+
+    before: Image
+    image: Image
+    topics: tuple[str, ...]
+    topic_configs: tuple[str, ...]
+    brokers: bool
+    broker_configs: bool
+
+
+class _Written(NamedTuple):
+    key: str
+    value: bytes | None
+    revision: int
+
+
+def read(snapshot: Snapshot) -> Image:
+    """The image that a snapshot of the whole store holds."""
+    written = (_Written(*entry) for entry in snapshot.entries)
+    return _Draft(Image()).finish(written, snapshot.revision).image
+
+
+def advance(image: Image, changes: Changes) -> Update:
+    """One revision further."""
+    written = (_Written(*change, changes.revision) for change in changes.changes)
+    return _Draft(image).finish(written, changes.revision)
+
+
+def catch_up(image: Image, snapshot: Snapshot) -> Update:
+    """Straight to a snapshot, when the changes between are gone."""
+    fresh = read(snapshot)
+    topics = {*image.topics, *fresh.topics}
+    configs = {*image.topic_configs, *fresh.topic_configs}
+    return Update(
+        before=image,
+        image=fresh,
+        topics=tuple(sorted(name for name in topics if image.topics.get(name) != fresh.topics.get(name))),
+        topic_configs=tuple(
+            sorted(name for name in configs if image.topic_overrides(name) != fresh.topic_overrides(name))
+        ),
+        brokers=image.brokers != fresh.brokers,
+        broker_configs=image.broker_configs != fresh.broker_configs,
+    )
+
+
+class _Draft:
+    """What the next image has that the last one has not: collected key by key, put together at the end."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._records: dict[str, tuple[TopicRecord, int] | None] = {}
+        self._stored: dict[UUID, dict[int, Stored | None]] = {}
+        self._topic_configs: dict[str, Configs | None] = {}
+        self._others: dict[str, Any] = {}
+
+    def finish(self, written: Iterable[_Written], revision: int) -> Update:
+        for change in written:
+            self._apply(change)
+        topics, names = self._finish_topics()
+        image = replace(
+            self._image,
+            revision=revision,
+            topics=self._image.topics.changed(topics),
+            names=self._image.names.changed(names),
+            topic_configs=self._image.topic_configs.changed(self._topic_configs),
+            **self._others,
+        )
+        return Update(
+            before=self._image,
+            image=image,
+            topics=tuple(sorted(topics)),
+            topic_configs=tuple(sorted(self._topic_configs)),
+            brokers="brokers" in self._others,
+            broker_configs="broker_configs" in self._others,
+        )
+
+    def _apply(self, change: _Written) -> None:
+        key, value, revision = change
+        kind, _, rest = key.partition("/")
+        if kind == "topics":
+            self._records[rest] = None if value is None else (TopicRecord.decode(value), revision)
+        elif kind == "partitions":
+            topic_id, _, index = rest.partition("/")
+            stored = None if value is None else Stored(PartitionRecord.decode(value), revision)
+            self._stored.setdefault(UUID(topic_id), {})[int(index)] = stored
+        elif kind == "configs":
+            self._configs_changed(
+                key, None if value is None else Configs(records.decode_configs(value), revision)
+            )
+        elif kind == "brokers":
+            self._broker_changed(
+                NodeId(int(rest)), None if value is None else BrokerRecord.decode(value), revision
+            )
+        elif key == records.CONTROLLER:
+            self._others["controller"] = None if value is None else NodeId(int(value))
+        elif key == records.CLUSTER:
+            self._others["cluster_id"] = "" if value is None else value.decode()
+        # Any other key (producer ids, what newer brokers may store) is no part of the image.
+
+    # Topics and partitions
+
+    def _finish_topics(self) -> tuple[dict[str, Topic | None], dict[UUID, str | None]]:
+        topics: dict[str, Topic | None] = {}
+        names: dict[UUID, str | None] = {}
+        for name, written in self._records.items():
+            known = self._image.topics.get(name)
+            if known is not None:
+                names[known.id] = None
+                self._finish_strays(known.id, stored_of(known), 0)
+            topics[name] = None
+            if written is not None:
+                record, revision = written
+                stored = self._finish_strays(record.id, {}, len(record.replicas))
+                topics[name] = Topic(name, record.id, build_partitions(record.replicas, stored), revision)
+                names[record.id] = name
+        for topic_id in list(self._stored):
+            topic = self._image.topic_by_id(topic_id)
+            if topic is None or topic.name in topics:
+                self._finish_strays(topic_id, {}, 0)
+            else:
+                topics[topic.name] = self._with_partitions(topic)
+        return topics, names
+
+    def _with_partitions(self, topic: Topic) -> Topic:
+        count = len(topic.partitions)
+        changed = self._stored.pop(topic.id)
+        partitions = list(topic.partitions)
+        for index, stored in changed.items():
+            if index < count:
+                partitions[index] = build_partition(index, partitions[index].replicas, stored)
+        self._stored[topic.id] = {index: stored for index, stored in changed.items() if index >= count}
+        self._finish_strays(topic.id, {}, 0)
+        return topic._replace(partitions=tuple(partitions))
+
+    def _finish_strays(self, topic_id: UUID, more: dict[int, Stored], count: int) -> dict[int, Stored]:
+        """What is stored of the first `count` partitions of a topic.  All else about it, with `more`, is stray."""
+        changed = self._stored.pop(topic_id, {})
+        known = self._others.get("strays", self._image.strays)
+        if not changed and not more and topic_id not in known:
+            return {}
+        held = {**known.get(topic_id, {}), **more}
+        for index, stored in changed.items():
+            if stored is not None:
+                held[index] = stored
+            else:
+                held.pop(index, None)
+        stray = {index: stored for index, stored in held.items() if index >= count}
+        if stray or topic_id in known:
+            self._set("strays", topic_id, stray or None)
+        return {index: stored for index, stored in held.items() if index < count}
+
+    # The rest
+
+    def _configs_changed(self, key: str, configs: Configs | None) -> None:
+        if key.startswith(records.TOPIC_CONFIGS):
+            self._topic_configs[key[len(records.TOPIC_CONFIGS) :]] = configs
+        elif key.startswith(records.BROKER_CONFIGS):
+            node = key[len(records.BROKER_CONFIGS) :]
+            self._set("broker_configs", None if node == records.ALL_BROKERS else NodeId(int(node)), configs)
+
+    def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
+        self._set("brokers", node, None if record is None else Broker(node, revision, *record))
+
+    def _set(self, field: str, key: NodeId | UUID | None, value: Any) -> None:
+        """None takes the key out of one of the small mappings."""
+        mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
+        if value is not None:
+            mapping[key] = value
+        else:
+            mapping.pop(key, None)

@@ -1,0 +1,125 @@
+"""All of the cluster's metadata at one revision, as every broker holds it in memory.
+
+Immutable: `tidelog.metadata.changes` makes the next one, which shares all that did not change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.metadata.records import Endpoint, PartitionRecord, Replicas
+from tidelog.metadata.sharded import ShardedMap
+from tidelog.types import NodeId
+
+_NO_CONFIGS: Mapping[str, str] = {}
+
+
+class Broker(NamedTuple):
+    """`epoch` grows with every registration.  A fenced broker is there, but must not lead."""
+
+    node_id: NodeId
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    fenced: bool
+
+    @property
+    def host(self) -> str:
+        return self.endpoints[0].host
+
+    @property
+    def port(self) -> int:
+        return self.endpoints[0].port
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((one for one in self.endpoints if one.listener == listener), None)
+
+
+class Partition(NamedTuple):
+    """`revision` is that of the partition's own key, to compare with when it is changed; 0 while it has none."""
+
+    index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
+    replicas: Replicas
+    leader: NodeId | None
+    leader_epoch: int
+    in_sync: Replicas
+    partition_epoch: int
+    revision: int
+
+    @property
+    def record(self) -> PartitionRecord:
+        return PartitionRecord(self.leader, self.leader_epoch, self.in_sync, self.partition_epoch)
+
+
+class Topic(NamedTuple):
+    name: str
+    id: UUID
+    partitions: tuple[Partition, ...]
+    revision: int
+
+
+class Configs(NamedTuple):
+    values: Mapping[str, str]
+    revision: int
+
+
+class Stored(NamedTuple):
+    """A partition's own key, as it was read."""
+
+    record: PartitionRecord
+    revision: int
+
+
+NO_CONFIGS = Configs(_NO_CONFIGS, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    revision: int = 0
+    cluster_id: str = ""
+    controller: NodeId | None = None
+    brokers: Mapping[NodeId, Broker] = field(default_factory=dict)
+    topics: ShardedMap[str, Topic] = field(default_factory=ShardedMap)
+    names: ShardedMap[UUID, str] = field(default_factory=ShardedMap)
+    topic_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
+    broker_configs: Mapping[NodeId | None, Configs] = field(default_factory=dict)
+    # Keys of partitions whose topic is not there: not yet, or not any more.
+    strays: Mapping[UUID, Mapping[int, Stored]] = field(default_factory=dict)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+
+    def topic_overrides(self, name: str) -> Mapping[str, str]:
+        """The settings that this topic has of its own."""
+        return self.topic_configs.get(name, NO_CONFIGS).values
+
+    def broker_overrides(self, node: NodeId | None) -> Mapping[str, str]:
+        """The settings changed on one broker; None: on all of them."""
+        return self.broker_configs.get(node, NO_CONFIGS).values
+
+    @property
+    def live_brokers(self) -> list[Broker]:
+        """Those that may lead, in the order of their ids."""
+        return [self.brokers[node] for node in sorted(self.brokers) if not self.brokers[node].fenced]
+
+
+def build_partitions(replicas: tuple[Replicas, ...], stored: Mapping[int, Stored]) -> tuple[Partition, ...]:
+    return tuple(build_partition(index, nodes, stored.get(index)) for index, nodes in enumerate(replicas))
+
+
+def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Partition:
+    if stored is None:
+        return Partition(index, replicas, replicas[0], 0, replicas, 0, 0)
+    return Partition(index, replicas, *stored.record, stored.revision)
+
+
+def stored_of(topic: Topic) -> dict[int, Stored]:
+    """The keys its partitions have of their own."""
+    return {one.index: Stored(one.record, one.revision) for one in topic.partitions if one.revision}

@@ -1,0 +1,136 @@
+"""What is stored about each thing, and how it is written: one JSON value per key.
+
+Keys:
+    cluster                     the cluster's id
+    controller                  the broker that acts as controller (leased)
+    brokers/ID                  a live broker (leased)
+    topics/NAME                 id and replicas of all partitions, which seldom change
+    partitions/TOPIC-ID/INDEX   who leads and who is in sync, only once that differs from what a new topic has
+    configs/topics/NAME         settings of a topic
+    configs/brokers/ID          settings of a broker; `all` in place of the id: of every broker
+    producer-ids/next           the first producer id that is not handed out
+
+A topic is one key however many partitions it has, so it is created in one small transaction and read fast at the
+start; each partition's leadership is a key of its own, so brokers can swap it without touching each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tidelog.metadata.store import Put
+from tidelog.types import NodeId
+
+CLUSTER = "cluster"
+CONTROLLER = "controller"
+BROKERS = "brokers/"
+TOPICS = "topics/"
+PARTITIONS = "partitions/"
+TOPIC_CONFIGS = "configs/topics/"
+BROKER_CONFIGS = "configs/brokers/"
+ALL_BROKERS = "all"
+PRODUCER_IDS = "producer-ids/next"
+
+Replicas = tuple[NodeId, ...]
+
+
+class Endpoint(NamedTuple):
+    """Where clients of one listener reach a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class BrokerRecord(NamedTuple):
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    fenced: bool = False
+
+    def encode(self) -> bytes:
+        return _json({"endpoints": self.endpoints, "rack": self.rack, "fenced": self.fenced})
+
+    @staticmethod
+    def decode(value: bytes) -> BrokerRecord:
+        fields = json.loads(value)
+        endpoints = tuple(Endpoint(*endpoint) for endpoint in fields["endpoints"])
+        return BrokerRecord(endpoints, fields["rack"], fields["fenced"])
+
+
+class TopicRecord(NamedTuple):
+    id: UUID
+    replicas: tuple[Replicas, ...]
+
+    def encode(self) -> bytes:
+        return _json({"id": self.id.hex, "replicas": self.replicas})
+
+    @staticmethod
+    def decode(value: bytes) -> TopicRecord:
+        fields = json.loads(value)
+        return TopicRecord(UUID(fields["id"]), tuple(map(tuple, fields["replicas"])))
+
+
+class PartitionRecord(NamedTuple):
+    """`leader` None: no replica may lead.  `epoch` counts leaders, `partition_epoch` every change."""
+
+    leader: NodeId | None
+    leader_epoch: int
+    in_sync: Replicas
+    partition_epoch: int
+
+    @staticmethod
+    def initial(replicas: Replicas) -> PartitionRecord:
+        """What holds as long as nothing is stored: the first replica leads and all are in sync."""
+        return PartitionRecord(replicas[0], 0, replicas, 0)
+
+    def encode(self) -> bytes:
+        return _json(self)
+
+    @staticmethod
+    def decode(value: bytes) -> PartitionRecord:
+        leader, leader_epoch, in_sync, partition_epoch = json.loads(value)
+        return PartitionRecord(leader, leader_epoch, tuple(in_sync), partition_epoch)
+
+
+def encode_configs(configs: Mapping[str, str]) -> bytes:
+    return _json(dict(sorted(configs.items())))
+
+
+def decode_configs(value: bytes) -> dict[str, str]:
+    configs: dict[str, str] = json.loads(value)
+    return configs
+
+
+def broker_key(node: NodeId) -> str:
+    return f"{BROKERS}{node}"
+
+
+def topic_key(name: str) -> str:
+    return TOPICS + name
+
+
+def partitions_prefix(topic_id: UUID) -> str:
+    return f"{PARTITIONS}{topic_id.hex}/"
+
+
+def partition_key(topic_id: UUID, index: int) -> str:
+    return f"{PARTITIONS}{topic_id.hex}/{index}"
+
+
+def topic_config_key(name: str) -> str:
+    return TOPIC_CONFIGS + name
+
+
+def broker_config_key(node: NodeId | None) -> str:
+    """None: the settings of every broker."""
+    return f"{BROKER_CONFIGS}{ALL_BROKERS if node is None else node}"
+
+
+def put_partition(topic_id: UUID, index: int, record: PartitionRecord) -> Put:
+    return Put(partition_key(topic_id, index), record.encode())
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
