@@ -15,7 +15,6 @@ from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
@@ -94,7 +93,7 @@ async def synced(volume: Volume, folder: str, connections: int, each: int) -> No
 def main() -> None:
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
         disk = SystemDisk()
-        volume = Volume(folder, disk, SystemClock(), Random(1), OpenFiles(1000), Flusher(disk))
+        volume = Volume.of(folder, disk, SystemClock(), Random(1), OpenFiles(1000))
         plain(volume, folder)
         anywhere(volume, folder)
         for connections in (1, 10, 100):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from uuid import UUID
 
 from tidelog.storage.disk import Disk
@@ -30,10 +31,11 @@ class CorruptCheckpoint(Exception):
 class OffsetFile:
     """One offset per partition of a directory.  `offsets` is what is known; `save` makes it what is on disk."""
 
-    __slots__ = ("_disk", "_path", "_saved", "offsets")
+    __slots__ = ("_disk", "_lock", "_path", "_saved", "offsets")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
+        self._lock = Lock()
         self._path = path
         self.offsets: dict[TopicPartition, int] = {}
         self._saved: dict[TopicPartition, int] = {}
@@ -47,11 +49,12 @@ class OffsetFile:
         self._saved = dict(self.offsets)
 
     def save(self) -> None:
-        """Blocks; nothing when nothing changed."""
-        offsets = dict(self.offsets)
-        if offsets != self._saved:
-            self._disk.replace_file(self._path, encode_offsets(offsets))
-            self._saved = offsets
+        """Blocks; nothing when nothing changed.  Any thread may call it."""
+        with self._lock:
+            offsets = dict(self.offsets)
+            if offsets != self._saved:
+                self._disk.replace_file(self._path, encode_offsets(offsets))
+                self._saved = offsets
 
     def lower(self, name: TopicPartition, offset: int) -> None:
         """From now on nothing above `offset` is claimed for the partition, not even after a crash.  Blocks."""

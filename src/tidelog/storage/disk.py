@@ -103,7 +103,8 @@ class Disk(Protocol):
         ...
 
     async def run(self, work: Callable[[], T]) -> T:
-        """`work` away from the event loop: for syncs, recovery, anything that blocks."""
+        """`work` away from the event loop: for syncs, recovery, anything that blocks.  Two pieces may run at the
+        same time: who needs an order waits for the first before he asks for the second."""
         ...
 
     def close(self) -> None: ...
@@ -187,10 +188,11 @@ class SystemLock:
 
 
 class SystemDisk:
-    """One per log directory, so that a slow disk's thread holds up nobody else's."""
+    """One per log directory, so that a slow disk's threads hold up nobody else's.  Two of them: a group commit,
+    of which there is one at a time, does not wait for a long sync or a recovery."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="disk")
 
     def open(self, path: str, create: bool = False) -> SystemFile:
         return SystemFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)

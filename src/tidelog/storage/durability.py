@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from tidelog.config import TopicConfig
+from tidelog.errors import KafkaStorageError
 from tidelog.storage import checkpoints
 from tidelog.storage.disk import Disk, File
 from tidelog.storage.epochs import Epochs
@@ -26,11 +27,13 @@ class Durability:
         "_epochs",
         "_folder",
         "_scheduled",
-        "_snapshots",
+        "_small",
         "_sync",
+        "_unborn",
         "_unnamed",
         "_unsynced",
         "_volume",
+        "abandoned",
         "active",
         "due_at",
         "recovery_point",
@@ -40,13 +43,15 @@ class Durability:
         self, volume: Volume, folder: str, config: TopicConfig, epochs: Epochs, active: Segment
     ) -> None:
         self.active = active
+        self.abandoned = False
         self.recovery_point = 0
         self.due_at = NEVER
         self._volume = volume
         self._folder = folder
         self._epochs = epochs
         self._unsynced: list[Segment] = []  # sealed since the last sync
-        self._snapshots: list[str] = []
+        self._small: list[str] = []
+        self._unborn = False  # the name of the folder itself is not durable
         self._unnamed = False  # the folder has names that no sync of it has made durable
         self._sync: Sync | None = None  # waiting in the flusher, so it will cover what is appended now
         self._scheduled = False
@@ -60,8 +65,13 @@ class Durability:
 
     def opened(self, recovery_point: int, created: bool) -> None:
         self.recovery_point = recovery_point
-        self._unnamed = created
+        self._unnamed = self._unborn = created
         self._set_due()
+
+    def wrote(self, path: str) -> None:
+        """A small file in the folder, which is to be durable with the next sync."""
+        self._small.append(path)
+        self._unnamed = True
 
     def rolled(self, fresh: Segment, sealed: Segment | None = None, snapshot: str | None = None) -> None:
         """`snapshot` is the path of what was known of producers then."""
@@ -69,8 +79,9 @@ class Durability:
         self._unnamed = True
         if sealed is not None:
             self._unsynced.append(sealed)
+            self._volume.rolled.add(self)
         if snapshot is not None:
-            self._snapshots.append(snapshot)
+            self._small.append(snapshot)
 
     def dropped(self, segments: list[Segment]) -> None:
         """Nobody will ask for these again."""
@@ -108,22 +119,39 @@ class Durability:
     def flush_due(self) -> None:
         """`flush.ms` has passed since the first append that was not synced."""
         self._scheduled = False
+        if self.abandoned:
+            return
         if self.recovery_point < self.active.end and self._volume.problem is None:
             # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
             self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def flush_now(self, end: int) -> None:
+    def flush_now(self, end: int, snapshot: str) -> None:
         """Blocks: for closing."""
         plan = Plan()
         self._unnamed = True
+        self._small.append(snapshot)
         self._plan_sealed(plan)
         self.plan_names(plan)
         self.active.sync()
-        for step in plan.others:
-            step()
-        self._volume.disk.sync_folder(self._folder)
+        _perform(self._volume.disk, plan)
         self._unsynced.clear()
         self.recovery_point = end
+
+    async def sync_sealed(self) -> None:
+        """What was sealed is synced apart from group commits, which need not wait for so many bytes."""
+        plan, sealed = Plan(), list(self._unsynced)
+        base = self.active.base
+        self._plan_sealed(plan)
+        self.plan_names(plan)
+        try:
+            await self._volume.disk.run(partial(_perform, self._volume.disk, plan))
+        except OSError as problem:
+            self.sync_failed(problem)
+            return
+        self._unsynced = [segment for segment in self._unsynced if segment not in sealed]
+        if not self._unsynced:
+            self.recovery_point = max(self.recovery_point, min(base, self.active.end))
+            self._set_due()
 
     def plan_names(self, plan: Plan) -> None:
         """What must be durable besides the bytes of segments."""
@@ -132,6 +160,9 @@ class Durability:
             data = checkpoints.encode_epochs(self._epochs)
             plan.others.append(partial(self._volume.disk.replace_file, path, data))
             self._epochs.dirty = False
+        if self._unborn:
+            plan.others.append(partial(self._volume.disk.sync_folder, self._volume.path))
+            self._unborn = False
         if self._unnamed:
             plan.folder = self._folder
             self._unnamed = False
@@ -148,8 +179,8 @@ class Durability:
 
     def _plan_sealed(self, plan: Plan) -> None:
         plan.others.extend(segment.sync for segment in self._unsynced)
-        plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._snapshots)
-        self._snapshots = []
+        plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._small)
+        self._small = []
 
     def synced(self, sync: Sync) -> None:
         self._unsynced = [segment for segment in self._unsynced if segment not in sync.sealed]
@@ -157,8 +188,10 @@ class Durability:
         self._set_due()
 
     def sync_failed(self, problem: OSError) -> Exception:
+        if self.abandoned:
+            return KafkaStorageError(f"{self._folder} is deleted")
         # The system may have dropped what it could not write: nothing above the recovery point is certain.
-        self._epochs.dirty = self._unnamed = True
+        self._epochs.dirty = self._unnamed = self._unborn = True
         return self._volume.failed(problem, f"sync {self._folder}", at_risk=True)
 
     def _set_due(self) -> None:
@@ -166,6 +199,13 @@ class Durability:
             self.due_at = ALWAYS
         else:
             self.due_at = min(self.recovery_point + self._config.flush_messages - 1, NEVER)
+
+
+def _perform(disk: Disk, plan: Plan) -> None:
+    for step in plan.others:
+        step()
+    if plan.folder is not None:
+        disk.sync_folder(plan.folder)
 
 
 def _sync_file(disk: Disk, path: str) -> None:

@@ -36,6 +36,8 @@ class Loaded:
     recovery_point: int
     created: bool
     """The first segment was made just now."""
+    scanned: bool
+    """No snapshot of producers fitted the end of the log."""
 
 
 def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_point: int) -> Loaded:
@@ -64,7 +66,7 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     producers, known_to = snapshots.load(disk, folder, found.others, start, end)
     if known_to < end:
         snapshots.complete(producers, Segments(segments), known_to, end)
-    return Loaded(segments, epochs, producers, bad, start, end, recovery_point, created)
+    return Loaded(segments, epochs, producers, bad, start, end, recovery_point, created, known_to < end)
 
 
 def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: TopicConfig) -> list[Segment]:

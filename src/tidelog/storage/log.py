@@ -9,68 +9,35 @@ writer of a log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tidelog.config import TopicConfig
-from tidelog.errors import OffsetOutOfRange
-from tidelog.storage import lookup, rolling, snapshots, swapping
-from tidelog.storage.damage import BadRange, Damage
-from tidelog.storage.durability import Append, Durability
+from tidelog.errors import KafkaStorageError, OffsetOutOfRange
+from tidelog.storage import lookup, rolling, snapshots
+from tidelog.storage.durability import Append
+from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
-from tidelog.storage.loading import Loaded, list_segments, load
+from tidelog.storage.loading import Loaded, load
 from tidelog.storage.lookup import TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
-from tidelog.storage.retention import UNLIMITED, deletable
 from tidelog.storage.segment import OFFSETS_MAX, Segment
-from tidelog.storage.segments import Segments
-from tidelog.storage.trash import Trash
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 
-class Log:
-    __slots__ = (
-        "_active",
-        "_damage",
-        "_durability",
-        "_last_queued",
-        "_queued",
-        "_queueing",
-        "_segment_bytes",
-        "_trash",
-        "_volume",
-        "config",
-        "end",
-        "epochs",
-        "folder",
-        "name",
-        "next",
-        "producers",
-        "segments",
-        "start",
-    )
+class Log(Extent):
+    __slots__ = ("_last_queued", "_opened_end", "_queued", "_queueing", "_segment_bytes")
 
     def __init__(
         self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded
     ) -> None:
         """`loaded` is what `loading.load` found in the folder; `Log.open` is the usual way in."""
-        self.folder = folder
-        self.name = name
-        self._volume = volume
-        self.segments = Segments(loaded.segments)
-        self._active = self.segments.last
-        self._damage = Damage(volume.disk, folder, loaded.bad)
-        self.epochs = loaded.epochs
-        self.producers = loaded.producers
-        self.start = loaded.start
-        self.end = self.next = loaded.end
-        self._trash = Trash()
+        super().__init__(volume, folder, name, config, loaded)
+        self._opened_end = self.end
         self._queued = 0
         self._last_queued: Append | None = None
-        self._durability = Durability(volume, folder, config, self.epochs, self._active)
-        self._durability.opened(min(loaded.recovery_point, self.end), loaded.created)
         self.reconfigure(config)
 
     @classmethod
@@ -88,24 +55,25 @@ class Log:
         return cls(volume, folder, name, config, load(volume, folder, config, start, recovery_point))
 
     @property
-    def size(self) -> int:
-        """Bytes in all segments."""
-        return self.segments.size
-
-    @property
     def recovery_point(self) -> int:
         """Everything below is on disk for certain."""
         return self._durability.recovery_point
 
     @property
+    def resting(self) -> bool:
+        """Nothing has changed since it was opened, and all of it is durable."""
+        return not (
+            self._changed
+            or self.next != self._opened_end
+            or self.recovery_point < self.end
+            or self.epochs.dirty
+            or self._trash
+        )
+
+    @property
     def durable(self) -> asyncio.Future[None] | None:
         """Done when the last append that is on its way to the disk is there, and with it all before."""
         return None if self._last_queued is None else self._last_queued.future
-
-    @property
-    def damaged(self) -> tuple[BadRange, ...]:
-        """Ranges whose bytes rotted: reads of them fail.  A follower can cut its log at the first and fetch."""
-        return tuple(self._damage.ranges)
 
     # Appending
 
@@ -186,41 +154,6 @@ class Log:
             return self.roll(base)
         return segment
 
-    def roll(self, base: int | None = None) -> Segment:
-        """Seals the active segment and starts one at `base`, the next offset if not told; KafkaStorageError
-        leaves things as they were."""
-        base = self.next if base is None else base
-        old = self._active
-        if old.base == base:
-            return old
-        try:
-            fresh = self._create(base)
-        except OSError as problem:
-            raise self._volume.failed(problem, f"start a segment of {self.name}") from problem
-        if old.size == old.reserved == 0:
-            self.segments.take_from(len(self.segments) - 1)[0].remove()
-            self._durability.rolled(fresh)
-        else:
-            old.seal()
-            path = snapshots.write(self._volume.disk, self.folder, base, self.producers)
-            self._durability.rolled(fresh, old, path)
-        self.segments.add(fresh)
-        self._active = fresh
-        return fresh
-
-    def _create(self, base: int) -> Segment:
-        config = self.config
-        segment = Segment.create(
-            self._volume,
-            self.folder,
-            base,
-            config.segment_index_bytes,
-            config.index_interval_bytes,
-            config.segment_bytes if config.preallocate else 0,
-        )
-        segment.jitter_ms = rolling.jitter_ms(config, self._volume.random)
-        return segment
-
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
         self._segment_bytes = config.segment_bytes
@@ -235,17 +168,22 @@ class Log:
         """From the batch that holds `offset`, up to `bytes_max` of one segment, nothing from the batch that
         holds `end` on.  With `whole_batch` the first batch comes whole however large; without, None when it
         does not fit."""
+        if self._volume.problem is not None:
+            raise self._volume.offline()
         if offset >= self.end or offset < self.start:
             if offset == self.end:
                 return None
             raise OffsetOutOfRange(f"{self.name} has offsets {self.start} to {self.end}, not {offset}")
         segment = self._active
         bad = self._damage.ranges
-        if offset < segment.base or bad:
-            return read_anywhere(self.segments, bad, offset, bytes_max, end, whole_batch)
-        position, header = segment.locate(offset)
-        limit = segment.size if end >= segment.end else segment.locate(end)[0]
-        return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
+        try:
+            if offset < segment.base or bad:
+                return read_anywhere(self.segments, bad, offset, bytes_max, end, whole_batch)
+            position, header = segment.locate(offset)
+            limit = segment.size if end >= segment.end else segment.locate(end)[0]
+            return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
+        except OSError as problem:
+            raise self._volume.failed(problem, f"read {self.name}") from problem
 
     # Cutting
 
@@ -261,137 +199,33 @@ class Log:
         assert not self._queued, "a log is not cut while appends are on their way to it"
         self._change(partial(self._clear, offset), f"restart {self.name}")
 
-    def _cut(self, offset: int) -> None:
-        self._volume.recovery_points.lower(self.name, offset)
-        if offset < self.segments.first.base:
-            self._clear(offset)
-            return
-        self._discard(self.segments.take_from(self.segments.holding(offset) + 1))
-        self._active = self.segments.last
-        self._active.truncate_to(offset)
-        self.end = self.next = offset
-        self.start = min(self.start, offset)
-        self._shrunk(offset)
-        if not self.producers.truncate_to(offset):
-            self._reload_producers()
-
-    def _clear(self, offset: int) -> None:
-        self._volume.recovery_points.lower(self.name, 0)
-        # The old names go first: a crash in between leaves an empty folder, which opens where the checkpoints say.
-        self._discard(self.segments.take_from(0))
-        self._active = self._create(offset)
-        self.segments.add(self._active)
-        self.start = self.end = self.next = offset
-        self.producers.clear()
-        self._shrunk(0)
-
-    def _shrunk(self, offset: int) -> None:
-        """Nothing at `offset` or behind is left of what was there."""
-        disk = self._volume.disk
-        self._durability.cut(self._active, self.end)
-        self.epochs.truncate_to(offset)
-        for each in snapshots.offsets_in(disk.list(self.folder)):
-            if each > offset:
-                disk.remove(snapshots.path_of(self.folder, each))
-        self._damage.keep(lambda bad: bad.end <= offset)
-        self._active.bad = [bad for bad in self._damage.ranges if bad.base == self._active.base]
-        self._active.roll_at = rolling.roll_at(self._active, self.config)
-
-    def _reload_producers(self) -> None:
-        names = self._volume.disk.list(self.folder)
-        self.producers, known_to = snapshots.load(self._volume.disk, self.folder, names, self.start, self.end)
-        snapshots.complete(self.producers, self.segments, known_to, self.end)
-
-    def _discard(self, segments: list[Segment]) -> None:
-        """Renamed now, removed from the disk after `file.delete.delay.ms`."""
-        self._trash.put(segments, self._volume.clock.now_ms() + self.config.file_delete_delay_ms)
-        self._durability.dropped(segments)
-
-    # Deleting
-
-    def advance_start(self, offset: int) -> None:
-        """Records below `offset` are gone for readers; their segments go with the next `apply_retention`."""
-        if offset > self.end:
-            raise OffsetOutOfRange(f"{self.name} ends at {self.end}: it cannot start at {offset}")
-        if offset > self.start:
-            self.start = offset
-            self.epochs.advance_start(offset)
-
-    def apply_retention(self, committed: int) -> int:
-        """Deletes the segments that the topic's settings let go, below `committed`; how many."""
-        config, segments = self.config, self.segments
-        deletes = "delete" in config.cleanup_policy
-        count = deletable(
-            list(segments),
-            now_ms=self._volume.clock.now_ms(),
-            retention_ms=config.retention_ms if deletes else UNLIMITED,
-            retention_bytes=config.retention_bytes if deletes else UNLIMITED,
-            start=self.start,
-            committed=committed,
-        )
-        if count:
-            self._change(partial(self._delete_first, count), f"delete segments of {self.name}")
-        return count
-
-    def _delete_first(self, count: int) -> None:
-        if count == len(self.segments):
-            self.roll()
-        gone = self.segments.take_first(count)
-        first = self.segments.first.base
-        self._discard(gone)
-        self.start = max(self.start, first)
-        self.epochs.advance_start(self.start)
-        for segment in gone:
-            self._volume.disk.remove(snapshots.path_of(self.folder, segment.base))
-        self._damage.keep(lambda bad: bad.base >= first)
-
-    def remove_deleted(self) -> None:
-        """Takes files off the disk whose `file.delete.delay.ms` has passed."""
-        self._trash.empty(self._volume.clock.now_ms())
-
-    def replace_segments(self, old: Sequence[Segment], base: int) -> Segment:
-        """Puts a compacted segment, whose files `swapping.make_ready` has made ready, in the place of `old`:
-        neighbours of which the first starts at `base`."""
-        number = self.segments.holding(old[0].base)
-        assert old[0].base == base and [self.segments[number + n] for n in range(len(old))] == list(old)
-        assert old[-1] is not self._active, "the active segment is not compacted"
-        self._change(partial(self._replace, number, list(old), base), f"swap segments of {self.name}")
-        return self.segments[number]
-
-    def _replace(self, number: int, old: list[Segment], base: int) -> None:
-        volume, config = self._volume, self.config
-        end = old[-1].end
-        self._discard(old)
-        swapping.rename_final(volume.disk, self.folder, base)
-        (fresh,) = list_segments(volume, self.folder, [base], config)
-        fresh.end = end
-        self.segments.replace(number, len(old), [fresh])
-        for segment in old[1:]:
-            volume.disk.remove(snapshots.path_of(self.folder, segment.base))
-
     # Times
 
     def offset_for_time(self, timestamp: int) -> TimedOffset | None:
         """The first record that is not older than `timestamp`."""
-        return lookup.offset_for_time(self.segments, timestamp, self.start)
+        return self._look_up(lambda: lookup.offset_for_time(self.segments, timestamp, self.start))
 
     def max_timestamp(self) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return lookup.max_timestamp(self.segments)
+        return self._look_up(lambda: lookup.max_timestamp(self.segments))
 
-    def _change(self, change: Callable[[], None], doing: str) -> None:
+    def _look_up(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
         if self._volume.problem is not None:
             raise self._volume.offline()
         try:
-            change()
+            return search()
         except OSError as problem:
-            raise self._volume.failed(problem, doing, at_risk=True) from problem
+            raise self._volume.failed(problem, f"read {self.name}") from problem
 
     # Making it durable
 
     def flush(self) -> asyncio.Future[None]:
         """Done when everything below the present `end` is on disk; the recovery point has moved then."""
         return self._durability.flush()
+
+    def wrote(self, path: str) -> None:
+        """A small file in the log's folder is to be made durable with the next sync."""
+        self._durability.wrote(path)
 
     def plan_names(self, plan: Plan) -> None:
         self._durability.plan_names(plan)
@@ -408,6 +242,8 @@ class Log:
     def append_failed(self, problem: OSError) -> Exception:
         """Offsets that were given out and not written are taken back, those of later appends with them: a log
         has no holes."""
+        if self._durability.abandoned:
+            return KafkaStorageError(f"{self.name} is deleted")
         error = self._volume.failed(problem, f"append to {self.name}")
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
@@ -422,14 +258,32 @@ class Log:
             job.fail(error)
         return error
 
+    def abandon(self) -> None:
+        """Its folder is about to go: nothing is written any more, and who waits is told so."""
+        self._durability.abandoned = True
+        gone = KafkaStorageError(f"{self.name} is deleted")
+        for job in self._volume.flusher.withdraw(self) + self._volume.flusher.withdraw(self._durability):
+            job.fail(gone)
+        for segment in self.segments:
+            segment.release_all()
+        self._volume.rolled.discard(self._durability)
+        self._volume.trashed.discard(self)
+
     def close(self) -> None:
         """Durable, and as `open` wants to find it.  Blocks; nothing may be on its way to the disk."""
         assert not self._queued, "a log is not closed while appends are on their way to it"
-        self._active.close()
+        if (
+            self._changed
+            or self.end != self._opened_end
+            or self.recovery_point < self.end
+            or self.epochs.dirty
+        ):
+            self._active.close()
+            path = snapshots.write(self._volume.disk, self.folder, self.end, self.producers)
+            snapshots.remove_strays(self._volume.disk, self.folder, [s.base for s in self.segments], self.end)
+            self._durability.flush_now(self.end, path)
         for segment in self.segments:
             segment.release_all()
-        snapshots.write(self._volume.disk, self.folder, self.end, self.producers)
-        self._durability.flush_now(self.end)
         self._trash.empty()
 
 

@@ -16,8 +16,6 @@ class Facts(Protocol):
 
     @property
     def size(self) -> int: ...
-    @property
-    def end(self) -> int: ...
     def age_from(self) -> int:
         """When its newest record was made, in milliseconds."""
         ...
@@ -25,6 +23,7 @@ class Facts(Protocol):
 
 def deletable(
     segments: Sequence[Facts],
+    ends: Sequence[int],
     *,
     now_ms: int,
     retention_ms: int,
@@ -32,9 +31,10 @@ def deletable(
     start: int,
     committed: int,
 ) -> int:
-    """How many segments from the front may go.  All of them means that the last one, which is appended to, has to
-    be replaced by an empty one first.  A topic that is only compacted passes UNLIMITED twice."""
-    bound = _bound(segments, committed)
+    """How many segments from the front may go; `ends` are the offsets after each.  All of them means that the
+    last one, which is appended to, has to be replaced by an empty one first.  A topic that is only compacted
+    passes UNLIMITED twice."""
+    bound = _bound(segments, ends, committed)
     count = 0
     if retention_ms != UNLIMITED:
         while count < bound and now_ms - segments[count].age_from() > retention_ms:
@@ -44,14 +44,14 @@ def deletable(
         while count < bound and excess >= segments[count].size:
             excess -= segments[count].size
             count += 1
-    while count < bound and count + 1 < len(segments) and segments[count].end <= start:
+    while count < bound and count + 1 < len(segments) and ends[count] <= start:
         count += 1
     return count
 
 
-def _bound(segments: Sequence[Facts], committed: int) -> int:
-    for number, segment in enumerate(segments):
-        if segment.end > committed:
+def _bound(segments: Sequence[Facts], ends: Sequence[int], committed: int) -> int:
+    for number, end in enumerate(ends):
+        if end > committed:
             return number
     # The last segment, when there is nothing in it, is as good as the one that would replace it.
     return len(segments) - (segments[-1].size == 0)

@@ -120,8 +120,11 @@ class SegmentFiles:
 
     def remove(self) -> None:
         self.release_all()
-        for kind in SUFFIXES:
-            self._volume.disk.remove(self._path(kind))
+        for path in self.paths():
+            self._volume.disk.remove(path)
+
+    def paths(self) -> list[str]:
+        return [self._path(kind) for kind in SUFFIXES]
 
     def _path(self, kind: str) -> str:
         return self.stem + kind + self.suffix

@@ -7,7 +7,8 @@ means that more of the log is scanned.  Used by `log`, `loading` and `recovery`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from tidelog._speed.batch import Header
 from tidelog.record.builder import read_marker
@@ -40,6 +41,14 @@ def write(disk: Disk, folder: str, offset: int, producers: Producers) -> str:
     return path
 
 
+def remove_strays(disk: Disk, folder: str, bases: Iterable[int], end: int) -> None:
+    """All but those of segments and the one at the end: earlier stops left them."""
+    kept = {*bases, end}
+    for offset in offsets_in(disk.list(folder)):
+        if offset not in kept:
+            disk.remove(path_of(folder, offset))
+
+
 def load(disk: Disk, folder: str, names: Iterable[str], start: int, end: int) -> tuple[Producers, int]:
     """The newest snapshot of a log from `start` to `end` that is whole, and the offset to go on from; what lies
     outside, and what is corrupt, is removed."""
@@ -70,16 +79,16 @@ def complete(producers: Producers, segments: Iterable[Segment], start: int, end:
             if header.base_offset >= end:
                 return
             if header.producer_id >= 0 and header.base_offset >= start:
-                learn(producers, header, segment, position)
+                learn(producers, header, partial(segment.file.read, header.size, position))
 
 
-def learn(producers: Producers, header: Header, segment: Segment, position: int) -> None:
-    """From one batch that has a producer."""
+def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
+    """From one batch that has a producer; its bytes are asked for only where the header does not say all."""
     if not header.control:
         producers.appended(header, header.base_offset)
         return
-    for batch in read_batches(segment.file.read(header.size, position), check_crc=False):
-        for record in batch.records():
+    for each in read_batches(batch(), check_crc=False):
+        for record in each.records():
             marker = read_marker(record)
             if marker is not None:
                 producers.ended(

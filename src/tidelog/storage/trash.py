@@ -23,12 +23,16 @@ class Trash:
             segment.rename(DELETED)
             self._segments.append((due_ms, segment))
 
-    def empty(self, now_ms: int | None = None) -> None:
-        """What is due at `now_ms`, or all of it."""
-        kept = []
-        for due_ms, segment in self._segments:
-            if now_ms is not None and due_ms > now_ms:
-                kept.append((due_ms, segment))
-            else:
-                segment.remove()
-        self._segments = kept
+    def take(self, now_ms: int) -> list[str]:
+        """The paths of what is due: whoever takes them removes them."""
+        due = [segment for due_ms, segment in self._segments if due_ms <= now_ms]
+        self._segments = [entry for entry in self._segments if entry[0] > now_ms]
+        for segment in due:
+            segment.release_all()
+        return [path for segment in due for path in segment.paths()]
+
+    def empty(self) -> None:
+        """All of it, now."""
+        for _, segment in self._segments:
+            segment.remove()
+        self._segments.clear()

@@ -4,12 +4,13 @@ failed."""
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
-from tidelog.storage.checkpoints import OffsetFile
+from tidelog.storage.checkpoints import RECOVERY_POINTS, OffsetFile
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.flusher import Flusher
@@ -17,6 +18,16 @@ from tidelog.storage.flusher import Flusher
 # A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by
 # themselves.
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+# Nor is it the disk's fault when the process is at its own limits.
+_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
+class Syncable(Protocol):
+    async def sync_sealed(self) -> None: ...
+
+
+class Emptied(Protocol):
+    def take_deleted(self) -> tuple[list[str], bool]: ...
 
 
 @dataclass(slots=True)
@@ -31,6 +42,16 @@ class Volume:
     problem: OSError | None = None
     """What took the directory offline, and with it every log in it."""
 
+    rolled: set[Syncable] = field(default_factory=set)
+    """Logs that have sealed segments which are not synced yet."""
+    trashed: set[Emptied] = field(default_factory=set)
+    """Logs that have deleted files still on disk."""
+
+    @classmethod
+    def of(cls, path: str, disk: Disk, clock: Clock, random: Random, files: OpenFiles) -> Volume:
+        points = OffsetFile(disk, f"{path}/{RECOVERY_POINTS}")
+        return cls(path, disk, clock, random, files, Flusher(disk), points)
+
     def failed(self, problem: OSError, doing: str, at_risk: bool = False) -> KafkaStorageError:
         """The error for whoever asked.  Anything but a full disk takes the whole directory offline, and so
         does a full disk when bytes that readers may have seen are `at_risk`."""
@@ -38,6 +59,8 @@ class Volume:
             return KafkaStorageError(
                 f"{doing}: the disk of {self.path} is full; free some space and try again"
             )
+        if problem.errno in _EXHAUSTED and not at_risk:
+            return KafkaStorageError(f"{doing}: {problem.strerror}; raise the limits of this process")
         if self.problem is None:
             self.problem = problem
         return self.offline()

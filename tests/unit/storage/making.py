@@ -10,10 +10,8 @@ from tidelog._speed.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.record.reader import read_records
-from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log, Slice
 from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk
@@ -40,15 +38,7 @@ class HandClock:
 def make_volume(disk: Disk | None = None, files: int = 64) -> Volume:
     disk = VirtualDisk(Random(1)) if disk is None else disk
     disk.make_folder("/data")
-    return Volume(
-        "/data",
-        disk,
-        HandClock(),
-        Random(2),
-        OpenFiles(files),
-        Flusher(disk),
-        OffsetFile(disk, "/data/recovery-points"),
-    )
+    return Volume.of("/data", disk, HandClock(), Random(2), OpenFiles(files))
 
 
 def open_log(volume: Volume, config: TopicConfig | None = None, **facts: int) -> Log:

@@ -1,0 +1,84 @@
+"""Whose data a log directory holds: `meta.properties`, and the marks that tell how the last run ended."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.errors import InconsistentClusterId, InvalidConfig
+from tidelog.storage.checkpoints import CorruptCheckpoint, id_of, id_text
+from tidelog.storage.disk import Disk
+
+PROPERTIES = "meta.properties"
+CLEAN = ".clean-shutdown"
+RUNNING = ".running"
+
+
+class Identity(NamedTuple):
+    cluster_id: str
+    node_id: int
+    directory_id: UUID
+
+
+def read_identity(disk: Disk, folder: str) -> Identity | None:
+    """None when the folder is not a log directory yet."""
+    path = f"{folder}/{PROPERTIES}"
+    if not disk.exists(path):
+        return None
+    facts = dict(
+        line.split("=", 1)
+        for line in disk.read_file(path).decode(errors="replace").splitlines()
+        if "=" in line and not line.startswith("#")
+    )
+    try:
+        return Identity(facts["cluster.id"], int(facts["node.id"]), id_of(facts["directory.id"]))
+    except (KeyError, ValueError, CorruptCheckpoint) as problem:
+        raise InvalidConfig(
+            f"{path} does not say whose data this is ({problem}): restore it, or use another directory"
+        ) from None
+
+
+def write_identity(disk: Disk, folder: str, identity: Identity) -> None:
+    text = (
+        f"version=1\ncluster.id={identity.cluster_id}\nnode.id={identity.node_id}\n"
+        f"directory.id={id_text(identity.directory_id)}\n"
+    )
+    disk.replace_file(f"{folder}/{PROPERTIES}", text.encode())
+
+
+def check_identity(folder: str, found: Identity, cluster_id: str, node_id: int) -> None:
+    if found.cluster_id != cluster_id:
+        raise InconsistentClusterId(
+            f"{folder} belongs to cluster {found.cluster_id}, and this broker to cluster {cluster_id}: "
+            f"use another data directory"
+        )
+    if found.node_id != node_id:
+        raise InvalidConfig(
+            f"{folder} belongs to broker {found.node_id}, and this is broker {node_id}: "
+            f"start it with --id {found.node_id}, or use another data directory"
+        )
+
+
+class LastRun(NamedTuple):
+    clean: bool
+    power_lost: bool
+    """What was written and not synced may be gone; only meaningful when it was not clean."""
+
+
+def read_last_run(disk: Disk, folder: str) -> LastRun:
+    clean = disk.exists(f"{folder}/{CLEAN}")
+    path = f"{folder}/{RUNNING}"
+    boot = disk.read_file(path).decode(errors="replace") if disk.exists(path) else ""
+    return LastRun(clean, boot == "" or boot != disk.boot_id())
+
+
+def mark_running(disk: Disk, folder: str) -> None:
+    """From here on, a stop without `mark_clean` is unclean.  After recovery: until it is done, the next start has to
+    know which boot the data was written in."""
+    disk.replace_file(f"{folder}/{RUNNING}", disk.boot_id().encode())
+    disk.remove(f"{folder}/{CLEAN}")
+    disk.sync_folder(folder)
+
+
+def mark_clean(disk: Disk, folder: str) -> None:
+    disk.replace_file(f"{folder}/{CLEAN}", b"")

@@ -1,0 +1,260 @@
+"""One data directory: whose it is, the logs in it, its checkpoints, and whether its disk still works.
+
+Starting lists the folder once; a log is opened when it is first asked for.  Only after an unclean stop is every log
+looked at, in the disk's thread.  An error of the disk takes this directory offline and no other: its logs raise
+KafkaStorageError, `problem` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from uuid import UUID
+
+from tidelog.clock import Clock
+from tidelog.config import TopicConfig
+from tidelog.errors import InconsistentTopicId, KafkaStorageError
+from tidelog.storage import checkpoints, folders, identity
+from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
+from tidelog.storage.disk import Disk, Lock
+from tidelog.storage.files import OpenFiles
+from tidelog.storage.identity import Identity
+from tidelog.storage.log import Log
+from tidelog.storage.recovery import Recovery, Report
+from tidelog.storage.volume import Volume
+from tidelog.types import TopicPartition
+
+LOCK = ".lock"
+_RECOVERY_FILES = 64
+
+Configs = Callable[[str], TopicConfig]
+
+
+class LogDir:
+    """`names` has every partition that lives here; `logs` those that are open."""
+
+    def __init__(self, path: str, disk: Disk, clock: Clock, random: Random, files: OpenFiles) -> None:
+        self.path = path
+        self.volume = Volume.of(path, disk, clock, random, files)
+        self.directory_id = UUID(int=0)
+        self.names: set[TopicPartition] = set()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
+        self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
+        self._disk = disk
+        self._lock: Lock | None = None
+        self._doomed: list[tuple[int, str]] = []  # folders to remove, and when
+
+    @property
+    def problem(self) -> OSError | None:
+        """What took the directory offline."""
+        return self.volume.problem
+
+    # Starting and stopping
+
+    async def start(self, cluster_id: str, node_id: int, configs: Configs) -> list[Report]:
+        """What recovery found, if the last stop was not clean.  A directory that is somebody else's, or in use,
+        raises; one whose disk fails is offline."""
+        try:
+            self._claim(cluster_id, node_id)
+            self._list()
+            last = identity.read_last_run(self._disk, self.path)
+            reports: list[Report] = []
+            if not last.clean and self.names:
+                reports = await self._disk.run(lambda: self._recover(configs, last.power_lost))
+            identity.mark_running(self._disk, self.path)
+        except OSError as problem:
+            self.volume.failed(problem, f"start {self.path}", at_risk=True)
+            return []
+        return reports
+
+    def _claim(self, cluster_id: str, node_id: int) -> None:
+        disk, path = self._disk, self.path
+        disk.make_folder(path)
+        try:
+            self._lock = disk.lock(f"{path}/{LOCK}")
+        except BlockingIOError:
+            raise KafkaStorageError(
+                f"{path} is in use by another broker: stop it, or use another one"
+            ) from None
+        try:
+            found = identity.read_identity(disk, path)
+            if found is None:
+                directory_id = UUID(int=self.volume.random.getrandbits(128), version=4)
+                found = Identity(cluster_id, node_id, directory_id)
+                identity.write_identity(disk, path, found)
+            identity.check_identity(path, found, cluster_id, node_id)
+        except BaseException:
+            self._lock.close()
+            raise
+        self.directory_id = found.directory_id
+
+    def _list(self) -> None:
+        for name in self._disk.list(self.path):
+            folder = folders.parse(name)
+            if folder is None:
+                continue
+            if folder.suffix == "":
+                self.names.add(folder.name)
+            else:
+                # A move that did not end is begun anew by whoever wants it.
+                self._doomed.append((0, f"{self.path}/{name}"))
+        self.volume.recovery_points.load()
+        self.log_starts.load()
+        self.committed.load()
+
+    def _recover(self, configs: Configs, power_lost: bool) -> list[Report]:
+        """In the disk's thread, with files of its own: nothing else uses this directory yet."""
+        volume = replace(self.volume, files=OpenFiles(_RECOVERY_FILES))
+        points, starts = self.volume.recovery_points.offsets, self.log_starts.offsets
+        reports = []
+        for name in sorted(self.names):
+            recovery = Recovery(volume, self.folder(name), configs(name.topic), power_lost)
+            report = recovery.run(starts.get(name, 0), points.get(name, 0))
+            points[name] = report.end
+            reports.append(report)
+        self.volume.recovery_points.save()
+        return reports
+
+    async def stop(self) -> None:
+        """Everything durable, and the mark that says so.  Nothing may be appended any more."""
+        await self.volume.flusher.drained()
+        if self.problem is None:
+            try:
+                await self._disk.run(self._stop)
+            except OSError as problem:
+                self.volume.failed(problem, f"stop {self.path}", at_risk=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Of the lock and the timer, without saving anything."""
+        self.volume.flusher.stop()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _stop(self) -> None:
+        for log in self.logs.values():
+            log.close()
+        self.checkpoint()
+        identity.mark_clean(self._disk, self.path)
+
+    # Logs
+
+    def folder(self, name: TopicPartition) -> str:
+        return f"{self.path}/{name}"
+
+    def open(self, name: TopicPartition, config: TopicConfig) -> Log:
+        """The log of a partition that lives here; the same object every time."""
+        log = self.logs.get(name)
+        if log is None:
+            if self.problem is not None:
+                raise self.volume.offline()
+            assert name in self.names, f"{name} is not in {self.path}"
+            start = self.log_starts.offsets.get(name, 0)
+            point = self.volume.recovery_points.offsets.get(name, 0)
+            try:
+                log = Log.open(self.volume, self.folder(name), name, config, start, point)
+            except OSError as problem:
+                raise self.volume.failed(problem, f"open {name}") from problem
+            self.logs[name] = log
+        return log
+
+    def rest(self, name: TopicPartition) -> None:
+        """Closes a log that nobody holds, if that takes no sync."""
+        if self.logs[name].resting:
+            self.logs.pop(name).close()
+
+    def create(self, name: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
+        """A new, empty log.  Its folder is durable with its first sync."""
+        if self.problem is not None:
+            raise self.volume.offline()
+        folder = self.folder(name)
+        try:
+            self._disk.make_folder(folder)
+            path = f"{folder}/{checkpoints.PARTITION_METADATA}"
+            self._disk.open(path, create=True).write(checkpoints.encode_topic_id(topic_id), 0)
+        except OSError as problem:
+            raise self.volume.failed(problem, f"create {name}") from problem
+        for file in (self.volume.recovery_points, self.log_starts, self.committed):
+            file.offsets.pop(name, None)
+        self.names.add(name)
+        log = self.open(name, config)
+        log.wrote(path)
+        return log
+
+    def topic_id(self, name: TopicPartition) -> UUID | None:
+        """Which topic of this name the folder is from; None when a crash lost it."""
+        try:
+            data = self._disk.read_file(f"{self.folder(name)}/{checkpoints.PARTITION_METADATA}")
+            return checkpoints.decode_topic_id(data)
+        except (FileNotFoundError, CorruptCheckpoint):
+            return None
+        except OSError as problem:
+            raise self.volume.failed(problem, f"open {name}") from problem
+
+    def check_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
+        found = self.topic_id(name)
+        if found is not None and found != topic_id:
+            raise InconsistentTopicId(f"{self.folder(name)} is from an earlier topic of that name ({found})")
+
+    def delete(self, name: TopicPartition, delay_ms: int = 0) -> None:
+        """Gone at once; its bytes after `delay_ms`, so that what is being sent can be sent."""
+        log = self.logs.pop(name, None)
+        if log is not None:
+            log.abandon()
+        self.names.discard(name)
+        for file in (self.volume.recovery_points, self.log_starts, self.committed):
+            file.offsets.pop(name, None)
+        self._doom(self.folder(name), name, delay_ms)
+
+    def _doom(self, folder: str, name: TopicPartition, delay_ms: int) -> None:
+        unique = UUID(int=self.volume.random.getrandbits(128), version=4)
+        target = f"{self.path}/{folders.marked(name, unique, folders.DELETE)}"
+        try:
+            self._disk.rename(folder, target)
+            self._disk.sync_folder(self.path)
+        except OSError as problem:
+            raise self.volume.failed(problem, f"delete {name}", at_risk=True) from problem
+        self._doomed.append((self.volume.clock.now_ms() + delay_ms, target))
+
+    def discard(self, folder: str) -> None:
+        """A folder that is nobody's log: removed with the next round of housekeeping."""
+        self._doomed.append((0, folder))
+
+    def size_of(self, name: TopicPartition) -> int:
+        """Bytes of a log, open or not."""
+        log = self.logs.get(name)
+        if log is not None:
+            return log.size
+        folder = self.folder(name)
+        try:
+            names = self._disk.list(folder)
+            return sum(self._disk.size(f"{folder}/{each}") for each in names if each.endswith(".log"))
+        except OSError as problem:
+            raise self.volume.failed(problem, f"measure {name}") from problem
+
+    # Housekeeping, called by `background`
+
+    def checkpoint(self) -> None:
+        """Blocks.  Recovery points, log starts and committed offsets as they are known now."""
+        self.gather()
+        self.volume.recovery_points.save()
+        self.log_starts.save()
+        self.committed.save()
+
+    def gather(self) -> None:
+        """What open logs know, for the next save."""
+        points, starts = self.volume.recovery_points.offsets, self.log_starts.offsets
+        for name, log in self.logs.items():
+            points[name] = log.recovery_point
+            if log.start > 0:
+                starts[name] = log.start
+
+    def take_due(self) -> list[str]:
+        """Folders that are to be removed now."""
+        now_ms = self.volume.clock.now_ms()
+        due = [folder for due_ms, folder in self._doomed if due_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return due

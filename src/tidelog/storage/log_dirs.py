@@ -1,0 +1,159 @@
+"""All data directories of a broker: where a partition lives, where a new one goes, and how one moves.
+
+Called by `replication.partitions` and the handlers of log directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from tidelog.config import TopicConfig
+from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.storage.log import Log
+from tidelog.storage.log_dir import Configs, LogDir
+from tidelog.storage.moving import Move
+from tidelog.storage.recovery import Report
+from tidelog.types import TopicPartition
+
+
+class LogDirs:
+    """`configs` gives the settings of a topic by name, at any time, also for topics it has not heard of."""
+
+    def __init__(self, dirs: Sequence[LogDir], configs: Configs) -> None:
+        self.dirs = list(dirs)
+        self.moves: dict[TopicPartition, Move] = {}
+        self._configs = configs
+        self._homes: dict[TopicPartition, LogDir] = {}
+        self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
+
+    async def start(self, cluster_id: str, node_id: int) -> list[Report]:
+        """What had to be recovered.  KafkaStorageError when no directory at all can be used."""
+        started = await asyncio.gather(
+            *(each.start(cluster_id, node_id, self._configs) for each in self.dirs), return_exceptions=True
+        )
+        refused = [outcome for outcome in started if isinstance(outcome, BaseException)]
+        if refused:
+            await self.stop(clean=False)
+            raise refused[0]
+        if not self.online():
+            raise KafkaStorageError(f"no data directory can be used: {self.dirs[0].problem}")
+        for each in self.dirs:
+            for name in sorted(each.names):
+                self._settle(name, each)
+        return [report for reports in started if isinstance(reports, list) for report in reports]
+
+    async def stop(self, clean: bool = True) -> None:
+        """Every log durable and every directory marked clean; without `clean`, only let go of."""
+        for move in list(self.moves.values()):
+            self.cancel_move(move.name)
+        for each in self.dirs:
+            if clean:
+                await each.stop()
+            else:
+                each.let_go()
+
+    def _settle(self, name: TopicPartition, home: LogDir) -> None:
+        """A crash during a move can leave a partition in two directories, with the same content up to the end of the
+        shorter one, which is the one left behind."""
+        other = self._homes.get(name)
+        if other is not None:
+            config = self._configs(name.topic)
+            if home.open(name, config).end < other.open(name, config).end:
+                home, other = other, home
+            other.delete(name)
+        self._homes[name] = home
+
+    # Finding
+
+    def __contains__(self, name: TopicPartition) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._homes)
+
+    def online(self) -> list[LogDir]:
+        return [each for each in self.dirs if each.problem is None]
+
+    def home(self, name: TopicPartition) -> LogDir:
+        home = self._homes.get(name)
+        if home is None:
+            raise UnknownTopicOrPartition(f"{name} has no log on this broker")
+        return home
+
+    def at(self, path: str) -> LogDir:
+        for each in self.dirs:
+            if each.path == path:
+                return each
+        known = ", ".join(each.path for each in self.dirs)
+        raise LogDirNotFound(f"{path} is no data directory of this broker; it has {known}")
+
+    def open(self, name: TopicPartition) -> Log:
+        """Opens it when it is not open yet: about a quarter of a millisecond."""
+        return self.home(name).open(name, self._configs(name.topic))
+
+    # Changing
+
+    def create(self, name: TopicPartition, topic_id: UUID) -> Log:
+        """The log of a partition of this topic: the one that is here, or a new one.  What is left of an earlier topic
+        of the same name goes."""
+        config = self._configs(name.topic)
+        home = self._homes.get(name)
+        if home is not None:
+            if name in home.logs or home.topic_id(name) in (None, topic_id):
+                return home.open(name, config)
+            self.delete(name)
+        home = self._wanted.pop(name, None) or self._emptiest()
+        log = home.create(name, topic_id, config)
+        self._homes[name] = home
+        return log
+
+    def _emptiest(self) -> LogDir:
+        online = self.online()
+        if not online:
+            raise KafkaStorageError("every data directory is offline: repair a disk and restart")
+        return min(online, key=lambda each: len(each.names))
+
+    def delete(self, name: TopicPartition) -> None:
+        self.cancel_move(name)
+        home = self.home(name)
+        home.delete(name, self._configs(name.topic).file_delete_delay_ms)
+        del self._homes[name]
+
+    # Moving
+
+    def move(self, name: TopicPartition, path: str) -> Move | None:
+        """Begins to move a partition to another directory: run `Move.copy`, then call `finish_move`.  None when it is
+        there already, or not here yet: then it will be created there."""
+        target = self.at(path)
+        if target.problem is not None:
+            raise target.volume.offline()
+        home = self._homes.get(name)
+        if home is None:
+            self._wanted[name] = target
+            return None
+        under_way = self.moves.get(name)
+        if under_way is not None:
+            if under_way.target is target:
+                return under_way
+            self.cancel_move(name)
+        if home is target:
+            return None
+        move = self.moves[name] = Move(name, home, target, self._configs(name.topic))
+        return move
+
+    def finish_move(self, name: TopicPartition) -> Log:
+        """The log in its new place, at once: whoever held the old one must take this one before he appends."""
+        move = self.moves.pop(name)
+        log = move.swap()
+        self._homes[name] = move.target
+        return log
+
+    def cancel_move(self, name: TopicPartition) -> None:
+        move = self.moves.pop(name, None)
+        if move is not None:
+            move.cancel()
+
+    def config(self, name: TopicPartition) -> TopicConfig:
+        return self._configs(name.topic)

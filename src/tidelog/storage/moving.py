@@ -1,0 +1,131 @@
+"""Takes a log to another directory while it is used: copy, catch up, and change places in one step.
+
+The copy grows in a folder that ends in `-future`, which the next start removes, so a move that is interrupted never
+happened.  `LogDirs.move` makes one; `replication.partition` owns the log that is swapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from tidelog._speed.batch import HEADER_SIZE, Header, header_at, walk
+from tidelog.config import TopicConfig
+from tidelog.storage import checkpoints, folders, snapshots
+from tidelog.storage.log import Log
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.reading import Slice
+from tidelog.types import TopicPartition
+
+CHUNK_BYTES = 1 << 20
+_NO_SYNC = (1 << 63) - 1
+
+
+class Move:
+    """`copy` until it is nearly done, then `swap` at once."""
+
+    def __init__(self, name: TopicPartition, source: LogDir, target: LogDir, config: TopicConfig) -> None:
+        self.name = name
+        self.source = source
+        self.target = target
+        self._config = config
+        self._from = source.open(name, config)
+        unique = UUID(int=target.volume.random.getrandbits(128), version=4)
+        self._folder = f"{target.path}/{folders.marked(name, unique, folders.FUTURE)}"
+        unsynced = replace(config, flush_messages=_NO_SYNC, flush_ms=_NO_SYNC)
+        try:
+            self._to = Log.open(target.volume, self._folder, name, unsynced)
+        except OSError as problem:
+            raise target.volume.failed(problem, f"move {name}") from problem
+
+    @property
+    def lag(self) -> int:
+        """Offsets still to copy."""
+        return self._from.end - self._to.end
+
+    @property
+    def size(self) -> int:
+        return self._to.size
+
+    async def copy(self) -> None:
+        """Done when the copy has caught up and is on disk; appends may have come since."""
+        while (part := self._next()) is not None:
+            data = await self.source.volume.disk.run(partial(part.file.read, part.size, part.position))
+            self._append(data)
+        await self._to.flush()
+
+    def swap(self) -> Log:
+        """The log in its new place; the old one must not be used any more.  Blocks for what came since `copy`: nothing
+        may be appended in between, so this does not wait."""
+        while (part := self._next()) is not None:
+            self._append(part.file.read(part.size, part.position))
+        assert self._from.next == self._from.end, "appends are on their way to the old log"
+        self._to.advance_start(min(self._from.start, self._to.end))
+        self._to.close()
+        try:
+            self._take_place()
+        except OSError as problem:
+            raise self.target.volume.failed(problem, f"move {self.name}", at_risk=True) from problem
+        self.source.delete(self.name, self._config.file_delete_delay_ms)
+        return self.target.open(self.name, self._config)
+
+    def cancel(self) -> None:
+        self._to.abandon()
+        self.target.discard(self._folder)
+
+    def _take_place(self) -> None:
+        """The new name is durable before the old one goes: a crash in between leaves two logs with the same content,
+        and the next start keeps one."""
+        disk, folder = self.target.volume.disk, self._folder
+        metadata = f"{self._from.folder}/{checkpoints.PARTITION_METADATA}"
+        if self.source.volume.disk.exists(metadata):
+            data = self.source.volume.disk.read_file(metadata)
+            disk.replace_file(f"{folder}/{checkpoints.PARTITION_METADATA}", data)
+        disk.rename(folder, self.target.folder(self.name))
+        disk.sync_folder(self.target.path)
+        self.target.names.add(self.name)
+        self.target.log_starts.offsets[self.name] = self._from.start
+        self.target.volume.recovery_points.offsets[self.name] = self._to.end
+
+    def _next(self) -> Slice | None:
+        """What to copy next.  Records may have been deleted since the last time."""
+        source, copy = self._from, self._to
+        if copy.end < source.start:
+            # The log may start in the middle of a batch, which comes whole.
+            first = source.read(source.start, 1, source.end)
+            copy.restart_at(source.start if first is None else _first_header(first).base_offset)
+        return source.read(max(copy.end, source.start), CHUNK_BYTES, source.end)
+
+    def _append(self, data: bytes) -> None:
+        """Batches of one leader epoch at a time, as `Log.append` wants them."""
+        run: list[Header] = []
+        for header in walk(data):
+            if run and header.leader_epoch != run[0].leader_epoch:
+                self._append_run(data, run)
+                run = []
+            run.append(header)
+        if run:
+            self._append_run(data, run)
+
+    def _append_run(self, data: bytes, run: list[Header]) -> None:
+        start, end = run[0].position, run[-1].position + run[-1].size
+        newest = max(run, key=lambda header: header.max_timestamp)
+        self._to.append(
+            memoryview(data)[start:end],
+            run[0].base_offset,
+            run[-1].last_offset,
+            newest.max_timestamp,
+            newest.last_offset,
+            run[0].leader_epoch,
+        )
+        for header in run:
+            if header.producer_id >= 0:
+                batch = memoryview(data)[header.position : header.position + header.size]
+                snapshots.learn(self._to.producers, header, lambda batch=batch: batch)  # type: ignore[misc]
+
+
+def _first_header(part: Slice) -> Header:
+    header = header_at(part.file.read(HEADER_SIZE, part.position))
+    assert header is not None, "a read starts with a batch"
+    return header
