@@ -73,7 +73,7 @@ class Versions:
 NONE = Versions.parse("none")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Field:
     name: str
     type: str
@@ -101,7 +101,7 @@ class Field:
         return self.type[0].isupper()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Struct:
     name: str
     versions: Versions
@@ -109,7 +109,7 @@ class Struct:
     class_name: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Message:
     kind: str
     name: str
