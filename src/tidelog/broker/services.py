@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
     from tidelog.replication.partitions import Partitions
+    from tidelog.storage.log_dirs import LogDirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Services:
     image: Callable[[], Image]
     controller: Controller
     partitions: Partitions
+    log_dirs: LogDirs
     producer_ids: ProducerIds
     sessions: FetchSessions
 

@@ -82,6 +82,12 @@ class Partition:
         for wait in tuple(self.fetch_waits):
             wait.changed()
 
+    def moved(self, log: Log) -> None:
+        """The same records in another directory."""
+        assert (log.start, log.end) == (self.log.start, self.log.end)
+        self.log = log
+        self._set_rules(log.config)
+
     def check_epoch(self, epoch: int) -> None:
         """A client that knows of another epoch than ours must not be answered from this one."""
         if self.leader != self.state.node:

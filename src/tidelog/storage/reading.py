@@ -4,7 +4,7 @@ bounds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog._speed.batch import Header
 from tidelog.errors import CorruptMessage
@@ -20,6 +20,10 @@ class Slice(NamedTuple):
     file: File
     position: int
     size: int
+
+    def send(self, socket: Any, done: int) -> int:
+        """Bytes moved to a non-blocking socket, of those that are not `done` yet."""
+        return self.file.send(socket, self.position + done, self.size - done)
 
 
 def cut_slice(

@@ -34,6 +34,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 # The version of ListOffsets that each special timestamp came with.
 _SPECIAL_FROM = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_EPOCHS_FROM = 4
 READ_COMMITTED = 1
 NOT_FOUND = (-1, -1, -1)
 
@@ -52,9 +53,11 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                     raise errors.InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
                 partition = context.services.partitions.led_here(topic.name, asked.partition_index)
                 partition.check_epoch(asked.current_leader_epoch)
-                answer.offset, answer.timestamp, answer.leader_epoch = _find(
+                answer.offset, answer.timestamp, epoch = _find(
                     partition, asked, request.isolation_level == READ_COMMITTED, context.version
                 )
+                if context.version >= _EPOCHS_FROM:
+                    answer.leader_epoch = epoch
             except errors.TidelogError as problem:
                 answer.error_code = problem.code
             answered.partitions.append(answer)

@@ -5,13 +5,14 @@ the answer then has the topic already."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.topic_names import check_topic_name, is_internal
+from tidelog.metadata.names import INTERNAL, check_topic_name
+from tidelog.metadata.planning import NewTopic
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -86,7 +87,9 @@ def _by_id(topic_id: UUID, image: Image, listener: str) -> MetadataResponseTopic
     return _described(topic, image, listener)
 
 
-async def _missing(names: Iterable[str], create: bool, context: Context):  # type: ignore[no-untyped-def]
+async def _missing(
+    names: Iterable[str], create: bool, context: Context
+) -> AsyncIterator[tuple[str, MetadataResponseTopic]]:
     """Answers for topics that are not there, after trying to create them where that is wanted."""
     services = context.services
     for name in names:
@@ -94,14 +97,16 @@ async def _missing(names: Iterable[str], create: bool, context: Context):  # typ
         try:
             check_topic_name(name)
             if create:
-                await services.controller.auto_create(name)
+                (made,) = await services.controller.create_topics([NewTopic(name)])
+                if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
+                    raise made
                 topic = services.image().topics.get(name)
                 if topic is not None:
                     yield name, _described(topic, services.image(), context.listener)
                     continue
         except errors.TidelogError as found:
             problem = found
-        yield name, MetadataResponseTopic(error_code=problem.code, name=name, is_internal=is_internal(name))
+        yield name, MetadataResponseTopic(error_code=problem.code, name=name, is_internal=name in INTERNAL)
 
 
 def _brokers(image: Image, listener: str) -> list[MetadataResponseBroker]:
@@ -121,7 +126,7 @@ def _described(topic: Topic, image: Image, listener: str) -> MetadataResponseTop
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        is_internal=is_internal(topic.name),
+        is_internal=topic.name in INTERNAL,
         partitions=[
             MetadataResponsePartition(
                 error_code=_leader_error(partition, image, listener),
@@ -178,7 +183,7 @@ def describe_topic_partitions(
             DescribeTopicPartitionsResponseTopic(
                 name=name,
                 topic_id=topic.id,
-                is_internal=is_internal(name),
+                is_internal=name in INTERNAL,
                 partitions=page,
                 topic_authorized_operations=_TOPIC_OPERATIONS,
             )

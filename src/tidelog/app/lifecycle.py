@@ -1,0 +1,244 @@
+"""The one place where a broker's objects are built, started in order, and stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidelog import errors
+from tidelog.app.surroundings import Surroundings, system
+from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.router import Router
+from tidelog.broker.server import Server
+from tidelog.broker.services import Services
+from tidelog.config import BrokerConfig
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.records import BrokerRecord, Endpoint
+from tidelog.metadata.registration import Registration
+from tidelog.metadata.store import MetadataStore
+from tidelog.replication.partitions import Partitions
+from tidelog.storage.background import Background, Intervals
+from tidelog.storage.cleaner import Cleanable, Cleaner
+from tidelog.storage.files import OpenFiles
+from tidelog.storage.identity import read_last_run
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.recovery import Report
+from tidelog.types import NodeId
+
+log = logging.getLogger("tidelog")
+
+GRACE_MS = 2_000
+FILES_SPARE = 1024  # descriptors for connections and others, besides those of segments
+
+
+class Addresses(NamedTuple):
+    kafka: tuple[str, int]
+    http: tuple[str, int] | None
+
+
+class Broker:
+    """`start`, then `stop`, once each."""
+
+    def __init__(self, config: BrokerConfig, around: Surroundings) -> None:
+        self._given = config
+        self._around = around
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Fails when something without which the broker is of no use has failed."""
+
+    async def start(self) -> Addresses:
+        around, node, given = self._around, NodeId(self._given.node_id), self._given
+        files = OpenFiles(given.tidelog_open_files_max)
+        dirs = [
+            LogDir(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
+            for path in given.log_dirs
+        ]
+        self._store: MetadataStore = await around.store(given.log_dirs[0])
+        clean = all(read_last_run(where.volume.disk, where.path).clean for where in dirs)
+        self._controller = controller = await Controller.start(self._store, node, given, around.random, clean)
+        self._dirs = LogDirs(dirs, controller.topic_config)
+        _tell(await self._dirs.start(controller.image.cluster_id, node))
+        self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
+        await self._partitions.start()
+        self._server = Server(given, around.network, Router(self._services(node)))
+        bound = self._server.bind()
+        http = self._bind_http()
+        self._run(self._follow(), "following the metadata")
+        record = BrokerRecord(self._endpoints(bound), given.broker_rack)
+        self._registration = Registration(self._store, node, record)
+        await controller.reached(await self._registration.register())
+        self._run(self._registration.keep(), "keeping the registration")
+        self._start_housekeeping()
+        self._server.start()
+        if self._http is not None:
+            self._http.start()
+        return Addresses(next(iter(bound.values())), http)
+
+    def _start_housekeeping(self) -> None:
+        config, around = self._controller.config(), self._around
+        intervals = Intervals(
+            retention_ms=config.log_retention_check_interval_ms,
+            producer_expiration_ms=config.producer_id_expiration_ms,
+        )
+        background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
+        self._run(background.run(), "housekeeping")
+        self._runner = around.runner(self._dirs.dirs[0].volume.disk)
+        if not config.log_cleaner_enable:
+            return
+        memory_bytes = config.log_cleaner_dedupe_buffer_size
+        for where in self._dirs.dirs:
+            cleaner = Cleaner(
+                where.volume,
+                partial(self._cleanable, where),
+                self._runner,
+                memory_bytes,
+                config.log_cleaner_backoff_ms,
+            )
+            self._partitions.forgotten.append(cleaner.removed)
+            self._run(cleaner.run(), f"compaction in {where.path}")
+
+    def _cleanable(self, where: LogDir) -> list[Cleanable]:
+        found = []
+        for name, it in list(where.logs.items()):
+            partition = self._partitions.of_log(name)
+            if partition is not None and partition.log is it:
+                found.append(Cleanable(it, partition.last_stable))
+        return found
+
+    def _services(self, node: NodeId) -> Services:
+        around, controller = self._around, self._controller
+        return Services(
+            node_id=node,
+            clock=around.clock,
+            random=around.random,
+            config=controller.config,
+            image=lambda: controller.image,
+            controller=controller,
+            partitions=self._partitions,
+            log_dirs=self._dirs,
+            producer_ids=ProducerIds(self._store),
+            sessions=FetchSessions(
+                self._given.max_incremental_fetch_session_cache_slots,
+                lambda: around.random.randint(1, (1 << 31) - 1),
+            ),
+        )
+
+    def _endpoints(self, bound: dict[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
+        told = {
+            listener.name: (listener.host, listener.port) for listener in self._given.advertised_listeners
+        }
+        endpoints = []
+        for name, (host, port) in bound.items():
+            host, port = told.get(name, (host, port))
+            endpoints.append(Endpoint(name, host or self._around.host_name(), port or bound[name][1]))
+        return tuple(endpoints)
+
+    def _bind_http(self) -> tuple[str, int] | None:
+        self._http = None
+        if not self._around.http:
+            return None
+        from tidelog.gateways.http.server import HttpServer
+
+        self._http = HttpServer(self._unready)
+        host, port = self._given.tidelog_http_listen
+        return host, self._http.bind(host, port)
+
+    def _unready(self) -> str | None:
+        if not self._dirs.online():
+            return f"no log directory works: {', '.join(where.path for where in self._dirs.dirs)}"
+        return None
+
+    async def _follow(self) -> None:
+        async for update in self._controller.follow():
+            await self._partitions.apply(update)
+
+    def _run(self, work: Coroutine[Any, Any, None], doing: str) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None and not self.ended.done():
+                log.critical("%s failed", doing, exc_info=task.exception())
+                self.ended.set_exception(errors.UnknownServerError(f"{doing} failed: {task.exception()}"))
+
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(ended)
+        self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Answers what is under way, makes everything durable, and says so on disk."""
+        if self._http is not None:
+            await self._http.stop()
+        await self._server.stop(GRACE_MS)
+        await self._partitions.stop()
+        await self._registration.end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._runner.close()
+        await self._dirs.stop()
+        for where in self._dirs.dirs:
+            where.volume.disk.close()
+        await self._store.close()
+
+
+def _tell(reports: Iterable[Report]) -> None:
+    """What recovery found, one line for each log that lost something."""
+    for report in reports:
+        if report.cut_bytes or report.cut_segments or report.damaged:
+            log.warning("recovered %s", report)
+
+
+def serve(config: BrokerConfig) -> int:
+    """Runs a broker until SIGINT or SIGTERM; the exit code."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    _raise_file_limit(config.tidelog_open_files_max + FILES_SPARE)
+    try:
+        asyncio.run(_serve(config))
+    except errors.TidelogError as problem:
+        print(f"tidelog: {problem}", file=sys.stderr)
+        return 1
+    except OSError as problem:
+        print(f"tidelog: cannot start: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    broker = Broker(config, system())
+    addresses = await broker.start()
+    kafka, http = addresses.kafka, addresses.http or ("", 0)
+    print(
+        f"ready kafka={_shown(*kafka)} http={_shown(*http)} id={config.node_id}",
+        flush=True,
+    )
+    waiting = loop.create_task(asked.wait())
+    await asyncio.wait([waiting, broker.ended], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    await broker.stop()
+    if broker.ended.done():
+        broker.ended.result()
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _raise_file_limit(wanted: int) -> None:
+    """Shells often start programs with a limit of 1,024 open files, and allow far more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, target), hard))

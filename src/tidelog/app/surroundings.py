@@ -1,0 +1,56 @@
+"""What a broker does not make itself: time, chance, sockets, disks, the metadata store, where compaction runs.
+
+`system` is the machine this process runs on; the simulator in `tidelog.testing` has another."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import Random, SystemRandom
+
+from tidelog.clock import Clock, SystemClock
+from tidelog.metadata.sqlite_store import SqliteStore
+from tidelog.metadata.store import MetadataStore
+from tidelog.net.network import Network, SystemNetwork
+from tidelog.storage.compaction_runner import ProcessRunner, Runner
+from tidelog.storage.disk import Disk, SystemDisk
+
+METADATA_FILE = "metadata.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    clock: Clock
+    network: Network
+    random: Random
+    disk: Callable[[str], Disk]
+    """One for each log directory, so that a slow one holds up nobody else."""
+    store: Callable[[str], Awaitable[MetadataStore]]
+    """Given the first log directory."""
+    runner: Callable[[Disk], Runner]
+    host_name: Callable[[], str]
+    """What to tell clients when a listener is bound to every address and nothing is advertised."""
+    http: bool
+
+
+def system() -> Surroundings:
+    clock = SystemClock()
+
+    async def store(folder: str) -> MetadataStore:
+        os.makedirs(folder, exist_ok=True)
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
+        return await SqliteStore.open(os.path.join(folder, METADATA_FILE), thread, clock)
+
+    return Surroundings(
+        clock=clock,
+        network=SystemNetwork(),
+        random=SystemRandom(),
+        disk=lambda path: SystemDisk(),
+        store=store,
+        runner=lambda disk: ProcessRunner(),
+        host_name=socket.gethostname,
+        http=True,
+    )

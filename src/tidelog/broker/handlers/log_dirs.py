@@ -1,0 +1,85 @@
+"""DescribeLogDirs (api 35), versions 1-5, and AlterReplicaLogDirs (api 34), versions 1-2.
+
+A directory that is offline is told with KAFKA_STORAGE_ERROR and no partitions.  A move between directories goes on in
+the background: its copy shows as a future log, with how many offsets it still lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    wanted: set[TopicPartition] | None = None
+    if request.topics is not None:
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+        }
+    dirs = context.services.log_dirs
+    return DescribeLogDirsResponse(results=[_described(where, dirs, wanted) for where in dirs.dirs])
+
+
+def _described(
+    where: LogDir, dirs: LogDirs, wanted: Collection[TopicPartition] | None
+) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=where.path)
+    if where.problem is not None:
+        result.error_code = errors.KafkaStorageError.code
+        return result
+    topics: dict[str, DescribeLogDirsTopic] = {}
+
+    def add(name: TopicPartition, size: int, lag: int, future: bool) -> None:
+        topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=name.partition, partition_size=size, offset_lag=lag, is_future_key=future
+            )
+        )
+
+    try:
+        for name in sorted(where.names):
+            if wanted is None or name in wanted:
+                add(name, where.size_of(name), 0, False)
+        for name, move in dirs.moves.items():
+            if move.target is where and (wanted is None or name in wanted):
+                add(name, move.size, max(move.lag, 0), True)
+        result.total_bytes, result.usable_bytes = where.volume.disk.free_bytes(where.path)
+    except errors.KafkaStorageError as problem:
+        return DescribeLogDirsResult(log_dir=where.path, error_code=problem.code)
+    result.topics = list(topics.values())
+    return result
+
+
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: Context
+) -> AlterReplicaLogDirsResponse:
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for where in request.dirs:
+        for topic in where.topics:
+            row = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+            for index in topic.partitions:
+                result = AlterReplicaLogDirPartitionResult(partition_index=index)
+                try:
+                    context.services.partitions.move(TopicPartition(topic.name, index), where.path)
+                except errors.TidelogError as problem:
+                    result.error_code = problem.code
+                row.partitions.append(result)
+    return AlterReplicaLogDirsResponse(results=list(results.values()))

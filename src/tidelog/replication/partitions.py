@@ -1,0 +1,221 @@
+"""The partitions that this node holds, by name and by topic id.
+
+Follows the metadata: creates and deletes logs, moves leadership, hands on settings.  A partition is opened when it is
+first asked for, so a start does not grow with their number.  Handlers come here first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.config import TopicConfig
+from tidelog.metadata import image as metadata
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Image, Topic
+from tidelog.replication.partition import Partition
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.moving import Move
+from tidelog.types import Epoch, NodeId, Offset, TopicPartition
+
+log = logging.getLogger("tidelog.partitions")
+
+TURN = 32  # logs created or deleted before others on the loop get their turn
+Key = tuple[str | bytes, int]
+Configs = Callable[[str], TopicConfig]
+
+
+class Partitions:
+    def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs) -> None:
+        self._node = node
+        self._dirs = dirs
+        self._image = image
+        self._configs = configs
+        self._held: dict[Key, Partition] = {}  # each one twice: by topic name, and by topic id
+        self._moving: set[asyncio.Task[None]] = set()
+        self.forgotten: list[Callable[[TopicPartition], None]] = []
+        """Told of every log that is deleted or moves to another directory."""
+
+    # For handlers
+
+    def led_here(self, topic: str | bytes, index: int) -> Partition:
+        """The partition, for a client that wants its leader; the protocol's error when that is not this node."""
+        partition = self._held.get((topic, index))
+        if partition is None:
+            partition = self._open(topic, index)
+        if partition.leader != self._node:
+            raise errors.NotLeaderOrFollower(f"{partition.name} is led by broker {partition.leader}")
+        return partition
+
+    def leader_of(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
+        """(node, epoch), for clients that asked the wrong one."""
+        found = self._topic(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        partition = found.partitions[index]
+        return (-1 if partition.leader is None else partition.leader, partition.leader_epoch)
+
+    def open_ones(self) -> Iterator[Partition]:
+        return (partition for (topic, _), partition in list(self._held.items()) if type(topic) is str)
+
+    def committed_of(self, name: TopicPartition) -> Offset | None:
+        """None when it is not open."""
+        partition = self._held.get(name)
+        return None if partition is None else partition.state.committed
+
+    def of_log(self, name: TopicPartition) -> Partition | None:
+        """The partition of a log that is there; None when the metadata does not know it."""
+        try:
+            return self._held.get(name) or self._open(*name)
+        except errors.TidelogError:
+            return None
+
+    def _topic(self, topic: str | bytes) -> Topic | None:
+        if isinstance(topic, str):
+            return self._image.topics.get(topic)
+        return self._image.topic_by_id(UUID(bytes=topic))
+
+    def _open(self, topic: str | bytes, index: int) -> Partition:
+        found = self._topic(topic)
+        if found is None:
+            if isinstance(topic, bytes):
+                raise errors.UnknownTopicId(f"there is no topic with id {UUID(bytes=topic)}")
+            raise errors.UnknownTopicOrPartition(f"there is no topic {topic!r}")
+        if not 0 <= index < len(found.partitions):
+            raise errors.UnknownTopicOrPartition(
+                f"{found.name} has partitions 0 to {len(found.partitions) - 1}, not {index}"
+            )
+        partition = found.partitions[index]
+        if self._node not in partition.replicas:
+            raise errors.NotLeaderOrFollower(f"{found.name}-{index} is not on this broker")
+        return self._hold(found, partition)
+
+    def _hold(self, topic: Topic, known: metadata.Partition) -> Partition:
+        name = TopicPartition(topic.name, known.index)
+        if name not in self._dirs:
+            raise errors.KafkaStorageError(f"{name} is in a log directory that is offline")
+        self._dirs.home(name).check_topic_id(name, topic.id)
+        partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name))
+        partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync))
+        self._held[topic.name, known.index] = partition
+        self._held[topic.id.bytes, known.index] = partition
+        return partition
+
+    # Following the metadata
+
+    async def start(self) -> None:
+        """Logs that metadata knows and no disk has are made, those that it does not know are deleted: a crash may
+        have come between a change and its effect."""
+        wanted = {
+            TopicPartition(topic.name, partition.index): topic
+            for topic in self._image.topics.values()
+            for partition in topic.partitions
+            if self._node in partition.replicas
+        }
+        for name in [name for name in self._dirs if name not in wanted]:
+            log.warning("%s is not in the metadata (any more): deleting it", name)
+            self._delete(name)
+        missing = [name for name in wanted if name not in self._dirs]
+        if len(self._dirs.online()) < len(self._dirs.dirs):
+            # They may well be on the disk that does not work now: an empty log in their place would be a lie.
+            for name in missing:
+                log.error("%s is not on any disk that works", name)
+        else:
+            await self._create((wanted[name], name.partition) for name in missing)
+
+    async def apply(self, update: Update) -> None:
+        """Called for every update before anybody sees its image."""
+        self._image = update.image
+        for name in update.topics:
+            before, after = update.before.topics.get(name), update.image.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                await self._topic_deleted(before)
+                before = None
+            if after is not None:
+                await self._topic_changed(before, after)
+        if update.broker_configs:
+            self._reconfigure(self.open_ones())
+        elif update.topic_configs:
+            changed = frozenset(update.topic_configs)
+            self._reconfigure(partition for partition in self.open_ones() if partition.topic in changed)
+
+    async def _topic_deleted(self, topic: Topic) -> None:
+        problem = errors.UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
+        for partition in topic.partitions:
+            self._held.pop((topic.id.bytes, partition.index), None)
+            held = self._held.pop((topic.name, partition.index), None)
+            if held is not None:
+                held.closed(problem)
+        for at, partition in enumerate(topic.partitions):
+            name = TopicPartition(topic.name, partition.index)
+            if name in self._dirs:
+                self._delete(name)
+            if at % TURN == TURN - 1:
+                await asyncio.sleep(0)
+
+    async def _topic_changed(self, before: Topic | None, after: Topic) -> None:
+        known = {} if before is None else {one.index: one for one in before.partitions}
+        fresh = [p for p in after.partitions if p.index not in known and self._node in p.replicas]
+        await self._create((after, partition.index) for partition in fresh)
+        for partition in after.partitions:
+            held = self._held.get((after.name, partition.index))
+            if held is not None and partition != known.get(partition.index):
+                held.led(partition.leader, Epoch(partition.leader_epoch), frozenset(partition.in_sync))
+
+    async def _create(self, wanted: Iterable[tuple[Topic, int]]) -> None:
+        for at, (topic, index) in enumerate(wanted):
+            name = TopicPartition(topic.name, index)
+            try:
+                self._dirs.create(name, topic.id)
+            except errors.KafkaStorageError as problem:
+                log.error("cannot create %s: %s", name, problem)
+            if at % TURN == TURN - 1:
+                await asyncio.sleep(0)
+
+    def _delete(self, name: TopicPartition) -> None:
+        for tell in self.forgotten:
+            tell(name)
+        try:
+            self._dirs.delete(name)
+        except errors.KafkaStorageError as problem:
+            log.error("cannot delete %s: %s", name, problem)
+
+    def _reconfigure(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            partition.reconfigure(self._configs(partition.topic))
+
+    # Between directories
+
+    def move(self, name: TopicPartition, path: str) -> None:
+        """Begins to move a log to another directory of this broker; reads and writes go on meanwhile."""
+        partition = self.led_here(*name)
+        under_way = self._dirs.moves.get(name)
+        move = self._dirs.move(name, path)
+        if move is not None and move is not under_way:
+            task = asyncio.get_running_loop().create_task(self._move(partition, move))
+            self._moving.add(task)
+            task.add_done_callback(self._moving.discard)
+
+    async def _move(self, partition: Partition, move: Move) -> None:
+        name = partition.name
+        try:
+            await move.copy()
+            while partition.log.next != partition.log.end:
+                # Appends that are on their way to the old disk: they are for the old log.
+                await partition.log.flush()
+            if self._dirs.moves.get(name) is not move:
+                return
+            for tell in self.forgotten:
+                tell(name)
+            partition.moved(self._dirs.finish_move(name))
+            log.info("%s moved to %s", name, move.target.path)
+        except errors.TidelogError as problem:
+            log.error("%s was not moved: %s", name, problem)
+            self._dirs.cancel_move(name)
+
+    async def stop(self) -> None:
+        for task in self._moving:
+            task.cancel()
+        await asyncio.gather(*self._moving, return_exceptions=True)
