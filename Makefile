@@ -22,6 +22,7 @@ $(VENV)/.dependencies: requirements.txt
 
 $(VENV)/.built: $(VENV)/.dependencies $(SPEED) setup.py pyproject.toml
 	flock $(VENV)/.lock $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup: $(VENV)/.built ## build .venv with .venv/bin/tidelog

@@ -224,9 +224,8 @@ async def _serve(config: BrokerConfig) -> None:
         f"ready kafka={_shown(*kafka)} http={_shown(*http)} id={config.node_id}",
         flush=True,
     )
-    waiting = loop.create_task(asked.wait())
-    await asyncio.wait([waiting, broker.ended], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
+    broker.ended.add_done_callback(lambda _: asked.set())
+    await asked.wait()
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()

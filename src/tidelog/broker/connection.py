@@ -39,7 +39,7 @@ class Connection(FrameConnection):
 
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int
-    ) -> Answer | asyncio.Future[Answer | None] | None:
+    ) -> Answer | asyncio.Future[Any] | None:
         return self._router.route(self, frame, api_key, version, correlation_id)
 
     def refused(self, problem: BaseException) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
 Handler = Callable[[Any, Context], Any | Awaitable[Any]]
-Pending = Answer | asyncio.Future[Answer | None] | None
+Pending = Answer | asyncio.Future[Any] | None
 
 
 class Router:

@@ -12,7 +12,7 @@ from tidelog import errors
 from tidelog._speed.batch import HEADER_SIZE, Header, crc_ok, header_at, stamp_append_time
 from tidelog._speed.records import check
 from tidelog.config import TopicConfig
-from tidelog.record.codecs import codec_named, decompress
+from tidelog.record.codecs import Codec, codec_named, decompress
 
 MAGIC = 2
 _CODEC_LAST = 4
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
     batch_bytes_max: int
     append_time: bool
     keys_required: bool
-    codec: int | None  # None: as the producer made it
+    codec: Codec | None  # None: as the producer made it
     codec_level: int | None
     before_ms_max: int
     after_ms_max: int
@@ -41,7 +41,7 @@ class Rules(NamedTuple):
             keys_required="compact" in config.cleanup_policy,
             codec=None
             if name == "producer"
-            else int(codec_named("none" if name == "uncompressed" else name)),
+            else codec_named("none" if name == "uncompressed" else name),
             codec_level=level,
             before_ms_max=config.message_timestamp_before_max_ms,
             after_ms_max=config.message_timestamp_after_max_ms,
@@ -133,7 +133,7 @@ def _check_times(smallest: int, largest: int, rules: Rules, now_ms: int) -> None
         )
 
 
-def _in_codec(data: memoryview, codec: int, level: int | None) -> tuple[memoryview, Header]:
+def _in_codec(data: memoryview, codec: Codec, level: int | None) -> tuple[memoryview, Header]:
     from tidelog.record.builder import recompress
 
     changed = memoryview(bytearray(recompress(data, codec, level)))

@@ -90,8 +90,7 @@ class FetchInFlight:
         if self._answer.done():
             return
         try:
-            found, _, _, _ = self._read()
-            self._answer.set_result(self._encode(found))
+            self._answer.set_result(self._encode(self._read()[0]))
         except Exception as problem:  # the connection says what it was, and closes
             self._answer.set_exception(problem)
 
