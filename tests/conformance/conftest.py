@@ -1,0 +1,113 @@
+"""The broker under test and the names of topics on it.
+
+`CONFORMANCE=kafka` runs the suite on Apache Kafka instead of Tidelog.  Each pytest worker starts one broker for all
+its tests; a test that stops, kills or configures its broker takes one of its own from `own_broker`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance import apache_kafka
+from tests.conformance.process import BrokerProcess, free_port
+from tests.conformance.raw import Connection
+from tests.conformance.tidelog_broker import TidelogBroker
+from tests.conformance.topics import create_topic
+
+ON_KAFKA = os.environ.get("CONFORMANCE") == "kafka"
+
+# Background work looks often, so that its effects can be waited for.
+SETTINGS = {
+    "log.retention.check.interval.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its message definitions through a deprecated function.
+    for module in ("kafka", "importlib"):
+        config.addinivalue_line("filterwarnings", f"ignore::DeprecationWarning:{module}.*")
+
+
+BrokerFactory = Callable[..., BrokerProcess]
+
+
+def new_broker(home: Any, settings: dict[str, str]) -> BrokerProcess:
+    return (apache_kafka.KafkaBroker if ON_KAFKA else TidelogBroker)(home, {**SETTINGS, **settings})
+
+
+@pytest.fixture(scope="session")
+def can_run() -> None:
+    if ON_KAFKA and (reason := apache_kafka.resolve_jars()):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker that most tests of this worker share; it must end cleanly after all of them."""
+    running = new_broker(tmp_path_factory.mktemp("broker"), {})
+    running.start()
+    yield running
+    assert running.alive(), f"the broker died during the tests: {running.log_tail()}"
+    running.stop()
+
+
+@pytest.fixture
+def own_broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerFactory]:
+    """Starts brokers for this test only: `own_broker({"setting": "value"})`.  They may be stopped and killed."""
+    started: list[BrokerProcess] = []
+
+    def start(settings: dict[str, str] | None = None) -> BrokerProcess:
+        running = new_broker(tmp_path_factory.mktemp("own"), settings or {})
+        running.port = free_port()
+        started.append(running)
+        running.start()
+        return running
+
+    yield start
+    for running in started:
+        running.discard()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def connection(bootstrap: str) -> Iterator[Connection]:
+    with Connection(bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def name() -> Callable[[], str]:
+    """Fresh names, for topics that the test creates itself or that must not exist."""
+    prefix, numbers = f"t-{uuid.uuid4().hex[:12]}", itertools.count()
+    return lambda: f"{prefix}-{next(numbers)}"
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: Callable[[], str]) -> Callable[..., str]:
+    """Creates topics: `topic()`, `topic(partitions=3, config={"cleanup.policy": "compact"})`."""
+
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        fresh = name()
+        create_topic(bootstrap, fresh, partitions, config)
+        return fresh
+
+    return create
+
+
+@pytest.fixture
+def kafka_tools() -> Callable[..., str]:
+    """Apache Kafka's command line tools: `kafka_tools("topics", "--list", ...)`."""
+    if reason := apache_kafka.missing():
+        pytest.skip(reason)
+    return apache_kafka.tool
