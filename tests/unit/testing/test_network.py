@@ -81,15 +81,20 @@ def scenario(test: Callable[[VirtualNetwork], Awaitable[None]]) -> Callable[[], 
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(), st.lists(st.binary(min_size=1, max_size=3000), max_size=8), st.integers(1, 2000))
+@given(
+    st.integers(),
+    st.lists(st.binary(min_size=1, max_size=3000), min_size=1, max_size=8),
+    st.integers(1, 2000),
+    st.integers(1, 100),
+)
 def test_what_arrives_is_what_was_sent_in_order_and_then_the_end(
-    seed: int, pieces: list[bytes], buffer_bytes: int
+    seed: int, pieces: list[bytes], buffer_bytes: int, read_bytes: int
 ) -> None:
     async def body(random: Random) -> tuple[bytes, float]:
         network = VirtualNetwork(random)
         network.buffer_bytes = buffer_bytes
         near, far = await connected(network)
-        arriving = asyncio.ensure_future(receive_all(far, random.randint(1, 3000)))
+        arriving = asyncio.ensure_future(receive_all(far, read_bytes))
         for piece in pieces:
             await send_all(near, piece)
         near.close()
