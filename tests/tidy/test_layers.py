@@ -54,7 +54,7 @@ IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess"
 
 LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-METHODS_MAX = 25
+METHODS_MAX = 28  # a whole seam in one class may need this many
 
 
 def sources() -> Iterator[Path]:
