@@ -61,6 +61,8 @@ class OutgoingBatch:
         "done",
         "in_flight",
         "last_problem",
+        "maybe_written",
+        "ordinal",
         "outcomes",
         "partition",
         "stamp",
@@ -69,7 +71,8 @@ class OutgoingBatch:
 
     def __init__(self, partition: TopicPartition, size_max: int, now_ms: int) -> None:
         self.partition = partition
-        self.builder: BatchBuilder | None = BatchBuilder(size_max)
+        # A size of 0 asks for one record per batch, which any size takes.
+        self.builder: BatchBuilder | None = BatchBuilder(max(HEADER_SIZE, size_max))
         self.created_ms = now_ms
         self.outcomes: list[Outcome] = []
         self.timestamps: list[int] = []
@@ -80,6 +83,8 @@ class OutgoingBatch:
         self.attempts = 0
         self.in_flight = False
         self.done = False
+        self.maybe_written = False
+        self.ordinal = 0
         self.last_problem: errors.TidelogError | None = None
 
     def add(

@@ -24,6 +24,9 @@ from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 
+# How long one address has for itself before the next is tried beside it.
+STAGGER_MS = 300
+
 
 class Cluster:
     def __init__(
@@ -54,18 +57,30 @@ class Cluster:
     # Where to ask
 
     async def any(self) -> Requester:
-        """The least busy open connection; else the known nodes in random order, then the bootstrap
-        addresses."""
+        """The least busy open connection; else whoever answers first of the known nodes, in random order, and
+        the bootstrap addresses.  One that does not answer soon does not hold up the next."""
         open_one = self._connections.least_busy()
         if open_one is not None:
             return open_one
         known = [Address(node.host, node.port) for node in self.topology.nodes.values()]
         self.environment.random.shuffle(known)
+        addresses = list(dict.fromkeys([*known, *self._bootstrap]))
+        addresses.sort(key=self._connections.failing)
         failures: dict[Address, Unreachable] = {}
-        for address in dict.fromkeys([*known, *self._bootstrap]):
-            try:
-                return await self._connections.get(address)
-            except Unreachable as problem:
+        dialling: dict[asyncio.Task[Requester], Address] = {}
+        while addresses or dialling:
+            if addresses:
+                address = addresses.pop(0)
+                dialling[self._connections.dial(address)] = address
+            stagger_s = STAGGER_MS / 1000 if addresses else None
+            done, _ = await asyncio.wait(dialling, timeout=stagger_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                address = dialling.pop(task)
+                problem = task.exception()
+                if problem is None:
+                    return task.result()
+                if not isinstance(problem, Unreachable):
+                    raise problem
                 failures[address] = problem
         raise _unreachable(failures)
 

@@ -50,6 +50,10 @@ class Connections:
             requester = await asyncio.shield(self.dial(address))
         return requester
 
+    def failing(self, address: Address) -> bool:
+        """The last attempt to reach it was in vain."""
+        return address in self._not_before_ms
+
     def least_busy(self) -> Requester | None:
         ready = [one for one in map(self.ready, list(self._open)) if one is not None]
         return min(ready, key=lambda one: one.in_flight, default=None)

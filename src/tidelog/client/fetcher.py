@@ -109,6 +109,7 @@ class Fetcher:
 
     async def close(self) -> None:
         self._closed = True
+        self._arrived.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._looking_up is not None:

@@ -10,6 +10,8 @@ when the one before it is settled.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import chain
 
 from tidelog import errors
 from tidelog.client.batch import NO_STAMP, OutgoingBatch, Stamp
@@ -20,6 +22,7 @@ from tidelog.types import TopicPartition
 REMEMBERED_BATCHES = 5
 EPOCH_MAX = 32767
 SEQUENCE_END = 1 << 31
+OUTCOME_UNKNOWN = (errors.NetworkException, errors.RequestTimedOut, errors.NotEnoughReplicasAfterAppend)
 
 
 class PartitionQueue:
@@ -39,6 +42,8 @@ class PartitionQueue:
         self._producer_id = -1
         self._epoch = -1
         self._sequence = 0
+        self._ordinal = 0
+        self._known = False
 
     @property
     def empty(self) -> bool:
@@ -49,8 +54,9 @@ class PartitionQueue:
         """Before the first batch, and when the epochs of the last one are used up."""
         return self._idempotent and self._producer_id < 0
 
-    def batches(self) -> list[OutgoingBatch]:
-        return [*self.sent, *self.full, *([self.open] if self.open is not None else ())]
+    def batches(self) -> Iterator[OutgoingBatch]:
+        """Oldest first."""
+        return chain(self.sent, self.full, () if self.open is None else (self.open,))
 
     def close_open(self) -> None:
         if self.open is not None:
@@ -59,6 +65,13 @@ class PartitionQueue:
 
     def identified(self, producer_id: int, epoch: int) -> None:
         self._producer_id, self._epoch, self._sequence = producer_id, epoch, 0
+        self._known = False
+
+    @property
+    def _limit(self) -> int:
+        # A broker that has not met a producer takes any sequence number from it: a second batch could pass a
+        # first one that it refused.  So the first goes alone.
+        return self._unsettled_max if self._known or not self._idempotent else 1
 
     # Sending
 
@@ -70,9 +83,9 @@ class PartitionQueue:
             if waiting is not None:
                 if self._lost_count(waiting) and (flying or waiting is not self.sent[0]):
                     return None
-                free = flying < self._unsettled_max and now_ms >= self.not_before_ms
+                free = flying < self._limit and now_ms >= self.not_before_ms
                 return waiting if free else None
-            if len(self.sent) >= self._unsettled_max:
+            if len(self.sent) >= self._limit or self._too_far_ahead():
                 return None
         if self.full:
             return self.full[0]
@@ -106,9 +119,16 @@ class PartitionQueue:
         """A batch that was sent and has no valid sequence number any more."""
         return self._idempotent and batch.stamp == NO_STAMP
 
+    def _too_far_ahead(self) -> bool:
+        """A broker must still remember the oldest unsettled batch when that is sent again, however many later
+        ones it has acknowledged."""
+        return self._idempotent and self._ordinal - self.sent[0].ordinal >= REMEMBERED_BATCHES
+
     def _stamp(self, batch: OutgoingBatch) -> Stamp:
         if not self._idempotent:
             return NO_STAMP
+        batch.ordinal = self._ordinal
+        self._ordinal += 1
         stamp = Stamp(self._producer_id, self._epoch, self._sequence)
         self._sequence = (self._sequence + batch.count) % SEQUENCE_END
         return stamp
@@ -119,13 +139,18 @@ class PartitionQueue:
         # would write it twice.
         self._epoch += 1
         self._sequence = 0
+        self._known = False
         for batch in self.sent:
             batch.restamp(self._stamp(batch))
 
     # Answers
 
+    def acknowledged(self, batch: OutgoingBatch) -> None:
+        self._known = self._known or batch.stamp.epoch == self._epoch
+        self.settled(batch)
+
     def settled(self, batch: OutgoingBatch) -> None:
-        """Acknowledged, or given up: out of the way of the others."""
+        """Out of the way of the others."""
         batch.in_flight = False
         self.failures = 0
         if batch in self.sent:
@@ -139,6 +164,7 @@ class PartitionQueue:
         """It failed in a way that may pass."""
         batch.in_flight = False
         batch.last_problem = problem
+        batch.maybe_written = batch.maybe_written or isinstance(problem, OUTCOME_UNKNOWN)
         self.failures += 1
         self.not_before_ms = max(self.not_before_ms, not_before_ms)
 
@@ -159,7 +185,7 @@ class PartitionQueue:
             self._spare_epoch(new_id)
 
     def split(self, batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
-        """In place of a batch that the broker has refused as too large."""
+        """In place of a batch that the broker has refused as too large, and is known not to have."""
         halves = batch.split(self._codec)
         at = self.sent.index(batch)
         self.sent[at : at + 1] = halves

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Any
 
 from tidelog import errors
@@ -24,6 +25,7 @@ from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ProducerOptions
 from tidelog.client.partition_queue import PartitionQueue
 from tidelog.client.produce_request import ProduceCall, build_produce, read_produce
+from tidelog.client.unfinished import Unfinished
 from tidelog.net.requester import Requester
 from tidelog.record import codec_named
 from tidelog.types import TopicPartition
@@ -44,8 +46,7 @@ class Sender:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight: dict[int, int] = {}
-        self._unfinished: set[OutgoingBatch] = set()
-        self._flushes: list[tuple[set[OutgoingBatch], asyncio.Future[None]]] = []
+        self._unfinished = Unfinished()
         self._identity = Identity(cluster, options.delivery_timeout_ms)
         self._pump_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -87,21 +88,12 @@ class Sender:
 
     @property
     def waiting_records(self) -> int:
-        return sum(batch.count for batch in self._unfinished)
+        return self._unfinished.records
 
     async def flush(self) -> None:
         """Until everything appended so far is settled, well or not."""
-        if not self._unfinished:
-            return
-        done: asyncio.Future[None] = self._loop.create_future()
-        entry = (set(self._unfinished), done)
-        self._flushes.append(entry)
         self.wake()
-        try:
-            await done
-        finally:
-            if entry in self._flushes:
-                self._flushes.remove(entry)
+        await self._unfinished.all_settled()
 
     async def close(self, problem: errors.TidelogError) -> None:
         """Stops at once; what is not settled fails with `problem`."""
@@ -141,15 +133,16 @@ class Sender:
     def _expire(self, now_ms: float) -> None:
         limit_ms = self._options.delivery_timeout_ms
         for partition, queue in list(self._busy.items()):
-            for batch in queue.batches():
-                if not batch.done and now_ms - batch.created_ms >= limit_ms:
+            late = takewhile(lambda one: one.done or now_ms - one.created_ms >= limit_ms, queue.batches())
+            for batch in list(late):
+                if not batch.done:
                     reason = f": {batch.last_problem}" if batch.last_problem else ""
                     said = f"no acknowledgement from {partition} within {limit_ms} ms{reason}"
                     problem: errors.TidelogError = DeliveryTimedOut(said)
                     self._finish(queue, batch, problem, keep=batch.in_flight)
 
     def _send_ready(self, now_ms: float) -> None:
-        hurry = bool(self._flushes) or self._memory.exhausted
+        hurry = self._unfinished.awaited or self._memory.exhausted
         progress = True
         while progress:
             by_node: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = {}
@@ -303,10 +296,9 @@ class Sender:
             fenced = isinstance(problem, errors.InvalidProducerEpoch)
             not_before_ms = self._retry_ms(queue) if batch.attempts > 1 else 0
             queue.sequence_refused(batch, problem, not_before_ms, new_id=fenced)
-        elif too_large and batch.count > 1:
+        elif too_large and batch.count > 1 and not batch.maybe_written:
             halves = queue.split(batch)
-            self._unfinished.update(halves)
-            self._forget(batch, halves)
+            self._unfinished.settled(batch, halves)
         elif problem.retriable and batch.attempts <= self._options.retries:
             queue.again(batch, problem, self._retry_ms(queue))
             self._cluster.refresh_soon().add_done_callback(self.wake)
@@ -331,7 +323,9 @@ class Sender:
         keep: bool = False,
     ) -> None:
         """`keep`: its place in the queue stays taken until the answer comes."""
-        if not keep:
+        if problem is None:
+            queue.acknowledged(batch)
+        elif not keep:
             queue.settled(batch)
         if batch.done:
             return
@@ -340,19 +334,9 @@ class Sender:
         else:
             batch.failed(problem)
         self._memory.give(batch.bytes_taken)
-        self._forget(batch, ())
-
-    def _forget(self, batch: OutgoingBatch, instead: Iterable[OutgoingBatch]) -> None:
-        self._unfinished.discard(batch)
-        for targets, done in list(self._flushes):
-            if batch in targets:
-                targets.discard(batch)
-                targets.update(instead)
-            if not targets and not done.done():
-                self._flushes.remove((targets, done))
-                done.set_result(None)
+        self._unfinished.settled(batch)
 
     def _fail_all(self, problem: errors.TidelogError) -> None:
         for queue in self._queues.values():
-            for batch in queue.batches():
+            for batch in list(queue.batches()):
                 self._finish(queue, batch, problem, keep=batch.in_flight)

@@ -1,0 +1,45 @@
+"""A stage for client tests: virtual time, a network in memory, scripted brokers, and nothing left over at the
+end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from tests.unit.client.scripted import ScriptedBroker, World
+from tidelog.client.environment import Environment
+from tidelog.testing import VirtualClock, VirtualNetwork, run
+from tidelog.testing.process import virtual_loop
+
+
+class Stage:
+    def __init__(self, random: Random) -> None:
+        self.loop = virtual_loop()
+        self.network = VirtualNetwork(random)
+        self.clock = VirtualClock()
+        self.random = random
+        self.environment = Environment(self.network.host("client"), self.clock, random)
+        self.world = World()
+
+    def broker(self, node: int = 1) -> ScriptedBroker:
+        return ScriptedBroker(self.world, self.network.host(f"broker{node}"), node)
+
+    def client_sockets(self) -> int:
+        return sum(one.fileno() >= 0 for one in self.network.host("client").sockets)
+
+
+def play(scenario: Callable[[Stage], Awaitable[Any]], seed: int = 0) -> None:
+    """Runs the scenario; afterwards the client must have left neither sockets nor tasks."""
+
+    async def on_stage(random: Random) -> None:
+        stage = Stage(random)
+        await scenario(stage)
+        for broker in stage.world.brokers.values():
+            broker.stop()
+        await stage.clock.advance_ms(2_000)  # the peers hear that we are gone
+        assert stage.client_sockets() == 0, "a socket is left open"
+        left = [task.get_name() for task in stage.loop.living_tasks()]
+        assert len(left) == 1, f"tasks are left: {left}"
+
+    run(on_stage, seed)
