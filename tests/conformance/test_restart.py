@@ -269,3 +269,26 @@ def test_an_idempotent_producer_lives_through_a_restart(end: End, broker: Broker
     with connect(broker) as connection:
         assert values(connection, TOPIC) == [b"%d" % number for number in range(600)]
     assert [offsets[number] for number in range(600)] == list(range(600))
+
+
+@ENDS
+def test_a_consumer_lives_through_a_restart(end: End, broker: BrokerProcess) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer(settings | {"reconnect.backoff.max.ms": 200})
+    consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+    seen: list[Any] = []
+
+    def read(count: int) -> bool:
+        seen.extend(m.value() for m in consumer.consume(100, timeout=0.2) if not m.error())
+        return len(seen) >= count
+
+    try:
+        fill(broker, 10)
+        wait_until(lambda: read(10), 30, "the first ten", every=0)
+        end(broker)
+        broker.start()
+        fill(broker, 10)
+        wait_until(lambda: read(20), 30, "all twenty", every=0)
+    finally:
+        consumer.close()
+    assert seen == [b"%d" % index for index in range(10)] * 2
