@@ -22,6 +22,7 @@ from tidelog.testing.platter import CrashPoint, Fault, Operation, Platter
 T = TypeVar("T")
 
 CAPACITY_BYTES = 1 << 40
+THREADS = 2
 
 
 class VirtualFile:
@@ -88,28 +89,26 @@ class VirtualMapping:
 
 
 class _Worker:
-    """Does one piece of work after the other, as the one thread of a real disk does, on the loop's clock.
-    The effect of a piece falls anywhere within the time it takes."""
+    """Begins work in order and does two pieces at a time, as the threads of a real disk do, on the loop's
+    clock.  The effect of a piece falls, all at once, anywhere within the time it takes."""
 
     def __init__(self, random: Random) -> None:
         self.delay_s_max = 0.0
         self._random = random
         self._waiting: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._busy = False
+        self._busy = 0
 
     async def run(self, work: Callable[[], T]) -> T:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
-        if not self._busy:
-            self._next()
+        self._begin()
         return await done
 
-    def _next(self) -> None:
-        self._busy = False
-        while self._waiting and not self._busy:
+    def _begin(self) -> None:
+        while self._waiting and self._busy < THREADS:
             work, done = self._waiting.popleft()
             if not done.cancelled():
-                self._busy = True
+                self._busy += 1
                 self._later(self._perform, work, done)
 
     def _perform(self, work: Callable[[], T], done: asyncio.Future[T]) -> None:
@@ -123,7 +122,8 @@ class _Worker:
     def _finish(self, done: asyncio.Future[T], tell: Callable[[Any], None], outcome: Any) -> None:
         if not done.cancelled():
             tell(outcome)
-        self._next()
+        self._busy -= 1
+        self._begin()
 
     def _later(self, callback: Callable[..., None], *args: Any) -> None:
         asyncio.get_running_loop().call_later(self.delay_s_max * self._random.random(), callback, *args)
@@ -244,7 +244,9 @@ class VirtualDisk:
 
     def list(self, folder: str) -> list[str]:
         self._platter.check(self._platter.life)
-        return [*self._platter.names.folder(folder).names]
+        names = sorted(self._platter.names.folder(folder).names)
+        self.random.shuffle(names)  # a file system promises no order
+        return names
 
     def make_folder(self, path: str) -> None:
         self._platter.check(self._platter.life)
