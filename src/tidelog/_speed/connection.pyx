@@ -52,6 +52,7 @@ cdef class FrameConnection:
     cdef Py_ssize_t sent_of_first
     cdef bint reading
     cdef bint writing
+    cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
 
     def __init__(self, loop, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
         self.loop = loop
@@ -188,7 +189,10 @@ cdef class FrameConnection:
                 self.refused(ValueError(f"a frame of {length} bytes: between {REQUEST_BYTES_MIN} and {self.frame_bytes_max} are taken"))
                 self.close()
                 return at
-            if size - at - FRAME_HEADER < length or self.is_full():
+            if size - at - FRAME_HEADER < length:
+                break
+            if self.is_full():
+                self.held_back = True
                 break
             at += FRAME_HEADER
             self.take_frame(view[at:at + length], data + at)
@@ -234,9 +238,11 @@ cdef class FrameConnection:
             if self.reading:
                 self.reading = False
                 self.loop.remove_reader(self.fd)
-        elif not self.reading:
-            self.reading = True
-            self.loop.add_reader(self.fd, self.on_readable)
+        elif self.held_back or not self.reading:
+            self.held_back = False
+            if not self.reading:
+                self.reading = True
+                self.loop.add_reader(self.fd, self.on_readable)
             if self.partial is not None:
                 self.take_partial()
                 if not self.is_closed:

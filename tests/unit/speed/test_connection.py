@@ -136,6 +136,19 @@ def test_no_answer_leaves_no_gap() -> None:
     asyncio.run(scenario())
 
 
+def test_requests_pipelined_past_the_bound_on_unsent_answers_are_all_answered() -> None:
+    """The answers of the first ones leave within the same turn, so nothing else would wake the connection."""
+
+    async def scenario() -> None:
+        connection, far = await connected(lambda number, _: b"%03d;" % number, scratch=1 << 16)
+        await asyncio.get_running_loop().sock_sendall(far, b"".join(frame(number) for number in range(500)))
+        expected = b"".join(b"%03d;" % number for number in range(500))
+        assert await receive(far, len(expected)) == expected
+        connection.close()
+
+    asyncio.run(scenario())
+
+
 def test_reading_pauses_at_the_bound_and_goes_on_when_answers_leave() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
