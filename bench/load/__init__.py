@@ -1,0 +1,1 @@
+"""One scenario per file: `SCENARIO` names its rows and goals, and a function that measures one system."""

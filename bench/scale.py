@@ -1,0 +1,46 @@
+"""How much each scenario does: every load is bounded by these numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GB = 1_000_000_000
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    rounds: int = 5  # of each repeated measurement
+    starts: int = 5
+    round_bytes: int = 500 * MB  # produced or consumed in one round
+    warm_up_bytes: int = 1500 * MB
+    warm_up_requests: int = 100_000
+    small_requests: int = 50_000  # in one round
+    memory_load_bytes: int = 2 * GB
+    latency_seconds: int = 15
+    flush_seconds: int = 5
+    idle_seconds: int = 60
+    partitions: int = 10_000
+    connections: int = 1_000
+    compaction_bytes: int = 600 * MB
+    compaction_seconds_max: int = 60
+
+
+FULL = Scale(memory_load_bytes=10 * GB, latency_seconds=30)
+DEFAULT = Scale()
+QUICK = Scale(
+    rounds=2,
+    starts=2,
+    round_bytes=100 * MB,
+    warm_up_bytes=200 * MB,
+    warm_up_requests=10_000,
+    small_requests=10_000,
+    memory_load_bytes=300 * MB,
+    latency_seconds=3,
+    flush_seconds=2,
+    idle_seconds=10,
+    partitions=1_000,
+    connections=200,
+    compaction_bytes=60 * MB,
+    compaction_seconds_max=30,
+)
