@@ -26,10 +26,7 @@ class TidelogBroker(BrokerProcess):
     def start(self) -> None:
         """Returns when the broker has said that it is ready; a restart takes the same ports again."""
         self.home.mkdir(parents=True, exist_ok=True)
-        command = [str(Path(sys.executable).parent / "tidelog"), "serve"]
-        command += ["--data", str(self.data), "--listen", self.bootstrap, "--http", self.http]
-        for key, value in self.settings.items():
-            command += ["--set", f"{key}={value}"]
+        command = self.command()
         with (self.home / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
@@ -38,6 +35,13 @@ class TidelogBroker(BrokerProcess):
         assert ready, f"tidelog serve did not say that it is ready: {self.log_tail()}"
         self.port = int(ready["port"])
         self.http = ready["http"].decode()
+
+    def command(self) -> list[str]:
+        command = [str(Path(sys.executable).parent / "tidelog"), "serve"]
+        command += ["--data", str(self.data), "--listen", self.bootstrap, "--http", self.http]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
 
     def _first_line(self) -> bytes:
         assert self._process is not None and self._process.stdout is not None
