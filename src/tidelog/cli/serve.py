@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.session import Failure, pairs
+from tidelog.cli.session import Failure, command_help, pairs
 
 
 class BadSettings(Failure):
@@ -15,20 +15,18 @@ class BadSettings(Failure):
 
 
 @click.command(
-    help=r"""Run a broker until Ctrl-C or SIGTERM.
-
-When it is ready it prints one line, with the real ports:
-`ready kafka=HOST:PORT http=HOST:PORT id=N`.  Logs go to standard error.
-
-Settings have Kafka's names.  What comes later in this list wins: defaults, --config, --set, the other flags.
-
-\b
-Examples:
-  tidelog serve
-  tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 --advertise broker1:9092
-  tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
-  tidelog serve --config server.properties --id 2
+    help=command_help(
+        "Run a broker until Ctrl-C or SIGTERM.  When it is ready it prints one line, with the real ports: "
+        "`ready kafka=HOST:PORT http=HOST:PORT id=N`.  Logs go to standard error.\n\n"
+        "Settings have Kafka's names.  What comes later in this list wins: defaults, --config, --set, the other "
+        "flags.",
+        """
+tidelog serve
+tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 --advertise broker1:9092
+tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
+tidelog serve --config server.properties --id 2
 """,
+    )
 )
 @click.option(
     "--data",

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.cli.output import bytes_text, data_fields, print_table, time_text
+
+
+def test_tables_are_plainly_aligned_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "COUNT"), [("a", 5), ("longer", 12345), ("c", None)], right=("COUNT",))
+    assert capsys.readouterr().out == "NAME    COUNT\na           5\nlonger  12345\nc           -\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1_572_864, "1.5 MiB"),
+        (5 << 40, "5.0 TiB"),
+        (-1, None),
+        (None, None),
+    ],
+)
+def test_sizes_are_short(size: int | None, text: str | None) -> None:
+    assert bytes_text(size) == text
+
+
+def test_times_are_utc_to_the_millisecond() -> None:
+    assert time_text(1_750_000_000_123) == "2025-06-15T15:06:40.123Z"
+    assert time_text(2**62) == f"{2**62} ms"
+
+
+def test_bytes_are_text_where_they_are_text() -> None:
+    assert data_fields("value", "ä".encode()) == {"value": "ä"}
+    assert data_fields("value", b"\xff") == {"value_base64": "/w=="}
+    assert data_fields("value", None) == {"value": None}
