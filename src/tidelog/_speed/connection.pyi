@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from tidelog._speed.poller import Poller
+
 Answer = bytes | list[Any]  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
 
 class FrameConnection:
@@ -19,7 +21,7 @@ class FrameConnection:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        watcher: asyncio.AbstractEventLoop | Poller,
         sock: Any,
         scratch: bytearray,
         frame_bytes_max: int,

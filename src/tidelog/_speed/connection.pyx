@@ -37,7 +37,7 @@ cdef class FrameConnection:
     cdef readonly Py_ssize_t bytes_out
     cdef public int idle_ticks
     cdef readonly bint is_closed
-    cdef object loop
+    cdef object watcher
     cdef object sock
     cdef int fd
     cdef bint native
@@ -54,8 +54,8 @@ cdef class FrameConnection:
     cdef bint writing
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
 
-    def __init__(self, loop, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
-        self.loop = loop
+    def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
+        self.watcher = watcher
         self.sock = sock
         self.fd = sock.fileno()
         # Sockets of the system are read and written by their descriptor; others through their methods.
@@ -73,16 +73,16 @@ cdef class FrameConnection:
 
     def start(self):
         self.reading = True
-        self.loop.add_reader(self.fd, self.on_readable)
+        self.watcher.add_reader(self.fd, self.on_readable)
 
     def close(self):
         if self.is_closed:
             return
         self.is_closed = True
         if self.reading:
-            self.loop.remove_reader(self.fd)
+            self.watcher.remove_reader(self.fd)
         if self.writing:
-            self.loop.remove_writer(self.fd)
+            self.watcher.remove_writer(self.fd)
         self.reading = self.writing = False
         for slot in self.slots:
             if not isinstance(slot, (bytes, list)):
@@ -237,12 +237,12 @@ cdef class FrameConnection:
         if self.is_full():
             if self.reading:
                 self.reading = False
-                self.loop.remove_reader(self.fd)
+                self.watcher.remove_reader(self.fd)
         elif self.held_back or not self.reading:
             self.held_back = False
             if not self.reading:
                 self.reading = True
-                self.loop.add_reader(self.fd, self.on_readable)
+                self.watcher.add_reader(self.fd, self.on_readable)
             if self.partial is not None:
                 self.take_partial()
                 if not self.is_closed:
@@ -316,10 +316,10 @@ cdef class FrameConnection:
         self.bytes_out += turn
         if unsent and not self.writing:
             self.writing = True
-            self.loop.add_writer(self.fd, self.on_writable)
+            self.watcher.add_writer(self.fd, self.on_writable)
         elif self.writing and not unsent:
             self.writing = False
-            self.loop.remove_writer(self.fd)
+            self.watcher.remove_writer(self.fd)
         return 0
 
     cdef Py_ssize_t send_bytes(self, bytes piece, bint more) except -2:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog._speed.connection import Answer, FrameConnection
+from tidelog._speed.poller import Poller
 from tidelog.broker.router import Router
 
 log = logging.getLogger("tidelog.connection")
@@ -20,7 +21,7 @@ class Connection(FrameConnection):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        watcher: asyncio.AbstractEventLoop | Poller,
         sock: Any,
         scratch: bytearray,
         frame_bytes_max: int,
@@ -31,7 +32,7 @@ class Connection(FrameConnection):
         listener: str,
         ended: Callable[[Connection], None],
     ) -> None:
-        super().__init__(loop, sock, scratch, frame_bytes_max, in_flight_max)
+        super().__init__(watcher, sock, scratch, frame_bytes_max, in_flight_max)
         self._router = router
         self.peer = peer
         self.listener = listener

@@ -10,6 +10,7 @@ import socket
 from collections import Counter
 from typing import Any
 
+from tidelog._speed.poller import Poller
 from tidelog.broker.connection import Connection
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
@@ -32,6 +33,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
+        self._poller: Poller | None = None
 
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
@@ -44,6 +46,7 @@ class Server:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
+        self._poller = Poller(loop)
         for name, listening in self._listening.items():
             loop.add_reader(listening.fileno(), self._accept, name, listening)
         self._schedule_sweep()
@@ -66,6 +69,8 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):
             connection.close()
+        if self._poller is not None:
+            self._poller.close()
 
     @property
     def connections(self) -> int:
@@ -99,8 +104,10 @@ class Server:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
         if config.socket_receive_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        # Sockets that are not the system's are known to their own loop only.
+        watcher = self._poller if isinstance(accepted, socket.socket) else None
         connection = Connection(
-            asyncio.get_running_loop(),
+            watcher or asyncio.get_running_loop(),
             accepted,
             self._scratch,
             config.socket_request_max_bytes,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tidelog._speed.connection import FrameConnection
+from tidelog._speed.poller import Poller
 
 
 def frame(correlation_id: int, body: bytes = b"") -> bytes:
@@ -21,11 +23,10 @@ def frame(correlation_id: int, body: bytes = b"") -> bytes:
 class Answering(FrameConnection):
     """Answers with what `answer` gives for (correlation id, body)."""
 
-    def __init__(self, sock: Any, answer: Callable[[int, bytes], Any], **bounds: int) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, watcher: Any, sock: Any, answer: Callable[[int, bytes], Any], **bounds: int) -> None:
         scratch = bytearray(bounds.get("scratch", 4096))
         super().__init__(
-            loop, sock, scratch, bounds.get("frame_bytes_max", 1 << 20), bounds.get("in_flight_max", 8)
+            watcher, sock, scratch, bounds.get("frame_bytes_max", 1 << 20), bounds.get("in_flight_max", 8)
         )
         self.answer = answer
         self.seen: list[tuple[int, bytes]] = []
@@ -44,6 +45,15 @@ class Answering(FrameConnection):
         self.closings += 1
 
 
+WATCHER = "loop"
+
+
+@pytest.fixture(autouse=True, params=["loop", "poller"])
+def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs on the loop itself, and on the poller that servers use."""
+    monkeypatch.setattr(sys.modules[__name__], "WATCHER", request.param)
+
+
 class Piece:
     """A slice that gives itself out in small bites."""
 
@@ -59,7 +69,8 @@ async def connected(answer: Callable[[int, bytes], Any], **bounds: int) -> tuple
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    connection = Answering(near, answer, **bounds)
+    loop = asyncio.get_running_loop()
+    connection = Answering(Poller(loop) if WATCHER == "poller" else loop, near, answer, **bounds)
     connection.start()
     return connection, far
 
