@@ -155,6 +155,9 @@ class Durability:
 
     def plan_names(self, plan: Plan) -> None:
         """What must be durable besides the bytes of segments."""
+        if self._small:
+            plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._small)
+            self._small = []
         if self._epochs.dirty:
             path = f"{self._folder}/{checkpoints.LEADER_EPOCHS}"
             data = checkpoints.encode_epochs(self._epochs)
@@ -179,8 +182,6 @@ class Durability:
 
     def _plan_sealed(self, plan: Plan) -> None:
         plan.others.extend(segment.sync for segment in self._unsynced)
-        plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._small)
-        self._small = []
 
     def synced(self, sync: Sync) -> None:
         self._unsynced = [segment for segment in self._unsynced if segment not in sync.sealed]

@@ -92,12 +92,14 @@ class Extent:
             self._durability.rolled(fresh, old, snapshot)
         self.segments.add(fresh)
         self._active = fresh
+        self.start = max(self.start, self.segments.first.base)
         return fresh
 
     def _seal(self, old: Segment, fresh: Segment) -> str:
         try:
             old.seal()
-            return snapshots.write(self._volume.disk, self.folder, fresh.base, self.producers)
+            end = self.next if old.reserved > old.size else old.end
+            return snapshots.write(self._volume.disk, self.folder, fresh.base, self.producers, end)
         except OSError:
             fresh.remove()
             raise
@@ -129,8 +131,11 @@ class Extent:
             self._clear(offset)
             return
         self._discard(self.segments.take_from(self.segments.holding(offset) + 1))
+        # What is gone must stay gone: after a crash nobody could tell it from what is written in its place.
+        self._volume.disk.sync_folder(self.folder)
         self._active = self.segments.last
         self._active.truncate_to(offset)
+        self._active.file.sync()
         self.end = self.next = offset
         self.start = min(self.start, offset)
         self._shrunk(offset)
@@ -141,6 +146,7 @@ class Extent:
         self._volume.recovery_points.lower(self.name, 0)
         # The old names go first: a crash in between leaves an empty folder, which opens where the checkpoints say.
         self._discard(self.segments.take_from(0))
+        self._volume.disk.sync_folder(self.folder)
         self._active = self._create(offset)
         self.segments.add(self._active)
         self.start = self.end = self.next = offset
@@ -234,8 +240,9 @@ class Extent:
         (fresh,) = list_segments(volume, self.folder, [base], config)
         fresh.end = end
         self.segments.replace(number, len(old), [fresh])
-        for segment in old[1:]:
-            volume.disk.remove(snapshots.path_of(self.folder, segment.base))
+        # The one behind it says where the last batch ended, which may have been compacted away.
+        for offset in [*(segment.base for segment in old[1:]), end]:
+            volume.disk.remove(snapshots.path_of(self.folder, offset))
 
     def _change(self, change: Callable[[], None], doing: str) -> None:
         if self._volume.problem is not None:

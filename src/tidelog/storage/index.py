@@ -180,6 +180,7 @@ class OffsetIndex(_Index):
     def check(self, log_size: int) -> None:
         """What can be seen without reading all of it."""
         if self.count and not (0 <= self.last_position < log_size and self.last_offset >= self.base):
+            self.release()
             raise CorruptIndex(f"{self.path} ends with an entry that points outside its log")
 
     def _load_last(self) -> None:
@@ -220,6 +221,7 @@ class TimeIndex(_Index):
 
     def check(self) -> None:
         if self.count and self.last_offset < self.base:
+            self.release()
             raise CorruptIndex(f"{self.path} ends with an entry from before its segment")
 
     def _load_last(self) -> None:

@@ -279,7 +279,7 @@ class Log(Extent):
             or self.epochs.dirty
         ):
             self._active.close()
-            path = snapshots.write(self._volume.disk, self.folder, self.end, self.producers)
+            path = snapshots.write(self._volume.disk, self.folder, self.end, self.producers, self._active.end)
             snapshots.remove_strays(self._volume.disk, self.folder, [s.base for s in self.segments], self.end)
             self._durability.flush_now(self.end, path)
         for segment in self.segments:

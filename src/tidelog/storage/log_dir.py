@@ -7,6 +7,7 @@ KafkaStorageError, `problem` says why.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -71,7 +72,7 @@ class LogDir:
 
     def _claim(self, cluster_id: str, node_id: int) -> None:
         disk, path = self._disk, self.path
-        disk.make_folder(path)
+        _make_durably(disk, path)
         try:
             self._lock = disk.lock(f"{path}/{LOCK}")
         except BlockingIOError:
@@ -114,6 +115,8 @@ class LogDir:
             report = recovery.run(starts.get(name, 0), points.get(name, 0))
             points[name] = report.end
             reports.append(report)
+        # The folders of logs made just before the stop may not have been durable.
+        self._disk.sync_folder(self.path)
         self.volume.recovery_points.save()
         return reports
 
@@ -258,3 +261,15 @@ class LogDir:
         due = [folder for due_ms, folder in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return due
+
+
+def _make_durably(disk: Disk, path: str) -> None:
+    """A folder, with the names of all that had to be made for it."""
+    missing = []
+    while path and not disk.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    if missing:
+        disk.make_folder(missing[0])
+    for made in missing:
+        disk.sync_folder(os.path.dirname(made) or ".")

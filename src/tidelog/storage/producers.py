@@ -22,7 +22,7 @@ SEQUENCE_MAX = (1 << 31) - 1
 
 _VERSION = 1
 _HEAD = Struct(">hI")
-_COUNT = Struct(">i")
+_COUNT = Struct(">qi")  # where the log ended, and how many producers follow
 _PRODUCER = Struct(">qhiqqB")
 _BATCH = Struct(">iiqqq")
 
@@ -223,8 +223,9 @@ class Producers:
 
     # Snapshots
 
-    def snapshot(self) -> bytes:
-        parts = [_COUNT.pack(len(self._producers))]
+    def snapshot(self, log_end: int) -> bytes:
+        """`log_end` is the offset after the last batch that is known here."""
+        parts = [_COUNT.pack(log_end, len(self._producers))]
         for p in self._producers.values():
             start, count = p.transaction_start, len(p.batches)
             parts.append(_PRODUCER.pack(p.id, p.epoch, p.coordinator_epoch, p.timestamp, start, count))
@@ -232,8 +233,8 @@ class Producers:
         body = b"".join(parts)
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
-    def restore(self, data: bytes) -> None:
-        """The state that `snapshot` wrote; CorruptSnapshot leaves nothing behind."""
+    def restore(self, data: bytes) -> int:
+        """The state that `snapshot` wrote, and its `log_end`; CorruptSnapshot leaves nothing behind."""
         self.clear()
         try:
             version, checksum = _HEAD.unpack_from(data)
@@ -241,9 +242,11 @@ class Producers:
             if version != _VERSION or checksum != crc32c(body):
                 raise CorruptSnapshot("its version or checksum is wrong")
             producers = list(_read_producers(body))
+            log_end: int = _COUNT.unpack_from(body)[0]
         except error as problem:
             raise CorruptSnapshot(f"it is cut: {problem}") from None
         self._restore(producers)
+        return log_end
 
     def _restore(self, producers: Iterable[Producer]) -> None:
         for producer in producers:
@@ -253,7 +256,7 @@ class Producers:
 
 
 def _read_producers(body: memoryview) -> Iterator[Producer]:
-    (count,) = _COUNT.unpack_from(body)
+    _, count = _COUNT.unpack_from(body)
     at = _COUNT.size
     for _ in range(count):
         producer_id, epoch, coordinator_epoch, timestamp, start, batches = _PRODUCER.unpack_from(body, at)

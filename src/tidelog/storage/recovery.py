@@ -89,7 +89,7 @@ class Recovery:
         self._epochs.truncate_to(report.end)
         self._epochs.advance_start(report.start)
         self._close(first)
-        self._save(found.others, known)
+        self._save(found.others, known, end)
         return report
 
     # Scanning
@@ -113,12 +113,12 @@ class Recovery:
         return expected
 
     def _gap(self, segment: Segment, expected: int) -> bool:
-        """Whether the end of the segment before was lost with the power.  Compaction leaves gaps on purpose."""
-        return (
-            self._power_lost
-            and segment.base > expected >= self._recovery_point
-            and "compact" not in self._config.cleanup_policy
-        )
+        """Whether the end of the segment before was lost with the power.  Logs may have gaps, by compaction for one:
+        what was known when the segment was started tells them apart."""
+        if not self._power_lost or not segment.base > expected >= self._recovery_point:
+            return False
+        ended = snapshots.log_end_before(self._disk, self._folder, segment.base)
+        return expected < ended if ended is not None else "compact" not in self._config.cleanup_policy
 
     def _begin(self, segment: Segment, expected: int) -> tuple[int, int]:
         """Where to start reading, and the offset expected there.  Below the recovery point the log is believed, and
@@ -214,7 +214,7 @@ class Recovery:
             segment.close()
             segment.sync()
 
-    def _save(self, others: list[str], known: list[BadRange]) -> None:
+    def _save(self, others: list[str], known: list[BadRange], end: int) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
         if bad != known:
@@ -225,7 +225,7 @@ class Recovery:
         producers, known_to = snapshots.load(disk, folder, others, report.start, report.end)
         if known_to < report.end:
             snapshots.complete(producers, self._segments, known_to, report.end)
-        disk.open(snapshots.write(disk, folder, report.end, producers)).sync()
+        disk.open(snapshots.write(disk, folder, report.end, producers, end)).sync()
         for segment in self._segments:
             segment.release_all()
         disk.sync_folder(folder)

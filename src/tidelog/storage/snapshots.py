@@ -30,15 +30,25 @@ def offsets_in(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
-def write(disk: Disk, folder: str, offset: int, producers: Producers) -> str:
-    """Not synced: its checksum tells whether it is whole.  The path it has."""
+def write(disk: Disk, folder: str, offset: int, producers: Producers, log_end: int) -> str:
+    """Not synced: its checksum tells whether it is whole.  The path it has.  `log_end` is the offset after the last
+    batch before `offset`; less than that where there is a gap."""
     path = path_of(folder, offset)
     file = disk.open(path, create=True)
-    data = producers.snapshot()
+    data = producers.snapshot(log_end)
     file.write(data, 0)
     if file.size() != len(data):
         file.truncate(len(data))
     return path
+
+
+def log_end_before(disk: Disk, folder: str, offset: int) -> int | None:
+    """Where the last batch before `offset` ended; None when no whole snapshot tells."""
+    path = path_of(folder, offset)
+    try:
+        return Producers().restore(disk.read_file(path)) if disk.exists(path) else None
+    except CorruptSnapshot:
+        return None
 
 
 def remove_strays(disk: Disk, folder: str, bases: Iterable[int], end: int) -> None:

@@ -38,6 +38,7 @@ class HandClock:
 def make_volume(disk: Disk | None = None, files: int = 64) -> Volume:
     disk = VirtualDisk(Random(1)) if disk is None else disk
     disk.make_folder("/data")
+    disk.sync_folder("/")
     return Volume.of("/data", disk, HandClock(), Random(2), OpenFiles(files))
 
 
