@@ -10,11 +10,10 @@ import socket
 from collections import Counter
 from typing import Any
 
-from tidelog._speed.poller import Poller
 from tidelog.broker.connection import Connection
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
-from tidelog.net.network import ListeningSocket, Network
+from tidelog.net.network import ListeningSocket, Network, Watcher
 
 SCRATCH_BYTES = 256 * 1024
 IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
@@ -33,7 +32,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
-        self._poller: Poller | None = None
+        self._watcher: Watcher | None = None
 
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
@@ -46,7 +45,6 @@ class Server:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._poller = Poller(loop)
         for name, listening in self._listening.items():
             loop.add_reader(listening.fileno(), self._accept, name, listening)
         self._schedule_sweep()
@@ -69,8 +67,8 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):
             connection.close()
-        if self._poller is not None:
-            self._poller.close()
+        if self._watcher is not None:
+            self._watcher.close()
 
     @property
     def connections(self) -> int:
@@ -104,10 +102,8 @@ class Server:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
         if config.socket_receive_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
-        # Sockets that are not the system's are known to their own loop only.
-        watcher = self._poller if isinstance(accepted, socket.socket) else None
         connection = Connection(
-            watcher or asyncio.get_running_loop(),
+            self._watcher(accepted),
             accepted,
             self._scratch,
             config.socket_request_max_bytes,
@@ -120,6 +116,15 @@ class Server:
         self._connections.add(connection)
         self._per_host[host] += 1
         connection.start()
+
+    def _watcher(self, accepted: Any) -> Poller | asyncio.AbstractEventLoop:
+        """Sockets that are not the system's are known to their own loop only."""
+        loop = asyncio.get_running_loop()
+        if not isinstance(accepted, socket.socket):
+            return loop
+        if self._watcher is None:
+            self._watcher = self._network.watcher(loop)
+        return self._watcher
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)
