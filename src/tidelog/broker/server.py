@@ -10,10 +10,11 @@ import socket
 from collections import Counter
 from typing import Any
 
+from tidelog._speed.poller import Poller
 from tidelog.broker.connection import Connection
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
-from tidelog.net.network import ListeningSocket, Network, Watcher
+from tidelog.net.network import ListeningSocket, Network
 
 SCRATCH_BYTES = 256 * 1024
 IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
@@ -32,7 +33,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
-        self._watcher: Watcher | None = None
+        self._poller: Poller | None = None
 
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
@@ -67,8 +68,8 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):
             connection.close()
-        if self._watcher is not None:
-            self._watcher.close()
+        if self._poller is not None:
+            self._poller.close()
 
     @property
     def connections(self) -> int:
@@ -122,9 +123,9 @@ class Server:
         loop = asyncio.get_running_loop()
         if not isinstance(accepted, socket.socket):
             return loop
-        if self._watcher is None:
-            self._watcher = self._network.watcher(loop)
-        return self._watcher
+        if self._poller is None:
+            self._poller = Poller(loop)
+        return self._poller
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)
