@@ -22,6 +22,10 @@ CURRENT_EPOCH = -1
 DUPLICATE_TIME = -1
 
 
+# What a NamedTuple's constructor does, without its call: this is on the path of every produce request.
+_appended = tuple.__new__
+
+
 class Appended(NamedTuple):
     """`end` is past the last record; `durable` is there while the topic's own sync is under way."""
 
@@ -149,7 +153,7 @@ class Partition:
         else:
             size = len(data)
             pending.add_done_callback(lambda done: self._synced(done, size))
-        return Appended(Offset(base), Offset(last + 1), append_time, pending)
+        return _appended(Appended, (base, last + 1, append_time, pending))
 
     def _synced(self, done: asyncio.Future[None], size: int) -> None:
         if not done.cancelled() and done.exception() is None:
@@ -161,7 +165,8 @@ class Partition:
             self._committed_moved(size)
 
     def _committed_moved(self, size: int) -> None:
-        self.commit_waits.committed(self.state.committed)
+        if self.commit_waits.waiting:
+            self.commit_waits.committed(self.state.committed)
         if self.fetch_waits:
             for wait in tuple(self.fetch_waits):
                 wait.grew(size)

@@ -35,24 +35,24 @@ class FetchWait:
 class CommitWaits:
     """Producers waiting for `committed`, in the order of their offsets, which is the order they came in."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self.waiting: deque[tuple[Offset, asyncio.Future[None]]] = deque()
 
     def wait(self, end: Offset) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((end, future))
+        self.waiting.append((end, future))
         return future
 
     def committed(self, committed: Offset) -> None:
-        while self._waiting and (self._waiting[0][0] <= committed or self._waiting[0][1].done()):
-            _, future = self._waiting.popleft()
+        while self.waiting and (self.waiting[0][0] <= committed or self.waiting[0][1].done()):
+            _, future = self.waiting.popleft()
             if not future.done():
                 future.set_result(None)
 
     def failed(self, problem: Exception) -> None:
-        while self._waiting:
-            _, future = self._waiting.popleft()
+        while self.waiting:
+            _, future = self.waiting.popleft()
             if not future.done():
                 future.set_exception(problem)
