@@ -113,10 +113,15 @@ class Recovery:
         return expected
 
     def _gap(self, segment: Segment, expected: int) -> bool:
-        """Whether the end of the segment before was lost with the power.  Logs may have gaps, by compaction for one:
-        what was known when the segment was started tells them apart."""
-        if not self._power_lost or not segment.base > expected >= self._recovery_point:
+        """Whether what lay before the segment was lost with the power, or never written: appends that wait for
+        their sync get their place first, and a roll may follow before they are written.  Logs may have gaps, by
+        compaction for one: what was known when the segment was started tells them apart."""
+        if not segment.base > expected >= self._recovery_point:
             return False
+        if not self._power_lost:
+            later = [each for each in self._segments if each.base >= segment.base]
+            if any(next_whole(each.file, 0, each.size, expected) for each in later):
+                return False  # a kill leaves nothing written behind what was not
         ended = snapshots.log_end_before(self._disk, self._folder, segment.base)
         return expected < ended if ended is not None else "compact" not in self._config.cleanup_policy
 
