@@ -35,9 +35,7 @@ def described(names: Collection[str] | None) -> Iterator[Entry]:
     for name, logger in _known().items():
         if not names or name in names:
             level = _NAMES.get(logger.getEffectiveLevel(), "INFO")
-            yield Entry(
-                name, level, Source.BROKER_LOGGER, False, False, Kind.STRING, "Level of this logger.", ()
-            )
+            yield Entry(name, level, Source.BROKER_LOGGER, False, False, Kind.UNKNOWN, "", ())
 
 
 def alter(wanted: Sequence[tuple[str, str | None]], validate_only: bool) -> None:

@@ -20,12 +20,22 @@ from enum import IntEnum
 
 from tidelog.errors import InvalidConfig
 
+
+class UnknownSetting(InvalidConfig):
+    """No setting has this name."""
+
+
+class NotBuilt(InvalidConfig):
+    """Kafka would act on this value, Tidelog does not yet."""
+
+
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Kind(IntEnum):
     """The numbers are those of DescribeConfigs."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -102,7 +112,7 @@ class Setting:
         value = self.parse(text)
         if not self.built and value != self.default:
             kept = "unset" if self.default is None else f"{self.text(self.default)!r}"
-            raise InvalidConfig(f"{self.name} is known but not built in Tidelog yet: it must stay {kept}")
+            raise NotBuilt(f"{self.name} is known but not built in Tidelog yet: it must stay {kept}")
         return value
 
     def text(self, value: Value) -> str | None:
@@ -121,8 +131,6 @@ class Setting:
 
     def _check(self, text: str, value: Value) -> None:
         if isinstance(value, tuple):
-            if len(set(value)) != len(value):
-                raise self._refused(text, "an entry stands there twice")
             if "" in value:
                 raise self._refused(text, "an entry is empty")
             outside = [entry for entry in value if not self._allows(entry)]
@@ -166,7 +174,8 @@ def _read(kind: Kind, text: str) -> Value:
             raise ValueError("it must be a number")
         return float(text)
     if kind is Kind.LIST:
-        return tuple(entry.strip() for entry in text.split(",")) if text else ()
+        # An entry that stands there twice counts once, as in Kafka.
+        return tuple(dict.fromkeys(entry.strip() for entry in text.split(","))) if text else ()
     return text
 
 
@@ -215,7 +224,7 @@ def find(settings: Mapping[str, Setting], name: str, what: str) -> Setting:
     """The setting called `name`; InvalidConfig with the nearest name there is when it does not exist."""
     setting = settings.get(name)
     if setting is None:
-        raise InvalidConfig(unknown(name, settings, what))
+        raise UnknownSetting(unknown(name, settings, what))
     return setting
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.config import BrokerConfig, TopicConfig
+from tidelog.config import TOPIC_SETTINGS, BrokerConfig, TopicConfig
 from tidelog.errors import InvalidConfig
 
 
@@ -35,6 +35,10 @@ def test_values_are_parsed_to_their_types() -> None:
     assert config.retention_ms == -1
 
 
+def test_an_entry_that_stands_in_a_list_twice_counts_once() -> None:
+    assert TOPIC_SETTINGS["cleanup.policy"].parse("delete, compact ,delete") == ("delete", "compact")
+
+
 def test_a_topic_without_settings_of_its_own_shares_the_brokers_defaults() -> None:
     defaults = BrokerConfig().topic_defaults
     assert TopicConfig.of({}, defaults) is defaults
@@ -58,7 +62,6 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
         ("flush.messages", "9" * 1000, "it must be a whole number"),
         ("preallocate", "yes", "it must be true or false"),
         ("cleanup.policy", "compact,drop", "'drop' is not one of compact, delete"),
-        ("cleanup.policy", "delete,delete", "an entry stands there twice"),
         ("cleanup.policy", "delete,", "an entry is empty"),
         ("compression.gzip.level", "0", "it must be one of -1, 1 to 9"),
         ("compression.type", "brotli", "it must be one of uncompressed, zstd, lz4, snappy, gzip, producer"),

@@ -23,9 +23,7 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
         )
         if request.endpoint_type == CONTROLLERS:
             problem = errors.MismatchedEndpointType("this is a broker's listener, not a controller's")
-        return DescribeClusterResponse(
-            error_code=problem.code, error_message=str(problem), endpoint_type=request.endpoint_type
-        )
+        return DescribeClusterResponse(error_code=problem.code, error_message=str(problem))
     image = context.services.image()
     fenced_too = context.version >= 2 and request.include_fenced_brokers
     response = DescribeClusterResponse(

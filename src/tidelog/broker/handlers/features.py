@@ -15,37 +15,31 @@ from tidelog.wire.messages.update_features import (
 )
 
 _RESULTS_UP_TO = 1
+_TYPES_FROM = 1
 _UPGRADE_TYPES = (1, 2, 3)  # upgrade, safe downgrade, unsafe downgrade
 
 
 def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
-    problems = {update.feature: _problem(update, context.version) for update in request.feature_updates}
-    first = next((problem for problem in problems.values() if problem is not None), None)
-    if context.version > _RESULTS_UP_TO:
-        # All or nothing: one refusal speaks for the whole request.
-        if first is None:
-            return UpdateFeaturesResponse(error_message=None)
-        return UpdateFeaturesResponse(error_code=first.code, error_message=str(first))
-    return UpdateFeaturesResponse(
-        error_message=None,
-        results=[
-            UpdatableFeatureResult(
-                feature=feature,
-                error_code=0 if problem is None else problem.code,
-                error_message=None if problem is None else str(problem),
-            )
-            for feature, problem in problems.items()
-        ],
-    )
+    """All or nothing: one refusal speaks for the whole request."""
+    try:
+        for update in request.feature_updates:
+            _check(update, context.version)
+    except errors.TidelogError as problem:
+        return UpdateFeaturesResponse(error_code=problem.code, error_message=str(problem))
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message="NONE")
+        for update in request.feature_updates
+        if context.version <= _RESULTS_UP_TO
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _problem(update: FeatureUpdateKey, version: int) -> errors.TidelogError | None:
+def _check(update: FeatureUpdateKey, version: int) -> None:
     feature, level = update.feature, update.max_version_level
-    if version >= 1 and update.upgrade_type not in _UPGRADE_TYPES:
-        return errors.InvalidRequest(f"there is no upgrade of type {update.upgrade_type}")
+    if version >= _TYPES_FROM and update.upgrade_type not in _UPGRADE_TYPES:
+        raise errors.InvalidUpdateVersion(f"there is no upgrade of type {update.upgrade_type}")
     if feature not in SUPPORTED:
-        return errors.InvalidUpdateVersion(f"feature {feature!r} is not supported here")
-    if level == FINALIZED.get(feature):
-        return None
-    low, high = SUPPORTED[feature]
-    return errors.InvalidUpdateVersion(f"{feature} can be at level {low} to {high} here, not {level}")
+        raise errors.InvalidUpdateVersion(f"feature {feature!r} is not supported here")
+    if level != FINALIZED.get(feature):
+        low, high = SUPPORTED[feature]
+        raise errors.InvalidUpdateVersion(f"{feature} can be at level {low} to {high} here, not {level}")

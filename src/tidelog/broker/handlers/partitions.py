@@ -1,16 +1,22 @@
-"""CreatePartitions (api 37), versions 0-3, and ElectLeaders (api 43), versions 0-2."""
+"""CreatePartitions (api 37), versions 0-3, and ElectLeaders (api 43), versions 0-2.
+
+Both answer when the change has taken effect on this broker, or when the request's time-out is over.  There is no quota
+on the rate of changes, so nothing is throttled."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from tidelog import errors
+from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
-from tidelog.metadata.planning import NewPartitions
+from tidelog.metadata.planning import NewPartitions, Plan
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from tidelog.wire.messages.elect_leaders import (
@@ -18,6 +24,7 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 PREFERRED, UNCLEAN = 0, 1
@@ -26,51 +33,67 @@ _TYPES_FROM = 1
 
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    results: dict[str, CreatePartitionsTopicResult] = {}
-    wanted = []
-    for topic in request.topics:
-        if counts[topic.name] > 1:
-            problem = errors.InvalidRequest(f"topic {topic.name!r} is asked for twice")
-            results[topic.name] = _result(topic.name, problem)
-        else:
-            assignment = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
-            wanted.append(NewPartitions(topic.name, topic.count, assignment))
-    made = await context.services.controller.create_partitions(wanted, request.validate_only)
-    for one, outcome in zip(wanted, made, strict=True):
-        failed = outcome if isinstance(outcome, errors.TidelogError) else None
-        results[one.name] = _result(one.name, failed)
-    return CreatePartitionsResponse(results=[results[name] for name in counts])
+    outcome: dict[str, Plan | errors.TidelogError] = {
+        name: errors.InvalidRequest(f"topic {name!r} is asked for twice")
+        for name in counts
+        if counts[name] > 1
+    }
+    wanted = [_wanted(topic) for topic in request.topics if counts[topic.name] == 1]
+    made: Sequence[Plan | errors.TidelogError]
+    try:
+        work = context.services.controller.create_partitions(wanted, request.validate_only)
+        made = await within(request.timeout_ms, work)
+    except errors.TidelogError as problem:
+        made = [problem] * len(wanted)
+    outcome.update(zip((one.name for one in wanted), made, strict=True))
+    return CreatePartitionsResponse(results=[_result(name, outcome[name]) for name in counts])
 
 
-def _result(name: str, problem: errors.TidelogError | None) -> CreatePartitionsTopicResult:
-    if problem is None:
-        return CreatePartitionsTopicResult(name=name)
-    return CreatePartitionsTopicResult(name=name, error_code=problem.code, error_message=str(problem))
+def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignment = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    return NewPartitions(topic.name, topic.count, assignment)
+
+
+def _result(name: str, outcome: Plan | errors.TidelogError) -> CreatePartitionsTopicResult:
+    if isinstance(outcome, errors.TidelogError):
+        return CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
+    return CreatePartitionsTopicResult(name=name)
 
 
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Asked for all partitions, only those are told whose leader changed, or could not."""
-    kind = request.election_type if context.version >= _TYPES_FROM else PREFERRED
-    if kind not in (PREFERRED, UNCLEAN):
-        raise errors.InvalidRequest(f"there is no election of type {kind}")
     everything = request.topic_partitions is None
-    if request.topic_partitions is None:
-        image = context.services.image()
-        wanted = [
-            TopicPartition(topic.name, partition.index)
-            for topic in image.topics.values()
-            for partition in topic.partitions
-        ]
-    else:
-        wanted = [TopicPartition(t.topic, index) for t in request.topic_partitions for index in t.partitions]
-    outcome = await context.services.controller.elect_leaders(wanted, kind == UNCLEAN)
+    wanted = _all(context) if request.topic_partitions is None else _named(request.topic_partitions)
+    kind = request.election_type if context.version >= _TYPES_FROM else PREFERRED
+    refused: errors.TidelogError | None = None
+    outcome: Mapping[TopicPartition, errors.TidelogError | None] = {}
+    try:
+        if kind not in (PREFERRED, UNCLEAN):
+            raise errors.InvalidRequest(f"there is no election of type {kind}")
+        work = context.services.controller.elect_leaders(wanted, kind == UNCLEAN)
+        outcome = await within(request.timeout_ms, work)
+    except errors.TidelogError as problem:
+        refused = problem
+        outcome = {} if everything else dict.fromkeys(wanted, problem)
     rows: dict[str, ReplicaElectionResult] = {}
-    for name, problem in outcome.items():
-        if everything and isinstance(problem, errors.ElectionNotNeeded):
+    for name, failed in outcome.items():
+        if everything and isinstance(failed, errors.ElectionNotNeeded):
             continue
+        result = PartitionResult(partition_id=name.partition)
+        if failed is not None:
+            result.error_code, result.error_message = failed.code, str(failed)
         row = rows.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
-        result = PartitionResult(partition_id=name.partition, error_message=None)
-        if problem is not None:
-            result.error_code, result.error_message = problem.code, str(problem)
         row.partition_result.append(result)
-    return ElectLeadersResponse(replica_election_results=list(rows.values()))
+    return ElectLeadersResponse(
+        error_code=errors.NONE if refused is None else refused.code,
+        replica_election_results=list(rows.values()),
+    )
+
+
+def _all(context: Context) -> list[TopicPartition]:
+    topics = context.services.image().topics.values()
+    return [TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions]
+
+
+def _named(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]

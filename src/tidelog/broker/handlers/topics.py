@@ -1,18 +1,20 @@
 """CreateTopics (api 19), versions 2-7, and DeleteTopics (api 20), versions 1-6.
 
-Both answer when the change has taken effect on this broker, so the request's time-out is not needed; a topic asked for
-twice in one request is refused both times, as Kafka does."""
+Both answer when the change has taken effect on this broker, or when the request's time-out is over.  A topic that
+stands twice in one request is refused.  There is no quota on the rate of changes, so nothing is throttled."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.config.describe import describe_topic
 from tidelog.metadata.image import Topic
-from tidelog.metadata.planning import NewTopic, Plan, check_total
+from tidelog.metadata.planning import NewTopic, Plan
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -24,56 +26,55 @@ from tidelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
+_DISABLED_FROM = 3
 _IDS_FROM = 6
 _NO_ID = UUID(int=0)
+
+Refused = errors.TidelogError
 
 
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     wanted: dict[str, NewTopic] = {}
-    results: dict[str, CreatableTopicResult] = {}
+    outcome: dict[str, Plan | Refused] = {}
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
                 raise errors.InvalidRequest(f"topic {topic.name!r} is asked for twice")
             wanted[topic.name] = _wanted(topic)
-        except errors.TidelogError as problem:
-            results[topic.name] = _failed(topic.name, problem)
-    controller = context.services.controller
+        except Refused as problem:
+            outcome[topic.name] = problem
+    made: Sequence[Plan | Refused]
     try:
-        check_total(list(wanted.values()), context.services.config())
-    except errors.TidelogError as problem:
-        results.update({name: _failed(name, problem) for name in wanted})
-        wanted.clear()
-    made = await controller.create_topics(list(wanted.values()), request.validate_only)
-    for name, plan in zip(wanted, made, strict=True):
-        results[name] = _created(plan, context) if isinstance(plan, Plan) else _failed(name, plan)
-    return CreateTopicsResponse(topics=[results[name] for name in counts])
+        work = context.services.controller.create_topics(list(wanted.values()), request.validate_only)
+        made = await within(request.timeout_ms, work)
+    except Refused as problem:
+        made = [problem] * len(wanted)
+    outcome.update(zip(wanted, made, strict=True))
+    return CreateTopicsResponse(topics=[_created(name, outcome[name], context) for name in counts])
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:
     assignment = {one.partition_index: one.broker_ids for one in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise errors.InvalidReplicaAssignment(f"topic {topic.name!r}: a partition is assigned twice")
+    # Of a setting that is given twice the last value counts, as in Kafka.
     configs = {one.name: one.value for one in topic.configs}
-    if len(configs) != len(topic.configs):
-        raise errors.InvalidConfig(f"topic {topic.name!r}: a setting is given twice")
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment or None, configs)
 
 
-def _failed(name: str, problem: errors.TidelogError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=problem.code, error_message=str(problem), configs=None)
-
-
-def _created(plan: Plan, context: Context) -> CreatableTopicResult:
+def _created(name: str, outcome: Plan | Refused, context: Context) -> CreatableTopicResult:
+    if isinstance(outcome, Refused):
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
     return CreatableTopicResult(
-        name=plan.name,
-        topic_id=plan.record.id,
+        name=name,
+        topic_id=outcome.record.id,
         error_message=None,
-        num_partitions=len(plan.record.replicas),
-        replication_factor=len(plan.record.replicas[0]),
+        num_partitions=len(outcome.record.replicas),
+        replication_factor=len(outcome.record.replicas[0]),
         configs=[
             CreatableTopicConfigs(
                 name=entry.name,
@@ -82,40 +83,66 @@ def _created(plan: Plan, context: Context) -> CreatableTopicResult:
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in describe_topic(plan.configs, context.services.config())
+            for entry in describe_topic(outcome.configs, context.services.config())
         ],
     )
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    wanted: list[str | UUID]
-    if context.version >= _IDS_FROM:
-        wanted = [topic.topic_id if topic.name is None else topic.name for topic in request.topics]
-        for topic in request.topics:
-            if topic.name is not None and topic.topic_id != _NO_ID:
-                raise errors.InvalidRequest(
-                    f"topic {topic.name!r} is given by name and by id: give one of them"
-                )
-    else:
-        wanted = list(request.topic_names)
+    asked = request.topics
+    if context.version < _IDS_FROM:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    wanted, results = _sorted_out(asked, context)
+    outcome: Sequence[Topic | Refused]
+    try:
+        _check_enabled(context)
+        outcome = await within(request.timeout_ms, context.services.controller.delete_topics(wanted))
+    except Refused as problem:
+        outcome = [problem] * len(wanted)
+    for one, done in zip(wanted, outcome, strict=True):
+        name, topic_id = (one, _NO_ID) if isinstance(one, str) else (None, one)
+        if isinstance(done, Topic):
+            results.append(DeletableTopicResult(name=done.name, topic_id=done.id))
+        else:
+            results.append(_refused(name, topic_id, done))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _sorted_out(
+    asked: Sequence[DeleteTopicState], context: Context
+) -> tuple[list[str | UUID], list[DeletableTopicResult]]:
+    """(what can be deleted, the answers for what cannot)"""
+    names = Counter(topic.name for topic in asked if topic.name is not None)
+    ids = Counter(topic.topic_id for topic in asked if topic.topic_id != _NO_ID)
+    image = context.services.image()
+    wanted: dict[str | UUID, None] = {}
+    refused: dict[tuple[str | None, UUID], str] = {}
+    for topic in asked:
+        name, topic_id = topic.name, topic.topic_id
+        known = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
+        if name is None and topic_id == _NO_ID:
+            refused[name, topic_id] = "neither a name nor an id is given"
+        elif name is not None and topic_id != _NO_ID:
+            refused[name, topic_id] = f"topic {name!r} is given by name and by id: give one of them"
+        elif (name is not None and names[name] > 1) or ids[topic_id] > 1:
+            refused[name, topic_id] = f"topic {topic_id if name is None else name} is asked for twice"
+        elif known is not None and (known.id in ids if name is not None else known.name in names):
+            refused[known.name, known.id] = f"topic {known.name} is asked for by name and by id"
+        else:
+            wanted[topic_id if name is None else name] = None
+    results = [_refused(*key, errors.InvalidRequest(why)) for key, why in refused.items()]
+    return list(wanted), results
+
+
+def _check_enabled(context: Context) -> None:
     if not context.services.config().delete_topic_enable:
-        problem = errors.TopicDeletionDisabled("delete.topic.enable is false on this broker")
-        return DeleteTopicsResponse(responses=[_deleted(one, problem, context.version) for one in wanted])
-    counts = Counter(wanted)
-    once = [one for one in counts if counts[one] == 1]
-    outcome: dict[str | UUID, Topic | errors.TidelogError] = {
-        one: errors.InvalidRequest(f"topic {one} is asked for twice") for one in counts if counts[one] > 1
-    }
-    outcome.update(zip(once, await context.services.controller.delete_topics(once), strict=True))
-    return DeleteTopicsResponse(responses=[_deleted(one, outcome[one], context.version) for one in counts])
+        why = "delete.topic.enable is false on this broker"
+        if context.version < _DISABLED_FROM:
+            raise errors.InvalidRequest(why)
+        raise errors.TopicDeletionDisabled(why)
 
 
-def _deleted(wanted: str | UUID, outcome: Topic | errors.TidelogError, version: int) -> DeletableTopicResult:
-    if isinstance(outcome, Topic):
-        return DeletableTopicResult(name=outcome.name, topic_id=outcome.id)
+def _refused(name: str | None, topic_id: UUID, problem: Refused) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=wanted if isinstance(wanted, str) else None,
-        topic_id=wanted if isinstance(wanted, UUID) else _NO_ID,
-        error_code=outcome.code,
-        error_message=str(outcome) if version >= 5 else None,
+        name=name, topic_id=topic_id, error_code=problem.code, error_message=str(problem)
     )

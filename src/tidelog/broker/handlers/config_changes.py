@@ -1,0 +1,109 @@
+"""What IncrementalAlterConfigs and AlterConfigs have in common: one resource, one change of its settings.
+
+Error codes are Kafka's: INVALID_CONFIG for a topic's wrong value, INVALID_REQUEST for a broker's.  A value that Kafka
+would act on and Tidelog does not is INVALID_CONFIG everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from tidelog import errors
+from tidelog.broker import loggers
+from tidelog.broker.services import Context
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from tidelog.config.describe import describe_broker, describe_topic
+from tidelog.config.resource_tables import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from tidelog.config.table import NotBuilt, UnknownSetting, find
+from tidelog.metadata.alterations import Action, Alteration, altered
+from tidelog.metadata.names import check_topic_name
+from tidelog.types import NodeId
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+
+
+async def alter(
+    kind: int, name: str, wanted: list[Alteration], context: Context, validate_only: bool
+) -> None:
+    """All of `wanted`, or nothing and an error that says why."""
+    config = context.services.config()
+    if kind == TOPIC:
+        overrides = topic_overrides(name, context)
+        effective = {entry.name: entry.value for entry in describe_topic(overrides, config)}
+
+        def change_topic(current: Mapping[str, str]) -> dict[str, str]:
+            return altered(current, wanted, TOPIC_SETTINGS, effective, "topic setting")
+
+        await context.services.controller.alter_topic_configs(name, change_topic, validate_only)
+    elif kind == BROKER:
+        held = {entry.name: entry.value for entry in describe_broker(config)}
+
+        def change_broker(current: Mapping[str, str]) -> dict[str, str]:
+            return altered(current, wanted, BROKER_SETTINGS, held, "setting")
+
+        kept = [one.name for one in wanted if one.action is not Action.DELETE]
+        await _alter_broker(name, kept, change_broker, context, validate_only)
+    elif kind == LOGGER:
+        check_broker(name, context)
+        loggers.alter(
+            [(one.name, None if one.action is Action.DELETE else one.value) for one in wanted], validate_only
+        )
+    else:
+        _check_fixed(kind, name, {one.name: one.value for one in wanted if one.action is not Action.DELETE})
+
+
+async def replace(
+    kind: int, name: str, values: dict[str, str], context: Context, validate_only: bool
+) -> None:
+    """The settings of a resource become `values`; all others go back to their defaults."""
+    if kind == TOPIC:
+        topic_overrides(name, context)
+        controller = context.services.controller
+        await controller.alter_topic_configs(name, lambda _: values, validate_only)
+    elif kind == BROKER:
+        await _alter_broker(name, values, lambda _: values, context, validate_only)
+    else:
+        _check_fixed(kind, name, values)
+
+
+def topic_overrides(topic: str, context: Context) -> Mapping[str, str]:
+    check_topic_name(topic)
+    image = context.services.image()
+    if topic not in image.topics:
+        raise errors.UnknownTopicOrPartition(f"no topic {topic!r} here: check the name, or create it")
+    return image.topic_overrides(topic)
+
+
+def check_broker(name: str, context: Context) -> NodeId:
+    me = context.services.node_id
+    if name != str(me):
+        raise errors.InvalidRequest(f"this is broker {me}: ask broker {name!r} itself")
+    return me
+
+
+async def _alter_broker(
+    name: str, keys: Collection[str], change: Change, context: Context, validate_only: bool
+) -> None:
+    node = check_broker(name, context) if name else None
+    for key in keys:
+        if not find(BROKER_SETTINGS, key, "setting").dynamic:
+            raise errors.InvalidRequest(f"{key} cannot be changed while the broker runs: set it at the start")
+    try:
+        await context.services.controller.alter_broker_configs(node, change, validate_only)
+    except (NotBuilt, UnknownSetting):
+        raise
+    except errors.InvalidConfig as problem:
+        raise errors.InvalidRequest(str(problem)) from problem
+
+
+def _check_fixed(kind: int, name: str, values: Mapping[str, str | None]) -> None:
+    """Groups and client metrics have only their defaults, and those may be set."""
+    if kind not in (GROUP, CLIENT_METRICS):
+        raise errors.InvalidRequest(f"the settings of resources of type {kind} cannot be changed this way")
+    settings: Mapping[str, Setting] = GROUP_SETTINGS if kind == GROUP else CLIENT_METRICS_SETTINGS
+    what = "group" if kind == GROUP else "client metrics"
+    if not name:
+        raise errors.InvalidRequest(f"a {what} resource has a name")
+    for key, value in values.items():
+        find(settings, key, f"{what} setting").accept(value)
