@@ -100,12 +100,9 @@ def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs a command's work; what goes wrong on the way becomes one line each."""
     import asyncio
-    import logging
 
     from tidelog.errors import TidelogError
 
-    # What the client retries by itself is no news; what it gives up is raised.
-    logging.getLogger("tidelog").setLevel(logging.CRITICAL)
     try:
         return asyncio.run(main)
     except TidelogError as problem:

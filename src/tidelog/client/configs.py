@@ -54,7 +54,9 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """`default` is what the value would be if nothing were set; None for both when it is a secret."""
+    """`default` is what the value would be if nothing were set, None where the broker does not say: Kafka
+    does not for settings that count in another unit on the broker, such as `retention.ms`.  A secret has no
+    value."""
 
     name: str
     value: str | None
