@@ -27,6 +27,7 @@ crc_prepare()
 cdef enum:
     CODEC_BITS = 0x07
     CODEC_LAST = 4
+    TRANSACTIONAL = 0x10
     CONTROL = 0x20
 
 
@@ -46,7 +47,8 @@ def sound(const uint8_t[::1] data, int64_t batch_bytes_max, int64_t timestamp_ma
         header.magic != 2
         or header.count <= 0
         or header.last_offset_delta != header.count - 1
-        or header.attributes & CONTROL
+        or header.base_offset != 0
+        or header.attributes & (CONTROL | TRANSACTIONAL)
         or header.attributes & CODEC_BITS > CODEC_LAST
         or (header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0))
         or <uint32_t>get_int32(start + CRC) != crc32c_update(0, start + ATTRIBUTES, size - ATTRIBUTES)

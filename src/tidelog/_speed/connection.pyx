@@ -26,7 +26,7 @@ cdef extern from "<sys/socket.h>":
 cdef enum:
     FRAME_HEADER = 4
     REQUEST_BYTES_MIN = 8  # api key, version and correlation id
-    FIRST_PIECE = 1 << 20  # a longer frame gets its memory as its bytes arrive, not on its word
+    FIRST_PIECE = 1 << 17  # a longer frame gets its memory as its bytes arrive, not on its word
     TURN_BYTES = 1 << 20  # what one connection may write before the others get their turn
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
 
@@ -124,7 +124,7 @@ cdef class FrameConnection:
 
     cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t room) except -2:
         """Bytes received; 0 when there are none now; -1 when the connection is over."""
-        cdef Py_ssize_t got
+        cdef Py_ssize_t got = 0
         if self.native:
             got = recv(self.fd, <char*>into + at, room, MSG_DONTWAIT)
             if got < 0:

@@ -1,5 +1,6 @@
 """The hot requests and answers, decoded and encoded natively: Produce 3-13, Fetch 4-18."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import Buffer
@@ -16,8 +17,11 @@ class ProduceAsk:
 
 def decode_produce(frame: Buffer, at: int, version: int) -> ProduceAsk: ...
 
-# (partition, error, base offset, append time, log start, message, leader) of each partition, in their topics
-ProduceAnswer = tuple[int, int, int, int, int, str | None, tuple[int, int] | None]
+# (partition, error, base offset, append time, log start, message, (leader, epoch) or None,
+#  [(index, why)] of records at fault) of each partition, in their topics
+ProduceAnswer = tuple[
+    int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str | None]]
+]
 
 def encode_produce(
     version: int, correlation_id: int, topics: list[tuple[str | bytes, list[ProduceAnswer]]], throttle_ms: int

@@ -1,7 +1,7 @@
 """The hot requests and answers, decoded and encoded natively: Produce 3-13, Fetch 4-18.
 
-The decoders check every length against what is left before they use it; what they refuse raises ValueError.  The
-messages in `tidelog.wire` are the oracle these are tested against."""
+The decoders check every length against what is left before they use it; what they refuse raises ValueError.  Bytes
+after the last field are passed over, as Kafka does: some clients send a few.  The messages in `tidelog.wire` are the oracle these are tested against."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
@@ -111,12 +111,6 @@ cdef int skip_tags(Cursor* cursor) except -1:
     return 0
 
 
-cdef int finish(Cursor* cursor) except -1:
-    if cursor.at != cursor.end:
-        raise ValueError(f"{cursor.end - cursor.at} bytes after the end of the request")
-    return 0
-
-
 cdef Cursor open_cursor(const uint8_t[::1] frame, Py_ssize_t at) except *:
     cdef Cursor cursor
     if at < 0 or at >= frame.shape[0]:
@@ -178,7 +172,6 @@ def decode_produce(const uint8_t[::1] frame, Py_ssize_t at, int version):
         ask.topics.append((topic, parts))
     if flexible:
         skip_tags(&cursor)
-    finish(&cursor)
     return ask
 
 
@@ -250,7 +243,6 @@ def decode_fetch(const uint8_t[::1] frame, Py_ssize_t at, int version):
         ask.rack = take_text(&cursor, flexible) or ""
     if flexible:
         take_fetch_tags(&cursor, version, ask)
-    finish(&cursor)
     return ask
 
 
@@ -375,7 +367,7 @@ def encode_produce(int version, int32_t correlation_id, list topics, int32_t thr
     for topic, answers in topics:
         out.put_topic(topic, flexible)
         out.put_count(len(answers), flexible)
-        for index, error, base_offset, append_time, log_start, message, leader in answers:
+        for index, error, base_offset, append_time, log_start, message, leader, bad_records in answers:
             out.put32(index)
             out.put16(error)
             out.put64(base_offset)
@@ -383,7 +375,12 @@ def encode_produce(int version, int32_t correlation_id, list topics, int32_t thr
             if version >= 5:
                 out.put64(log_start)
             if version >= 8:
-                out.put_count(0, flexible)
+                out.put_count(len(bad_records), flexible)
+                for record, why in bad_records:
+                    out.put32(record)
+                    out.put_text(why, flexible)
+                    if flexible:
+                        out.put8(0)
                 out.put_text(message, flexible)
             if flexible:
                 if version >= 10 and leader is not None:

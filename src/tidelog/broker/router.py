@@ -46,7 +46,8 @@ class Router:
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, client_id, self._services)
         _, decode, handle = self._ready.get(api_key) or self._load(route)
-        request = decode(frame, version, at)
+        # Bytes after the last field are passed over, as Kafka does: some clients send a few.
+        request, _ = decode(frame, version, at)
         context = Context(self._services, version, client_id, connection.peer, connection.listener)
         task = asyncio.get_running_loop().create_task(
             self._answer(route, handle, request, context, correlation_id)
@@ -67,7 +68,11 @@ class Router:
     def _load(self, route: Route) -> tuple[Route, Callable[..., Any], Handler]:
         message = import_module(f"tidelog.wire.messages.{route.message}")
         handlers = import_module(f"tidelog.broker.handlers.{route.module}")
-        ready = (route, getattr(message, f"{route.name}Request").decode, getattr(handlers, route.function))
+        ready = (
+            route,
+            getattr(message, f"{route.name}Request").decode_prefix,
+            getattr(handlers, route.function),
+        )
         self._ready[route.api_key] = ready
         return ready
 

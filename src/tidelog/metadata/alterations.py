@@ -40,7 +40,7 @@ def altered(
             after.pop(name, None)
             continue
         if value is None:
-            raise errors.InvalidConfig(f"{name} has no value: unset it to get the default")
+            raise errors.InvalidRequest(f"{name} has no value: unset it to get the default")
         if action is Action.SET:
             after[name] = value
             continue

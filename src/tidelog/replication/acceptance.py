@@ -6,15 +6,26 @@ limits on timestamps, another codec)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import HEADER_SIZE, Header, crc_ok, header_at, stamp_append_time
-from tidelog._speed.records import check
+from tidelog._speed.batch import (
+    HEADER_SIZE,
+    LENGTH_AT,
+    MAGIC_AT,
+    PREFIX_SIZE,
+    Header,
+    crc_ok,
+    header_at,
+    stamp_append_time,
+)
+from tidelog._speed.records import check, columns
 from tidelog.config import TopicConfig
 from tidelog.record.codecs import Codec, codec_named, decompress
 
 MAGIC = 2
+OLD_SIZE_MIN = 14  # of a message in the formats before batches
 _CODEC_LAST = 4
 _NO_LIMIT = (1 << 63) - 1
 NO_TIMESTAMP = -1
@@ -39,9 +50,7 @@ class Rules(NamedTuple):
             batch_bytes_max=config.max_message_bytes,
             append_time=config.message_timestamp_type == "LogAppendTime",
             keys_required="compact" in config.cleanup_policy,
-            codec=None
-            if name == "producer"
-            else codec_named("none" if name == "uncompressed" else name),
+            codec=None if name == "producer" else codec_named("none" if name == "uncompressed" else name),
             codec_level=level,
             before_ms_max=config.message_timestamp_before_max_ms,
             after_ms_max=config.message_timestamp_after_max_ms,
@@ -58,6 +67,22 @@ class Rules(NamedTuple):
         )
 
 
+class KeylessRecords(errors.InvalidRecord):
+    """`records` says which ones of the batch, and why, for the answer to the producer."""
+
+    def __init__(self, message: str, records: list[tuple[int, str]]) -> None:
+        super().__init__(message)
+        self.records = records
+
+
+class UntimelyRecords(errors.InvalidTimestamp):
+    """As `KeylessRecords`; `records` is empty when the batch was not opened."""
+
+    def __init__(self, message: str, records: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(message)
+        self.records = list(records)
+
+
 class Accepted(NamedTuple):
     data: memoryview
     header: Header
@@ -71,34 +96,40 @@ def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
     `_speed.acceptance.sound` says the same of good batches, faster."""
     header = _sound_header(data, rules)
     codec = header.compression
-    max_delta_at = header.last_offset_delta
-    looks_inside = rules.keys_required or rules.before_ms_max != _NO_LIMIT
-    if codec == 0 or looks_inside:
+    max_timestamp_at = header.last_offset_delta
+    recode = rules.codec is not None and rules.codec != codec
+    if codec == 0 or recode or rules.keys_required or rules.before_ms_max != _NO_LIMIT:
         section: bytes | memoryview = data[HEADER_SIZE:]
         if codec:
             section = decompress(codec, section)
-        largest, max_delta_at, smallest = check(section, header.count, rules.keys_required)
-        _check_times(header.base_timestamp + smallest, header.base_timestamp + largest, rules, now_ms)
-    else:
-        _check_times(header.base_timestamp, header.max_timestamp, rules, now_ms)
-    if rules.codec is not None and rules.codec != codec:
+        largest, max_timestamp_at, smallest = check(section, header.count, False)
+        if rules.keys_required:
+            _check_keys(section, header)
+        if not rules.append_time and not _timely(header, smallest, largest, rules, now_ms):
+            raise _untimely(section, header, rules, now_ms)
+    elif not rules.append_time and header.max_timestamp - now_ms > rules.after_ms_max:
+        raise UntimelyRecords(f"timestamp {header.max_timestamp} is too far ahead of the broker's time")
+    if recode:
+        assert rules.codec is not None
         data, header = _in_codec(data, rules.codec, rules.codec_level)
     if rules.append_time:
         stamp_append_time(data, 0, now_ms)
         fresh = header_at(data)
         assert fresh is not None
         return Accepted(data, fresh, header.last_offset_delta)
-    return Accepted(data, header, max_delta_at)
+    return Accepted(data, header, max_timestamp_at)
 
 
 def _sound_header(data: memoryview, rules: Rules) -> Header:
     header = header_at(data)
-    if header is None or header.size > len(data):
-        raise errors.CorruptMessage("the records are cut, or do not start with a batch")
-    if header.magic != MAGIC:
+    if len(data) > MAGIC_AT and data[MAGIC_AT] in OLD_MAGICS:
         raise errors.InvalidRecord(
-            f"message format {header.magic}: only record batches of format 2 are taken"
+            f"message format {data[MAGIC_AT]}: only record batches of format 2 are taken"
         )
+    if header is None or header.size > len(data):
+        raise errors.InvalidRecord("the records are cut, or do not start with a batch")
+    if header.magic != MAGIC:
+        raise errors.CorruptMessage(f"message format {header.magic} does not exist")
     if header.size < len(data):
         raise errors.InvalidRecord("more than one batch for a partition in a produce request")
     if header.size > rules.batch_bytes_max:
@@ -107,12 +138,18 @@ def _sound_header(data: memoryview, rules: Rules) -> Header:
         )
     if not crc_ok(data):
         raise errors.CorruptMessage("the checksum of the batch does not match its bytes")
+    if header.base_offset != 0:
+        raise errors.InvalidRecord(
+            f"the base offset is {header.base_offset}: producers send 0, the broker sets it"
+        )
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
         raise errors.InvalidRecord(
             f"{header.count} records announced, but the last offset is {header.last_offset_delta} past the first"
         )
     if header.control:
         raise errors.InvalidRecord("control batches are written by brokers, not by producers")
+    if header.transactional:
+        raise errors.InvalidTxnState("transactions are not served by this broker yet")
     if header.compression > _CODEC_LAST:
         raise errors.UnsupportedCompressionType(f"compression codec {header.compression} is not known")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
@@ -120,17 +157,56 @@ def _sound_header(data: memoryview, rules: Rules) -> Header:
     return header
 
 
-def _check_times(smallest: int, largest: int, rules: Rules, now_ms: int) -> None:
-    if rules.append_time:
-        return
-    if largest - now_ms > rules.after_ms_max:
-        raise errors.InvalidTimestamp(
-            f"timestamp {largest} is more than message.timestamp.after.max.ms ({rules.after_ms_max}) past the broker's"
+def _no_batch(data: memoryview) -> errors.TidelogError:
+    """Which of Kafka's errors bytes get that are no batch: what is merely cut is invalid, what cannot be is corrupt."""
+    cut = errors.InvalidRecord("the records are cut, or there are none")
+    if len(data) < PREFIX_SIZE:
+        return cut
+    size = int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], signed=True)
+    if size < OLD_SIZE_MIN:
+        return errors.CorruptMessage(f"a batch of {size} bytes cannot be")
+    if len(data) <= MAGIC_AT:
+        return cut
+    magic = data[MAGIC_AT]
+    if magic > MAGIC:
+        return errors.CorruptMessage(f"message format {magic} does not exist")
+    if magic < MAGIC:
+        return errors.InvalidRecord(
+            f"message format {magic}: only record batches of format {MAGIC} are taken"
         )
-    if smallest != NO_TIMESTAMP and now_ms - smallest > rules.before_ms_max:
-        raise errors.InvalidTimestamp(
-            f"timestamp {smallest} is more than message.timestamp.before.max.ms ({rules.before_ms_max}) before the broker's"
+    if size + PREFIX_SIZE > len(data):
+        return cut
+    return errors.CorruptMessage(f"a batch of {size} bytes has no room for its own header")
+
+
+def _check_keys(section: bytes | memoryview, header: Header) -> None:
+    key_sizes = columns(section, header.count, 0, 0)[3]
+    keyless = [index for index, size in enumerate(key_sizes) if size < 0]
+    if keyless:
+        raise KeylessRecords(
+            "records of a compacted topic need a key",
+            [(index, "a record of a compacted topic needs a key") for index in keyless],
         )
+
+
+def _timely(header: Header, smallest: int, largest: int, rules: Rules, now_ms: int) -> bool:
+    first, last = header.base_timestamp + smallest, header.base_timestamp + largest
+    return last - now_ms <= rules.after_ms_max and (
+        first == NO_TIMESTAMP or now_ms - first <= rules.before_ms_max
+    )
+
+
+def _untimely(section: bytes | memoryview, header: Header, rules: Rules, now_ms: int) -> UntimelyRecords:
+    bad = []
+    for index, timestamp in enumerate(columns(section, header.count, 0, header.base_timestamp)[1]):
+        if timestamp - now_ms > rules.after_ms_max:
+            limit = f"message.timestamp.after.max.ms ({rules.after_ms_max}) past"
+        elif timestamp != NO_TIMESTAMP and now_ms - timestamp > rules.before_ms_max:
+            limit = f"message.timestamp.before.max.ms ({rules.before_ms_max}) before"
+        else:
+            continue
+        bad.append((index, f"timestamp {timestamp} is more than {limit} the broker's time"))
+    return UntimelyRecords(bad[0][1] if bad else "timestamps are too far from the broker's time", bad)
 
 
 def _in_codec(data: memoryview, codec: Codec, level: int | None) -> tuple[memoryview, Header]:

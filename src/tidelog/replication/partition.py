@@ -175,6 +175,10 @@ class Partition:
         """The new log start; `before` -1 stands for all that is committed."""
         if self.leader != self.state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
+        if "delete" not in self.log.config.cleanup_policy:
+            raise errors.PolicyViolation(
+                f"{self.name} is compacted: its cleanup.policy does not allow deletion"
+            )
         end = self.state.committed if before == -1 else before
         if not 0 <= end <= self.state.committed:
             raise errors.OffsetOutOfRange(

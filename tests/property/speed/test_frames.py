@@ -160,7 +160,14 @@ def test_fetch_requests_decode_as_the_message_does(data: Any, version: int) -> N
 
 
 produce_answers = st.tuples(
-    int32, int16, int64, int64, int64, st.none() | names, st.none() | st.tuples(int32, int32)
+    int32,
+    int16,
+    int64,
+    int64,
+    int64,
+    st.none() | names,
+    st.none() | st.tuples(int32, int32),
+    st.lists(st.tuples(int32, st.none() | names), max_size=2),
 )
 
 
@@ -179,7 +186,7 @@ def test_produce_answers_encode_as_the_message_does(topics: Any, throttle_ms: in
     response = producing.ProduceResponse(throttle_time_ms=throttle_ms)
     for name, topic_id, answers in topics:
         row = producing.TopicProduceResponse(name=name, topic_id=topic_id)
-        for index, error, base, time, start, message, leader in answers:
+        for index, error, base, time, start, message, leader, bad in answers:
             part = producing.PartitionProduceResponse(
                 index=index,
                 error_code=error,
@@ -187,6 +194,12 @@ def test_produce_answers_encode_as_the_message_does(topics: Any, throttle_ms: in
                 log_append_time_ms=time,
                 log_start_offset=start,
                 error_message=message,
+                record_errors=[
+                    producing.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=why)
+                    for at, why in bad
+                ]
+                if version >= 8
+                else [],
             )
             if leader is not None and leader != (-1, -1) and version >= 10:
                 part.current_leader = producing.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
@@ -266,7 +279,7 @@ def test_a_damaged_request_is_refused_by_both_or_read_alike(
     cut = data.draw(st.integers(0, len(body)))
     damaged = bytes(body[:cut])
     try:
-        message = producing.ProduceRequest.decode(damaged, version)
+        message, _ = producing.ProduceRequest.decode_prefix(damaged, version)
     except InvalidRequest:
         message = None
     try:

@@ -45,9 +45,9 @@ def test_a_sound_batch_is_taken_as_it_is() -> None:
     assert accepted.max_timestamp_at == 1
 
 
-@pytest.mark.parametrize("size", range(0, 62))
+@pytest.mark.parametrize("size", range(0, 69))
 def test_a_cut_batch_is_corrupt(size: int) -> None:
-    with pytest.raises(errors.CorruptMessage):
+    with pytest.raises(errors.InvalidRecord, match="cut"):
         take(batch(b"a")[:size])
 
 
@@ -59,9 +59,17 @@ def test_a_changed_byte_is_corrupt(at: int) -> None:
         take(data)
 
 
-@pytest.mark.parametrize("magic", [0, 1, 3, -1])
-def test_other_message_formats_are_refused(magic: int) -> None:
-    with pytest.raises(errors.InvalidRecord, match="format"):
+@pytest.mark.parametrize(
+    ("magic", "error"),
+    [
+        (0, errors.InvalidRecord),
+        (1, errors.InvalidRecord),
+        (3, errors.CorruptMessage),
+        (-1, errors.CorruptMessage),
+    ],
+)
+def test_other_message_formats_are_refused(magic: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match="format"):
         take(patched(batch(b"a"), 16, ">b", magic))
 
 
@@ -87,6 +95,26 @@ def test_records_that_are_not_there_are_refused() -> None:
 def test_a_producer_cannot_write_control_batches() -> None:
     with pytest.raises(errors.InvalidRecord, match="control"):
         take(patched(batch(b"a"), 21, ">h", 0x20))
+
+
+def test_every_record_at_fault_is_named() -> None:
+    records = [Record(0, NOW + 5000 * at, b"k" if at % 2 else None, b"v") for at in range(4)]
+    with pytest.raises(errors.InvalidRecord) as keyless:
+        take(bytearray(build_batch(records)), cleanup_policy=frozenset(("compact",)))
+    assert [index for index, _ in keyless.value.records] == [0, 2]
+    with pytest.raises(errors.InvalidTimestamp) as late:
+        take(bytearray(build_batch(records)), message_timestamp_after_max_ms=9_999)
+    assert [index for index, _ in late.value.records] == [2, 3]
+
+
+def test_offsets_are_the_brokers_to_give() -> None:
+    with pytest.raises(errors.InvalidRecord, match="base offset"):
+        take(batch(b"a", base_offset=7))
+
+
+def test_transactions_are_refused_while_nobody_could_end_them() -> None:
+    with pytest.raises(errors.InvalidTxnState):
+        take(batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0))
 
 
 def test_a_codec_that_nobody_knows_is_refused() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from tidelog import errors
+from tidelog._speed.batch import ATTRIBUTES_AT
 from tidelog._speed.frames import ProduceAnswer, decode_produce, encode_produce
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Appended, Partition
@@ -17,6 +18,8 @@ from tidelog.replication.partition import Appended, Partition
 log = logging.getLogger("tidelog.produce")
 
 ACKS_ALL = -1
+_ZSTD, _ZSTD_FROM = 4, 7
+CODEC_AT = ATTRIBUTES_AT + 1
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
 # Where the answer of a batch stands, and what it waits for.
 Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
@@ -38,6 +41,8 @@ def produce(
         for index, start, size in parts:
             try:
                 partition = led_here(topic, index)
+                if version < _ZSTD_FROM and size > CODEC_AT and frame[start + CODEC_AT] & 7 == _ZSTD:
+                    raise errors.UnsupportedCompressionType(f"zstd needs version {_ZSTD_FROM} of Produce")
                 appended = partition.append(frame[start : start + max(size, 0)], now_ms, acks == ACKS_ALL)
             except errors.TidelogError as problem:
                 row.append(_failed(index, problem, services, topic))
@@ -47,7 +52,7 @@ def produce(
                 ):
                     waits.append((row, len(row), partition, appended))
                 row.append(
-                    (index, 0, appended.base, appended.append_time_ms, partition.log.start, None, None)
+                    (index, 0, appended.base, appended.append_time_ms, partition.log.start, None, None, ())
                 )
         answers.append((topic, row))
     if acks == 0:
@@ -110,7 +115,7 @@ class Acknowledgement:
         for row, place, partition, appended in self._waits:
             problem = _unsettled(partition, appended, self._acks)
             if problem is not None:
-                row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None)
+                row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None, ())
         self.answer.set_result(encode_produce(self._version, self._correlation_id, self._answers, 0))
 
 
@@ -143,13 +148,13 @@ def _failed(
         leader = services.partitions.leader_of(topic, index)
     elif isinstance(problem, errors.KafkaStorageError):
         log.error("%s", problem)
-    return (index, problem.code, -1, -1, -1, str(problem), leader)
+    return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
 
 
 def _refused(
     topics: list[tuple[str | bytes, list[tuple[int, int, int]]]], problem: errors.TidelogError
 ) -> Answers:
     return [
-        (topic, [(index, problem.code, -1, -1, -1, str(problem), None) for index, _, _ in parts])
+        (topic, [(index, problem.code, -1, -1, -1, str(problem), None, ()) for index, _, _ in parts])
         for topic, parts in topics
     ]
