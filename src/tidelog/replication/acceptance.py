@@ -122,14 +122,8 @@ def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
 
 def _sound_header(data: memoryview, rules: Rules) -> Header:
     header = header_at(data)
-    if len(data) > MAGIC_AT and data[MAGIC_AT] in OLD_MAGICS:
-        raise errors.InvalidRecord(
-            f"message format {data[MAGIC_AT]}: only record batches of format 2 are taken"
-        )
-    if header is None or header.size > len(data):
-        raise errors.InvalidRecord("the records are cut, or do not start with a batch")
-    if header.magic != MAGIC:
-        raise errors.CorruptMessage(f"message format {header.magic} does not exist")
+    if header is None or header.size > len(data) or header.magic != MAGIC:
+        raise _no_batch(data)
     if header.size < len(data):
         raise errors.InvalidRecord("more than one batch for a partition in a produce request")
     if header.size > rules.batch_bytes_max:
