@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from typing import TYPE_CHECKING
@@ -32,14 +33,19 @@ def _headers(
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
-        found.append((name, value.encode()))
+        found.append((name, os.fsencode(value)))
     return found
 
 
 def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
     if value is None:
         return None
-    separator = value.encode().decode("unicode_escape").encode("latin-1") if "\\" in value else value.encode()
+    separator = os.fsencode(value)
+    if "\\" in value:
+        try:
+            separator = separator.decode("unicode_escape").encode("latin-1")
+        except UnicodeError:
+            raise click.BadParameter(f"{value!r} has an unknown escape: use \\t or \\xHH") from None
     if not separator or b"\n" in separator:
         raise click.BadParameter("it must be at least one character, and no newline")
     return separator
@@ -90,6 +96,8 @@ def produce(
     partition: int | None,
     acks: str,
 ) -> None:
+    if sys.stdin is None:
+        raise Failure("there is no standard input to read lines from")
     work = Work(session, topic, key_separator, headers, partition)
     problem: str | None = None
     interrupted = False

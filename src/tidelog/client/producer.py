@@ -21,9 +21,11 @@ from tidelog.client.topology import NO_LEADER, Topic
 from tidelog.record import codec_named
 from tidelog.types import TopicPartition
 
-# What a record takes besides its key, value and headers, at most: lengths, deltas, attributes.
+# What a record takes in a batch besides its key, value and headers, at most: lengths, deltas, attributes.
 RECORD_OVERHEAD_BYTES = 32
 HEADER_OVERHEAD_BYTES = 10
+# What it takes in memory besides: its future, above all.  Without it, small records would break the bound.
+RECORD_MEMORY_BYTES = 160
 
 
 class Producer:
@@ -140,23 +142,24 @@ class Producer:
         elif known.partition(partition) is None:
             raise self._cluster.missing(TopicPartition(topic, partition))
         size = _size(key, value, headers)
-        if size > min(self._options.max_request_size, self._memory.bytes_max):
+        if size > min(self._options.max_request_size, self._memory.bytes_max - RECORD_MEMORY_BYTES):
             raise errors.MessageTooLarge(
                 f"a record of {size} bytes for {topic!r} is larger than max_request_size "
                 f"({self._options.max_request_size}) or buffer_memory ({self._memory.bytes_max}) allows"
             )
-        if not self._memory.try_take(size):
+        taken = size + RECORD_MEMORY_BYTES
+        if not self._memory.try_take(taken):
             sender.wake()
-            await self._memory.take(size, self._options.max_block_ms)
+            await self._memory.take(taken, self._options.max_block_ms)
             sender = self._running()
         try:
             if partition is None:
                 partition = self._stick(known, size)
             if timestamp is None:
                 timestamp = self._environment.clock.now_ms()
-            return sender.append(TopicPartition(topic, partition), key, value, timestamp, headers, size)
+            return sender.append(TopicPartition(topic, partition), key, value, timestamp, headers, taken)
         except BaseException:
-            self._memory.give(size)
+            self._memory.give(taken)
             raise
 
     async def partitions_for(self, topic: str) -> list[int]:
@@ -223,7 +226,7 @@ class Producer:
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What the record takes in memory and on the wire, at most; counted before it is encoded."""
+    """What the record takes on the wire, at most; counted before it is encoded."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     if headers:
         pairs = headers.items() if isinstance(headers, Mapping) else headers

@@ -61,19 +61,19 @@ class Sender:
         value: bytes | None,
         timestamp: int,
         headers: Headers,
-        size: int,
+        bytes_taken: int,
     ) -> asyncio.Future[RecordMetadata]:
-        """`size` bytes of memory are taken already and are given back when the record is settled."""
+        """`bytes_taken` of memory are taken already and are given back when the record is settled."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = self._queue(partition)
         outcome: asyncio.Future[RecordMetadata] = self._loop.create_future()
         batch = queue.open
-        if batch is None or not batch.add(key, value, timestamp, headers, outcome, size):
+        if batch is None or not batch.add(key, value, timestamp, headers, outcome, bytes_taken):
             queue.close_open()
             now_ms = self._cluster.environment.clock.monotonic_ms()
             batch = OutgoingBatch(partition, self._options.batch_size, now_ms)
-            batch.add(key, value, timestamp, headers, outcome, size)
+            batch.add(key, value, timestamp, headers, outcome, bytes_taken)
             queue.open = batch
             self._unfinished.add(batch)
             self._busy[partition] = queue

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.cli.output import bytes_text, data_fields, print_table, time_text
+from tidelog.cli.output import Progress, bytes_text, data_fields, print_table, time_text
 
 
 def test_tables_are_plainly_aligned_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +35,29 @@ def test_bytes_are_text_where_they_are_text() -> None:
     assert data_fields("value", "ä".encode()) == {"value": "ä"}
     assert data_fields("value", b"\xff") == {"value_base64": "/w=="}
     assert data_fields("value", None) == {"value": None}
+
+
+def test_tables_have_no_stray_lines_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(("NAME", "COUNT"), [("[bold]a", 5)], right=("COUNT",))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and "[bold]a" in lines[1], "data is data, not markup"
+
+
+def test_progress_is_shown_on_a_terminal_only_and_wiped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Progress()
+    silent.update(1.0, "10 records")
+    silent.clear()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = Progress()
+    shown.update(1.0, "10 records")
+    shown.update(1.1, "too soon to be shown")
+    shown.update(1.3, "20")
+    shown.clear()
+    assert capsys.readouterr().err == "\r10 records\r20        \r  \r"

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from tidelog.client.partitioner import Sticky, by_key, murmur2
+
+with warnings.catch_warnings():
+    # It reads its message definitions through a deprecated function.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 # From the tests of Kafka's Java client (UtilsTest.testMurmur2), as signed numbers.
 JAVA = {
