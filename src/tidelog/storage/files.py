@@ -37,13 +37,13 @@ class OpenFiles:
 
     def opened(self, handle: Handle) -> None:
         """`handle` holds a descriptor now; others are released until the bound holds again."""
-        handle.used = True
+        handle.used = False
         held = self._held
         held[handle] = None
         while len(held) > self.limit:
             oldest = next(iter(held))
             del held[oldest]
-            if oldest.used:
+            if oldest.used or oldest is handle:
                 oldest.used = False
                 held[oldest] = None
             else:

@@ -232,5 +232,5 @@ class TimeIndex(_Index):
 
     def _columns(self, words: array[int]) -> list[array[int]]:
         # The high halves of timestamps repeat: joined to one number per entry before they are compared.
-        joined = array("q", ((high << 32 | low) for high, low in zip(words[0::3], words[1::3], strict=True)))
+        joined = array("Q", ((high << 32 | low) for high, low in zip(words[0::3], words[1::3], strict=True)))
         return [joined, words[2::3]]

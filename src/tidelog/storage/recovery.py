@@ -26,7 +26,7 @@ from tidelog.storage.epochs import Epochs
 from tidelog.storage.index import CorruptIndex
 from tidelog.storage.loading import list_segments, read_damage, read_epochs, scan_folder
 from tidelog.storage.scan import next_whole, plausible, whole_batches
-from tidelog.storage.segment import Segment
+from tidelog.storage.segment import OFFSETS_MAX, Segment
 from tidelog.storage.segments import Segments
 from tidelog.storage.volume import Volume
 
@@ -80,7 +80,8 @@ class Recovery:
             segment.bad = [bad for bad in known if bad.base == segment.base]
         self._recovery_point = recovery_point
         self._epochs = read_epochs(self._disk, folder)
-        first = segments.holding(recovery_point)
+        # A segment that was sealed when all of it was synced has indexes that were not.
+        first = segments.holding(recovery_point - 1)
         for segment in segments.below(first):
             segment.check_indexes()
         end = self._scan_from(first)
@@ -120,7 +121,7 @@ class Recovery:
             return False
         if not self._power_lost:
             later = [each for each in self._segments if each.base >= segment.base]
-            if any(next_whole(each.file, 0, each.size, expected) for each in later):
+            if any(self._holds_any(each, expected) for each in later):
                 return False  # a kill leaves nothing written behind what was not
         ended = snapshots.log_end_before(self._disk, self._folder, segment.base)
         return expected < ended if ended is not None else "compact" not in self._config.cleanup_policy
@@ -151,21 +152,24 @@ class Recovery:
         segment.bad = [bad for bad in segment.bad if bad.position < position]
         segment.index.truncate_to(expected)
         segment.time_index.truncate_to(expected)
+        if not segment.newest_entry_fits():
+            raise CorruptIndex(f"{segment.path} has a time index that does not fit its batches")
         segment.restart(position)
         return position, expected
 
     def _scan_segment(self, number: int, segment: Segment, position: int, expected: int) -> int:
         file, physical, behind_bad = segment.file, segment.file.size(), -1
+        last_max = segment.base + OFFSETS_MAX
         while True:
             began = position
-            for at, header in whole_batches(file, position, physical, expected):
+            for at, header in whole_batches(file, position, physical, expected, last_max):
                 segment.scanned(at, header, at == behind_bad)
                 self._epochs.assign(header.leader_epoch, header.base_offset)
                 expected, position = header.last_offset + 1, at + header.size
             self.report.scanned_bytes += position - began
             if position == physical:
                 return expected
-            found = next_whole(file, position + 1, physical, expected)
+            found = next_whole(file, position + 1, physical, expected, last_max)
             if self._is_torn(number, found, expected):
                 self._cut(segment, position)
                 if number + 1 < len(self._segments) and self._segments[number + 1].base != expected:
@@ -191,9 +195,12 @@ class Recovery:
             later = self._segments.above(number)
             if later and later[0].base == expected:
                 return True  # nothing is missing: space that was reserved, or the start of a failed write
-            if not any(next_whole(each.file, 0, each.size, expected) for each in later):
+            if not any(self._holds_any(each, expected) for each in later):
                 return True
         return self._power_lost and expected >= self._recovery_point
+
+    def _holds_any(self, segment: Segment, expected: int) -> bool:
+        return next_whole(segment.file, 0, segment.size, expected, segment.base + OFFSETS_MAX) is not None
 
     def _damaged(self, segment: Segment, bad: BadRange) -> None:
         segment.bad = [*segment.bad, bad]

@@ -1,6 +1,7 @@
 """Checks batches where nothing can be taken for granted, and finds the next whole one behind bytes that are not.
 
-Used by `recovery`, in the disk's thread.
+The format's checksum leaves out base offset and leader epoch, which brokers stamp.  An offset that rotted shows by
+the batch after it; in the last batch it may not.  Used by `recovery`, in the disk's thread.
 """
 
 from __future__ import annotations
@@ -15,19 +16,26 @@ from tidelog.storage.disk import File
 CHUNK_BYTES = 1 << 20
 MAGIC = 2
 _ATTRIBUTES_KNOWN = 0x7F
-_OFFSETS_AHEAD_MAX = 1 << 32
 
 
-def whole_batches(file: File, position: int, size: int, expected: int) -> Iterator[tuple[int, Header]]:
+def whole_batches(
+    file: File, position: int, size: int, expected: int, last_max: int
+) -> Iterator[tuple[int, Header]]:
     """(position, header) of the batches below `size` that are whole: plausible, in ascending offsets from
-    `expected` on, and with the right CRC.  Stops at the first that is not."""
+    `expected` to `last_max`, and with the right CRC.  Stops at the first that is not."""
     data, start = b"", position
     while size - position >= HEADER_SIZE:
         at = position - start
         if len(data) - at < HEADER_SIZE:
             data, start, at = file.read(min(CHUNK_BYTES, size - position), position), position, 0
         header = header_at(data, at)
-        if header is None or not plausible(header, expected, size - position):
+        if (
+            header is None
+            or not plausible(header, expected, size - position)
+            or header.last_offset > last_max
+        ):
+            return
+        if header.base_offset > expected and _contradicted(file, position, header, expected):
             return
         if header.size > len(data) - at and header.size <= CHUNK_BYTES:
             data, start, at = file.read(min(CHUNK_BYTES, size - position), position), position, 0
@@ -39,7 +47,9 @@ def whole_batches(file: File, position: int, size: int, expected: int) -> Iterat
         position += header.size
 
 
-def next_whole(file: File, position: int, size: int, expected: int) -> tuple[int, Header] | None:
+def next_whole(
+    file: File, position: int, size: int, expected: int, last_max: int
+) -> tuple[int, Header] | None:
     """The first whole batch at `position` or behind, at whatever byte it starts."""
     # Of a header, the upper half of the base offset and the format are known: few places look like that.
     tops = {expected >> 32, (expected >> 32) + 1}
@@ -52,7 +62,7 @@ def next_whole(file: File, position: int, size: int, expected: int) -> tuple[int
             header = header_at(file.read(HEADER_SIZE, at))
             if header is None or not plausible(header, expected, size - at):
                 continue
-            if header.base_offset - expected <= _OFFSETS_AHEAD_MAX and _large_crc_ok(file, at, header):
+            if header.last_offset <= last_max and _large_crc_ok(file, at, header):
                 return at, header
         # A header may begin at the end of this chunk: what is too short to match is looked at again.
         position += max(1, len(data) - 16)
@@ -67,6 +77,17 @@ def plausible(header: Header, expected: int, room: int) -> bool:
         and header.last_offset_delta >= 0
         and 0 <= header.count <= header.last_offset_delta + 1
         and header.attributes & ~_ATTRIBUTES_KNOWN == 0
+    )
+
+
+def _contradicted(file: File, position: int, header: Header, expected: int) -> bool:
+    """No checksum covers the base offset.  Offsets may have gaps, but if the next batch fits before this one ends,
+    this one's has rotted."""
+    following = header_at(file.read(HEADER_SIZE, position + header.size))
+    return (
+        following is not None
+        and following.magic == MAGIC
+        and expected <= following.base_offset <= header.last_offset
     )
 
 

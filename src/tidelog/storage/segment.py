@@ -266,16 +266,16 @@ class Segment(SegmentFiles):
         newest = self.newest()[0]
         return newest if newest >= 0 else self.created_ms
 
-    def load(self) -> None:
+    def load(self, position: int | None = None) -> None:
         """What the segment that is appended to must know besides names and sizes: its end, its timestamps.
-        Walks only what the indexes do not cover."""
+        Walks only what the indexes do not cover, or all from `position`."""
         self.max_timestamp = self.time_index.last_timestamp
         self.max_timestamp_offset = self.time_index.last_offset
         self.end = self.base
         self.first_timestamp = -1
-        start = self.index.last_position
-        for position, header in self.headers(start):
-            if position == 0:
+        start = self.index.last_position if position is None else position
+        for at, header in self.headers(start):
+            if at == 0:
                 self.first_timestamp = header.max_timestamp
             self.end = header.last_offset + 1
             if header.max_timestamp > self.max_timestamp:
@@ -283,7 +283,7 @@ class Segment(SegmentFiles):
                 self.max_timestamp_offset = header.last_offset
         if start:
             self.first_timestamp = next(self.headers(0))[1].max_timestamp
-        self._since_index = self.size - start
+        self._since_index = self.size - self.index.last_position
 
     # Changing
 
@@ -315,6 +315,14 @@ class Segment(SegmentFiles):
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.size, self.end = size, max(end, self.end)
 
+    def newest_entry_fits(self) -> bool:
+        """Whether the last entry of the time index is what its batch says."""
+        entry = self.time_index
+        for _, header in self.headers(self.index.floor(entry.last_offset)[1]):
+            if header.last_offset >= entry.last_offset:
+                return entry.count == 0 or header.max_timestamp == entry.last_timestamp
+        return entry.count == 0
+
     def check_indexes(self) -> None:
         """Opens both, which builds them anew where they are missing or cannot be right."""
         self.index.trim()
@@ -326,7 +334,8 @@ class Segment(SegmentFiles):
             self._empty_indexes()
         self.size = position
         self.index_full = False
-        self.load()
+        # One index may have lost more than the other.
+        self.load(self.index.floor(self.time_index.last_offset)[1])
 
     def scanned(self, position: int, header: Header, behind_bad: bool = False) -> None:
         """The batch at `position` is whole, and follows what was scanned before."""

@@ -6,6 +6,7 @@ What is in the files is `segment`'s business.
 from __future__ import annotations
 
 from tidelog.storage.disk import File
+from tidelog.storage.flusher import sync
 from tidelog.storage.index import OffsetIndex, TimeIndex
 from tidelog.storage.volume import Volume
 
@@ -73,7 +74,8 @@ class SegmentFiles:
         as well as false: they have to be built anew."""
         sane = True
         self._drop_indexes()
-        for index in (self.open_index(), self.open_time_index()):
+        for opened in (self.open_index, self.open_time_index):
+            index = opened()
             index.drop_zeros()
             sane = sane and index.sane()
             index.trim()
@@ -105,9 +107,10 @@ class SegmentFiles:
         disk = self._volume.disk
         for kind in SUFFIXES:
             try:
-                disk.open(self._path(kind)).sync()
+                file = disk.open(self._path(kind))
             except FileNotFoundError:
-                pass  # on its way out: retention renamed it
+                continue  # on its way out: retention renamed it
+            sync(file)
 
     def rename(self, suffix: str) -> None:
         """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""

@@ -8,6 +8,7 @@ from random import Random
 from tidelog._speed.batch import Header, walk
 from tidelog._speed.records import Record
 from tidelog.config import TopicConfig
+from tidelog.errors import CorruptMessage
 from tidelog.record.builder import build_batch
 from tidelog.record.reader import read_records
 from tidelog.storage.disk import Disk
@@ -89,11 +90,14 @@ def content(found: Slice | None) -> bytes:
 
 
 def read_all(log: Log, offset: int | None = None, bytes_max: int = 1 << 20) -> list[Record]:
-    """Everything from `offset` (the start) to the end, through as many reads as it takes."""
+    """Everything from `offset` (the start) to the end or to damage, through as many reads as it takes."""
     offset = log.start if offset is None else offset
     found: list[Record] = []
     while offset < log.end:
-        records = list(read_records(content(log.read(offset, bytes_max, log.end)), offset))
+        try:
+            records = list(read_records(content(log.read(offset, bytes_max, log.end)), offset))
+        except CorruptMessage:
+            break
         if not records:
             break
         found += records
