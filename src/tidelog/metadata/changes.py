@@ -132,12 +132,13 @@ class _Draft:
     def _finish_topics(self) -> tuple[dict[str, Topic | None], dict[UUID, str | None]]:
         topics: dict[str, Topic | None] = {}
         names: dict[UUID, str | None] = {}
-        for name, written in self._records.items():
+        for name in self._records:
+            topics[name] = None
             known = self._image.topics.get(name)
             if known is not None:
                 names[known.id] = None
                 self._finish_strays(known.id, stored_of(known), 0)
-            topics[name] = None
+        for name, written in self._records.items():
             if written is not None:
                 record, revision = written
                 stored = self._finish_strays(record.id, {}, len(record.replicas))

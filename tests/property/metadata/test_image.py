@@ -1,0 +1,146 @@
+"""Stepping from change to change gives the image that a fresh start reads, whatever the changes and their order."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.metadata import changes, records
+from tidelog.metadata.image import Image
+from tidelog.metadata.records import BrokerRecord, Endpoint, PartitionRecord, TopicRecord
+from tidelog.metadata.store import Change, Changes, Entry, Snapshot
+from tidelog.types import NodeId
+
+nodes = st.integers(0, 3).map(NodeId)
+replica_lists = st.lists(nodes, min_size=1, max_size=3, unique=True).map(tuple)
+topic_ids = st.integers(1, 4).map(lambda number: UUID(int=number))
+topic_names = st.sampled_from(["a", "b", "c.d"])
+
+topic_puts = st.builds(
+    lambda name, topic_id, replicas: (
+        records.topic_key(name),
+        TopicRecord(topic_id, tuple(replicas)).encode(),
+    ),
+    topic_names,
+    topic_ids,
+    st.lists(replica_lists, min_size=1, max_size=3),
+)
+partition_puts = st.builds(
+    lambda topic_id, index, leader, epoch, in_sync: (
+        records.partition_key(topic_id, index),
+        PartitionRecord(leader, epoch, in_sync, epoch).encode(),
+    ),
+    topic_ids,
+    st.integers(0, 4),
+    st.none() | nodes,
+    st.integers(0, 5),
+    replica_lists,
+)
+config_puts = st.builds(
+    lambda key, value: (key, records.encode_configs({"retention.ms": value})),
+    topic_names.map(records.topic_config_key) | (st.none() | nodes).map(records.broker_config_key),
+    st.sampled_from(["1", "2"]),
+)
+broker_puts = st.builds(
+    lambda node, rack: (
+        records.broker_key(node),
+        BrokerRecord((Endpoint("PLAINTEXT", "host", 9092 + node),), rack).encode(),
+    ),
+    nodes,
+    st.none() | st.just("rack"),
+)
+other_puts = st.sampled_from(
+    [
+        (records.CONTROLLER, b"1"),
+        (records.CONTROLLER, b"2"),
+        (records.CLUSTER, b"id"),
+        (records.PRODUCER_IDS, b"1000"),
+        ("from-the-future/x", b"?"),
+    ]
+)
+puts = topic_puts | partition_puts | config_puts | broker_puts | other_puts
+
+
+def one_topic_has_each_id(stored: dict[str, bytes]) -> bool:
+    """Ids are random in life; two topics never share one."""
+    ids = [TopicRecord.decode(value).id for key, value in stored.items() if key.startswith(records.TOPICS)]
+    return len(set(ids)) == len(ids)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
+    stored: dict[str, tuple[bytes, int]] = {}
+    image = Image()
+    for revision in range(1, data.draw(st.integers(1, 12)) + 1):
+        step: dict[str, bytes | None] = {}
+        for key, value in data.draw(st.lists(puts, min_size=1, max_size=4)):
+            step[key] = value
+        for key in data.draw(st.sets(st.sampled_from(sorted(stored)), max_size=3)) if stored else ():
+            step[key] = None
+        after = {key: (value, revision) for key, value in step.items() if value is not None}
+        kept = {key: held for key, held in stored.items() if key not in step}
+        if not one_topic_has_each_id({key: value for key, (value, _) in {**kept, **after}.items()}):
+            continue
+        stored = {**kept, **after}
+        before = image
+        update = changes.advance(image, Changes(revision, tuple(Change(*one) for one in step.items())))
+        image = update.image
+        entries = [Entry(key, value, at) for key, (value, at) in sorted(stored.items())]
+        fresh = changes.read(Snapshot(revision, entries))
+        assert image == fresh
+        assert update.before is before
+        assert {
+            name
+            for name in {*before.topics, *fresh.topics}
+            if before.topics.get(name) != fresh.topics.get(name)
+        } <= {*update.topics}
+        caught_up = changes.catch_up(before, Snapshot(revision, entries))
+        assert caught_up.image == fresh
+        assert {*caught_up.topics} <= {*update.topics}
+        assert {*caught_up.topic_configs} <= {*update.topic_configs}
+        assert not caught_up.brokers or update.brokers
+        assert not caught_up.broker_configs or update.broker_configs
+
+
+@settings(deadline=None)
+@given(st.lists(topic_puts, min_size=1, max_size=8))
+def test_an_advance_leaves_the_image_before_it_alone(steps: list[tuple[str, bytes]]) -> None:
+    image = Image()
+    seen = []
+    for revision, (key, value) in enumerate(steps, 1):
+        image = changes.advance(image, Changes(revision, (Change(key, value),))).image
+        seen.append((image, dict(image.topics), dict(image.names)))
+    for held, topics, names in seen:
+        assert dict(held.topics) == topics
+        assert dict(held.names) == names
+
+
+@settings(deadline=None)
+@given(
+    topics=st.dictionaries(
+        topic_names, st.lists(replica_lists, min_size=1, max_size=3).map(tuple), min_size=1
+    ),
+    record=st.builds(PartitionRecord, st.none() | nodes, st.integers(0, 9), replica_lists, st.integers(0, 9)),
+    broker=st.builds(
+        BrokerRecord,
+        st.lists(st.builds(Endpoint, st.text(), st.text(), st.integers(0, 65535)), max_size=2).map(tuple),
+        st.none() | st.text(),
+        st.booleans(),
+    ),
+    configs=st.dictionaries(st.text(), st.text()),
+)
+def test_records_come_back_as_they_were_written(
+    topics: dict[str, tuple[records.Replicas, ...]],
+    record: PartitionRecord,
+    broker: BrokerRecord,
+    configs: dict[str, str],
+) -> None:
+    for replicas in topics.values():
+        topic = TopicRecord(UUID(int=7), replicas)
+        assert TopicRecord.decode(topic.encode()) == topic
+    assert PartitionRecord.decode(record.encode()) == record
+    assert BrokerRecord.decode(broker.encode()) == broker
+    assert records.decode_configs(records.encode_configs(configs)) == configs

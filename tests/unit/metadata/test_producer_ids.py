@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from tests.unit.metadata.cluster import EXECUTOR
+from tidelog import testing
+from tidelog.metadata.producer_ids import BLOCK, ProducerIds
+from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.testing import VirtualClock
+
+
+def test_no_id_is_given_twice_across_brokers_blocks_and_restarts() -> None:
+    async def scenario(_: Random) -> None:
+        connection = connect(":memory:")
+        seen: list[int] = []
+        for _ in range(3):
+            store = await SqliteStore.over(connection, EXECUTOR, VirtualClock())
+            brokers = [ProducerIds(store), ProducerIds(store)]
+            asked = [broker.next() for broker in brokers for _ in range(BLOCK + 10)]
+            seen += await asyncio.gather(*asked)
+        assert len(set(seen)) == len(seen) == 6 * (BLOCK + 10)
+        assert min(seen) == 0
+
+    testing.run(scenario)
+
+
+def test_a_block_lasts_for_a_thousand_without_another_write() -> None:
+    async def scenario(_: Random) -> None:
+        store = await SqliteStore.over(connect(":memory:"), EXECUTOR, VirtualClock())
+        ids = ProducerIds(store)
+        assert [await ids.next() for _ in range(BLOCK)] == list(range(BLOCK))
+        assert (await store.range("")).revision == 1
+        assert await ids.next() == BLOCK
+        assert (await store.range("")).revision == 2
+
+    testing.run(scenario)
