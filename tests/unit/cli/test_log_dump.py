@@ -92,6 +92,13 @@ def test_text_is_one_line_per_item(tmp_path: Path) -> None:
     ]
 
 
+def test_a_batch_of_many_pieces_is_checked_as_one(tmp_path: Path) -> None:
+    data = bytearray(batch(0, b"x" * (3 << 20)))
+    assert dump(segment(tmp_path, bytes(data)))[0] == 0
+    data[-1] ^= 1
+    assert dump(segment(tmp_path, bytes(data)))[0] == 1
+
+
 def test_a_flipped_bit_is_found_and_the_rest_still_shown(tmp_path: Path) -> None:
     data = bytearray(batch(0, b"a") + batch(1, b"b") + batch(2, b"c"))
     data[len(batch(0, b"a")) + 70] ^= 1

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.client.scripted import Drop
 from tests.unit.client.stage import Stage, play
 from tidelog import errors
+from tidelog._speed.crc32c import crc32c
 from tidelog.client.assigned import Record
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientClosed, Unreachable
@@ -173,6 +174,23 @@ def test_control_batches_and_compacted_records_are_passed_over() -> None:
     play(scenario)
 
 
+def test_a_batch_whose_last_records_were_compacted_away_is_passed_whole() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.broker()
+        stage.world.create("orders")
+        data = bytearray(batch(b"a", b"b"))
+        data[23:27] = (4).to_bytes(4, "big")  # it once had five records
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+        stage.world.logs[ORDERS].write(bytes(data))
+        async with consumer_on(stage) as consumer:
+            consumer.assign([ORDERS])
+            await drain(consumer, 2)
+            await consumer.poll(50)
+            assert await consumer.position(ORDERS) == 5
+
+    play(scenario)
+
+
 def test_seeking_starts_in_the_middle_of_a_batch_and_forgets_what_was_fetched() -> None:
     async def scenario(stage: Stage) -> None:
         stage.broker()
@@ -205,6 +223,7 @@ def test_a_seek_while_a_fetch_is_under_way_wins() -> None:
         broker.scripts[FETCH] = slow
         async with consumer_on(stage) as consumer:
             consumer.assign([ORDERS])
+            consumer.seek(ORDERS, 15)
             assert await consumer.poll(100) == []
             consumer.seek(ORDERS, 10)
             assert (await consumer.poll(5_000))[0].offset == 10
@@ -375,7 +394,8 @@ def test_a_bad_batch_is_an_error_that_names_the_place_and_can_be_passed() -> Non
     play(scenario)
 
 
-def test_good_records_of_one_partition_are_not_lost_to_a_bad_batch_of_another() -> None:
+@pytest.mark.parametrize("bad_first", [True, False])
+def test_good_records_of_one_partition_are_not_lost_to_a_bad_batch_of_another(bad_first: bool) -> None:
     async def scenario(stage: Stage) -> None:
         stage.broker()
         stage.world.create("orders", partitions=2)
@@ -385,7 +405,7 @@ def test_good_records_of_one_partition_are_not_lost_to_a_bad_batch_of_another() 
         log = stage.world.logs[ORDERS]
         log.batches[0] = log.batches[0]._replace(data=log.batches[0].data[:-1] + b"\xff")
         async with consumer_on(stage) as consumer:
-            consumer.assign([ORDERS, other])
+            consumer.assign([ORDERS, other] if bad_first else [other, ORDERS])
             await asyncio.sleep(1)
             found, problems = [], []
             for _ in range(4):

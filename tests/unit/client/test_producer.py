@@ -250,6 +250,8 @@ def test_a_batch_the_broker_finds_too_large_is_sent_in_halves() -> None:
             sent = [await producer.send("orders", b"%03d" % at + b"x" * 40) for at in range(40)]
             sent.append(await producer.send("orders", b"y" * 300))
             sent.append(await producer.send("orders", b"last"))
+            await producer.flush()
+            assert all(one.done() for one in sent), "a flush waits for the halves, too"
             results = await asyncio.gather(*sent, return_exceptions=True)
         assert isinstance(results[40], errors.MessageTooLarge), "alone it is too large: halves do not help"
         assert [one[:3] for one in values(stage)] == [*[b"%03d" % at for at in range(40)], b"las"]

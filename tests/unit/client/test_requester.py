@@ -182,6 +182,33 @@ def test_requests_in_flight_are_bounded_and_places_are_handed_on() -> None:
     play(scenario)
 
 
+def test_a_place_given_to_someone_who_leaves_at_that_moment_goes_to_the_next() -> None:
+    async def prompt(socket: Any) -> None:
+        while True:
+            header = await next_question(socket)
+            await write(socket, named("", header.correlation_id))
+
+    async def scenario(stage: Stage) -> None:
+        requester = await connected(stage, prompt, in_flight_max=1)
+
+        class Parting(MetadataResponse):
+            """Read at the very moment when the next in line has been woken and has not run yet."""
+
+            @classmethod
+            def decode(cls, data: Any, version: int, at: int = 0) -> Any:
+                leaving.cancel()
+                return MetadataResponse.decode(data, version, at)
+
+        first = asyncio.ensure_future(requester.ask(MetadataRequest(topics=None), Parting, version=VERSION))
+        await asyncio.sleep(0)
+        leaving, last = ask(requester), ask(requester)
+        await asyncio.gather(first, last)
+        assert leaving.cancelled()
+        requester.close()
+
+    play(scenario)
+
+
 def test_who_waits_for_a_place_hears_of_the_end() -> None:
     async def hangs_up(socket: Any) -> None:
         await next_question(socket)
