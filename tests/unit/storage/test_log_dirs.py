@@ -1,0 +1,193 @@
+"""Several data directories: placing, finding and moving partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from tests.unit.storage.making import HandClock, append, batch, fill, offsets
+from tidelog.config import TopicConfig
+from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.storage.files import OpenFiles
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.testing import VirtualDisk, run
+from tidelog.types import TopicPartition
+
+CONFIG = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
+TOPIC_ID = UUID(int=77)
+ORDERS = TopicPartition("orders", 0)
+PATHS = ("/a", "/b", "/c")
+
+
+def make_dirs(disks: list[VirtualDisk], config: TopicConfig = CONFIG) -> LogDirs:
+    files, clock = OpenFiles(64), HandClock()
+    homes = [LogDir(path, disk, clock, Random(1), files) for path, disk in zip(PATHS, disks, strict=False)]
+    return LogDirs(homes, lambda topic: config)
+
+
+async def started(disks: list[VirtualDisk], config: TopicConfig = CONFIG) -> LogDirs:
+    dirs = make_dirs(disks, config)
+    await dirs.start("cluster", 1)
+    return dirs
+
+
+def test_partitions_are_spread_evenly_and_found_again() -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        dirs = await started(disks)
+        for n in range(9):
+            dirs.create(TopicPartition("t", n), TOPIC_ID)
+        assert [len(each.names) for each in dirs.dirs] == [3, 3, 3]
+        homes = {name: dirs.home(name).path for name in dirs}
+        await dirs.stop()
+        dirs = await started(disks)
+        assert {name: dirs.home(name).path for name in dirs} == homes
+        with pytest.raises(UnknownTopicOrPartition):
+            dirs.open(TopicPartition("t", 9))
+
+    run(scenario)
+
+
+def test_what_an_earlier_topic_left_does_not_come_back() -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        dirs = await started([disk])
+        fill(dirs.create(ORDERS, TOPIC_ID), 5)
+        assert dirs.create(ORDERS, TOPIC_ID).end == 5
+        await dirs.stop()
+        dirs = await started([disk])
+        assert dirs.create(ORDERS, UUID(int=5)).end == 0
+        await dirs.stop()
+        dirs = await started([disk])
+        assert dirs.create(ORDERS, UUID(int=5)).end == 0
+
+    run(scenario)
+
+
+def test_a_broken_directory_is_passed_over() -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        disks[0].fail("open", "*", errno.EIO, times=100)
+        dirs = await started(disks)
+        assert [each.path for each in dirs.online()] == ["/b", "/c"]
+        assert dirs.home(dirs.create(ORDERS, TOPIC_ID).name).path == "/b"
+        for disk in disks[1:]:
+            disk.fail("open", "*", errno.EIO, times=100)
+        with pytest.raises(KafkaStorageError, match="no data directory"):
+            await started(disks)
+
+    run(scenario)
+
+
+def test_a_partition_moves_while_it_is_written() -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        for disk in disks:
+            disk.run_delay_s_max = 0.01
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        for n in range(60):
+            append(log, batch(log.next, 2, epoch=n // 25, producer=(7, 0, 2 * n)))
+            log.producers.appended(*_last(log))
+        log.advance_start(5)
+        move = dirs.move(ORDERS, "/b")
+        assert move is not None
+        assert (move.lag, dirs.move(ORDERS, "/b")) == (120, move)
+        copying = asyncio.ensure_future(move.copy())
+        for _ in range(30):
+            await asyncio.sleep(0.001)
+            append(log, batch(log.next, epoch=2))
+        await copying
+        append(log, batch(log.next, epoch=2))
+        moved = dirs.finish_move(ORDERS)
+        assert dirs.open(ORDERS) is moved
+        assert dirs.home(ORDERS).path == "/b"
+        assert (moved.start, moved.end) == (5, 151)
+        assert offsets(moved) == list(range(5, 151))
+        assert list(moved.epochs) == [(0, 5), (1, 50), (2, 100)]
+        known = moved.producers.get(7)
+        assert known is not None
+        assert known.last_sequence == 119
+        append(moved, batch(151, epoch=2))
+        assert dirs.home(ORDERS).topic_id(ORDERS) == TOPIC_ID
+        await dirs.stop()
+        dirs = await started(disks)
+        assert dirs.home(ORDERS).path == "/b"
+        assert offsets(dirs.open(ORDERS)) == list(range(5, 152))
+
+    run(scenario)
+
+
+def _last(log):  # type: ignore[no-untyped-def]
+    from tidelog._speed.batch import walk
+
+    found = log.read(log.end - 1, 1, log.end)
+    header = walk(found.file.read(found.size, found.position))[0]
+    return header, header.base_offset
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_during_a_move_leaves_the_partition_in_one_place(power: bool) -> None:
+    operations = 0
+    while True:
+        operations += 3
+        ended = []
+
+        async def scenario(random: Random, operations: int = operations, ended: list[bool] = ended) -> None:
+            disk = VirtualDisk(random)
+            dirs = await started([disk, disk])
+            fill(dirs.create(ORDERS, TOPIC_ID), 30)
+            await dirs.open(ORDERS).flush()
+            disk.crash_after(operations, power)
+
+            async def moving() -> None:
+                move = dirs.move(ORDERS, "/b")
+                assert move is not None
+                await move.copy()
+                dirs.finish_move(ORDERS)
+                ended.append(True)
+
+            await asyncio.wait([asyncio.ensure_future(moving())], timeout=60)
+            if power:
+                disk.crash(random)
+            else:
+                disk.kill()
+            dirs = await started([disk, disk])
+            assert list(dirs) == [ORDERS]
+            assert offsets(dirs.open(ORDERS)) == list(range(30))
+            assert sum(ORDERS in each.names for each in dirs.dirs) == 1
+
+        run(scenario, seed=operations)
+        if ended:
+            break
+    assert operations > 20
+
+
+def test_a_move_can_be_given_up() -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        dirs = await started(disks)
+        fill(dirs.create(ORDERS, TOPIC_ID), 5)
+        dirs.move(ORDERS, "/b")
+        assert dirs.move(ORDERS, "/a") is None
+        assert dirs.moves == {}
+        assert len(dirs.at("/b").take_due()) == 1
+        with pytest.raises(LogDirNotFound, match="/a, /b, /c"):
+            dirs.move(ORDERS, "/nowhere")
+
+    run(scenario)
+
+
+def test_a_partition_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
+    async def scenario(random: Random) -> None:
+        dirs = await started([VirtualDisk(random) for _ in PATHS])
+        assert dirs.move(ORDERS, "/c") is None
+        dirs.create(ORDERS, TOPIC_ID)
+        assert dirs.home(ORDERS).path == "/c"
+
+    run(scenario)
