@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError
+from tidelog.errors import CorruptMessage, KafkaStorageError
 from tidelog.storage import swapping
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.cleaned import cleaned_suffix
@@ -119,7 +119,10 @@ class Cleaner:
         self._logs = logs
         self._runner = runner
         self._clean = OffsetFile(volume.disk, f"{volume.path}/{CLEAN_POINTS}")
-        self._clean.load()
+        try:
+            self._clean.load()
+        except OSError as problem:
+            volume.failed(problem, f"read {CLEAN_POINTS}")
         self._saving = threading.Lock()  # in the disk's thread after a round, on the loop after a truncation
         self._round: _Round | None = None
 
@@ -146,8 +149,8 @@ class Cleaner:
         self._round = _Round(target.log)
         try:
             progress = await self._clean_log(self._round, state)
-        except _Changed:
-            return False
+        except (_Changed, FileNotFoundError):
+            return False  # deleted, moved or cut meanwhile: what is left of it comes up again by itself
         except CompactionFailed as problem:
             self._failed(name, problem)
             return False
@@ -188,8 +191,13 @@ class Cleaner:
         now_ms = self._volume.clock.now_ms()
         found = []
         for target in self._logs():
-            if "compact" in target.log.config.cleanup_policy and target.log.name not in self.uncleanable:
+            name = target.log.name
+            if "compact" not in target.log.config.cleanup_policy or name in self.uncleanable:
+                continue
+            try:
                 found.append((target, self._dirt(target, now_ms)))
+            except CorruptMessage as problem:
+                self._failed(name, CompactionFailed(str(problem), damaged=True))
         counters = self.counters
         counters.dirtiest_percent = int(100 * max((state.ratio for _, state in found), default=0))
         counters.overdue_ms_max = max((state.overdue_ms for _, state in found), default=0)
@@ -313,9 +321,9 @@ def _facts(segment: Segment, dirty_from: int, config: TopicConfig) -> SealedSegm
 
 
 def _source(volume: Volume, segment: Segment) -> Source:
-    return Source(
-        segment.base,
-        segment.size,
-        volume.disk.size(segment.stem + INDEX),
-        volume.disk.size(segment.stem + TIME_INDEX),
-    )
+    sizes = []
+    for kind in (INDEX, TIME_INDEX):
+        path = segment.stem + kind
+        # A missing index is built anew when it is needed.
+        sizes.append(volume.disk.size(path) if volume.disk.exists(path) else 0)
+    return Source(segment.base, segment.size, *sizes)

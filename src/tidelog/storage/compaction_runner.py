@@ -132,6 +132,7 @@ class ProcessRunner:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # the folder the broker was started in has no say in what is imported
                 "-m",
                 _WORKER,
                 str(os.getpid()),

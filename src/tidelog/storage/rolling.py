@@ -14,6 +14,13 @@ def jitter_ms(config: TopicConfig, random: Random) -> int:
     return random.randrange(jitter_max) if jitter_max > 0 else 0
 
 
+def age_ms_max(config: TopicConfig) -> int:
+    """The active segment is never compacted: it must end in time for `max.compaction.lag.ms`."""
+    if "compact" in config.cleanup_policy:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms
+
+
 def roll_at(segment: Segment, config: TopicConfig) -> int:
     """Only a timestamp above this can make the segment too old; what `due` says then counts."""
     if segment.index_full:
@@ -22,7 +29,7 @@ def roll_at(segment: Segment, config: TopicConfig) -> int:
         return NEVER
     if segment.first_timestamp < 0:
         return ALWAYS  # batches without a time: only the clock knows
-    return min(segment.first_timestamp + config.segment_ms - segment.jitter_ms, NEVER)
+    return min(segment.first_timestamp + age_ms_max(config) - segment.jitter_ms, NEVER)
 
 
 def due(
@@ -40,6 +47,6 @@ def due(
         age_ms = now_ms - segment.created_ms
     return (
         size + added > config.segment_bytes
-        or age_ms > config.segment_ms - segment.jitter_ms
+        or age_ms > age_ms_max(config) - segment.jitter_ms
         or segment.index_full
     )

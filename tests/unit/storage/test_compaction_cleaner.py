@@ -82,7 +82,10 @@ def test_old_files_go_after_their_delay_and_no_others_stay() -> None:
     assert any(name.endswith(".deleted") for name in it.names())
     assert not any(name.endswith((".cleaned", ".swap")) for name in it.names())
     it.pass_ms(60_000)
-    it.log.remove_deleted()
+    due, all_gone = it.log.take_deleted()
+    assert all_gone
+    for path in due:
+        it.disk.remove(path)
     bases = {segment.base for segment in it.log.segments}
     assert {int(name[:20]) for name in it.names() if name.endswith(".log")} == bases
     assert not any(name.endswith(".deleted") for name in it.names())
@@ -114,6 +117,20 @@ def test_the_dirty_ratio_decides_and_overdue_records_override_it() -> None:
     it.pass_ms(5_001)
     assert clean(it)
     assert it.cleaner.counters.overdue_ms_max == 1
+
+
+def test_an_active_segment_ends_in_time_for_the_longest_lag() -> None:
+    it = CompactedLog(config=replace(COMPACTED, max_compaction_lag_ms=5_000, min_cleanable_dirty_ratio=1.0))
+    it.put((b"a", b"1"))
+    it.pass_ms(5_001)
+    it.put((b"a", b"2"))
+    assert [segment.base for segment in it.log.segments] == [0, 1]
+    assert clean(it)
+    assert it.values() == {0: (b"a", b"1"), 1: (b"a", b"2")}, "the newer one is in the active segment"
+    it.pass_ms(5_001)
+    it.put((b"b", b"1"))
+    assert clean(it)
+    assert it.values() == {1: (b"a", b"2"), 2: (b"b", b"1")}
 
 
 def test_young_segments_wait_for_the_compaction_lag() -> None:
@@ -322,6 +339,51 @@ def test_a_log_that_is_removed_meanwhile_is_not_touched_any_more() -> None:
     assert it.cleaner.first_dirty(NAME) is None
     assert it.cleaner.counters.rounds == 0
     assert not any(name.endswith((".cleaned", ".swap")) for name in it.names())
+
+
+def test_a_log_whose_folder_goes_meanwhile_does_not_take_the_directory_with_it() -> None:
+    for after in (0, 2):
+        it, runner = interrupted(after)
+        runner.then = lambda it=it: it.disk.rename(it.folder, it.folder + "-delete")  # type: ignore[misc]
+        assert not clean(it)
+        assert it.volume.problem is None
+        assert it.cleaner.uncleanable == set()
+
+
+def test_a_segment_without_its_indexes_is_compacted_all_the_same() -> None:
+    it = CompactedLog()
+    fill(it, 20)
+    it.restart()
+    first = it.log.segments.first
+    for kind in (".index", ".timeindex"):
+        it.disk.remove(first.stem + kind)
+    assert clean(it)
+    assert it.latest() == {b"key-%d" % (n % 3): b"value %d" % n for n in (17, 18, 19)}
+
+
+def test_a_log_whose_facts_cannot_be_read_does_not_hold_up_the_others() -> None:
+    good = CompactedLog(config=replace(COMPACTED, max_compaction_lag_ms=5_000))
+    bad = CompactedLog(good.disk, good.config, name=TopicPartition("bad", 0))
+    fill(good, 20)
+    fill(bad, 20)
+    bad.restart()
+    assert isinstance(bad.disk, VirtualDisk)
+    bad.disk.damage(bad.log.segments.first.path, 8, b"\0\0\0\0")
+    both = Cleaner(
+        good.volume, lambda: [*bad.cleanables(), *good.cleanables()], InlineRunner(good.disk), 1 << 20, 1
+    )
+    assert asyncio.run(both.clean_dirtiest())
+    assert both.uncleanable == {bad.log.name}
+    assert both.first_dirty(good.log.name) == good.log.segments.last.base
+
+
+def test_an_unreadable_checkpoint_takes_the_directory_offline_and_not_the_broker() -> None:
+    it = CompactedLog()
+    it.disk.replace_file(f"/data/{CLEAN_POINTS}", b"0\n0\n")
+    assert isinstance(it.disk, VirtualDisk)
+    it.disk.fail("read", f"*{CLEAN_POINTS}", errno.EIO)
+    Cleaner(it.volume, it.cleanables, InlineRunner(it.disk), 1 << 20, 1)
+    assert it.volume.problem is not None
 
 
 def test_a_cancelled_round_leaves_no_files_behind() -> None:
