@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import Coroutine, Iterable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,10 +53,19 @@ class Broker:
         self._given = config
         self._around = around
         self._tasks: list[asyncio.Task[Any]] = []
+        self._undo = AsyncExitStack()  # what stops the things that were started, the last one first
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when something without which the broker is of no use has failed."""
 
     async def start(self) -> Addresses:
+        """What was started before something failed is stopped again: the data are as after a clean stop."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self._undo.aclose()
+            raise
+
+    async def _start(self) -> Addresses:
         around, node, given = self._around, NodeId(self._given.node_id), self._given
         files = OpenFiles(given.tidelog_open_files_max)
         dirs = [
@@ -63,21 +73,30 @@ class Broker:
             for path in given.log_dirs
         ]
         self._store: MetadataStore = await around.store(given.log_dirs[0])
-        clean = all(read_last_run(where.volume.disk, where.path).clean for where in dirs)
+        self._undo.push_async_callback(self._store.close)
+        for where in dirs:
+            self._undo.callback(where.volume.disk.close)
+        clean = all(map(_stopped_cleanly, dirs))
         self._controller = controller = await Controller.start(self._store, node, given, around.random, clean)
         self._dirs = LogDirs(dirs, controller.topic_config)
         _tell(await self._dirs.start(controller.image.cluster_id, node))
+        self._undo.push_async_callback(self._dirs.stop)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
         self._server = Server(given, around.network, Router(self._services(node)))
+        self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
         http = self._bind_http()
+        self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
         record = BrokerRecord(self._endpoints(bound), given.broker_rack)
-        self._registration = Registration(self._store, node, record)
-        await controller.reached(await self._registration.register())
-        self._run(self._registration.keep(), "keeping the registration")
+        registration = Registration(self._store, node, record)
+        self._undo.push_async_callback(registration.end)
+        await controller.reached(await registration.register())
+        self._run(registration.keep(), "keeping the registration")
         self._start_housekeeping()
+        self._undo.push_async_callback(self._partitions.stop)
+        self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._server.start()
         if self._http is not None:
             self._http.start()
@@ -91,7 +110,8 @@ class Broker:
         )
         background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
         self._run(background.run(), "housekeeping")
-        self._runner = around.runner(self._dirs.dirs[0].volume.disk)
+        runner = around.runner(self._dirs.dirs[0].volume.disk)
+        self._undo.push_async_callback(runner.close)
         if not config.log_cleaner_enable:
             return
         memory_bytes = config.log_cleaner_dedupe_buffer_size
@@ -99,7 +119,7 @@ class Broker:
             cleaner = Cleaner(
                 where.volume,
                 partial(self._cleanable, where),
-                self._runner,
+                runner,
                 memory_bytes,
                 config.log_cleaner_backoff_ms,
             )
@@ -149,6 +169,7 @@ class Broker:
         from tidelog.gateways.http.server import HttpServer
 
         self._http = HttpServer(self._unready)
+        self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
         return host, self._http.bind(host, port)
 
@@ -171,21 +192,21 @@ class Broker:
         task.add_done_callback(ended)
         self._tasks.append(task)
 
-    async def stop(self) -> None:
-        """Answers what is under way, makes everything durable, and says so on disk."""
-        if self._http is not None:
-            await self._http.stop()
-        await self._server.stop(GRACE_MS)
-        await self._partitions.stop()
-        await self._registration.end()
+    async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._runner.close()
-        await self._dirs.stop()
-        for where in self._dirs.dirs:
-            where.volume.disk.close()
-        await self._store.close()
+
+    async def stop(self) -> None:
+        """Answers what is under way, makes everything durable, and says so on disk."""
+        await self._undo.aclose()
+
+
+def _stopped_cleanly(where: LogDir) -> bool:
+    try:
+        return read_last_run(where.volume.disk, where.path).clean
+    except OSError:
+        return False  # a disk that does not work: its directory will be offline
 
 
 def _tell(reports: Iterable[Report]) -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.metadata.history import History
+from tidelog.metadata.reserve import Reserve
 from tidelog.metadata.store import (
     ABSENT,
     Change,
@@ -74,12 +75,14 @@ def connect(path: str) -> sqlite3.Connection:
 class SqliteStore:
     operations_max = OPERATIONS_MAX
 
-    def __init__(self, connection: sqlite3.Connection, executor: Executor, clock: Clock, owned: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: Reserve | None
+    ) -> None:
         """Use `open` or `over`."""
         self._connection = connection
         self._executor = executor
         self._clock = clock
-        self._owned = owned
+        self._reserve = reserve  # None: the connection is not ours, and not to be closed
         self._history = History(self._revision(), CHANGES_KEPT_MAX)
         self._leases: dict[int, SqliteLease] = {}
         self._last_lease = 0
@@ -90,25 +93,28 @@ class SqliteStore:
         """The store in the file `path`, which is created when it is not there."""
         loop = asyncio.get_running_loop()
         connection = await loop.run_in_executor(executor, connect, path)
-        return await SqliteStore._opened(connection, executor, clock, owned=True)
+        reserve = Reserve(f"{path}.reserve")
+        # The start may have to write more than the store does: it is taken again once there is plenty of space.
+        reserve.give_all()
+        return await SqliteStore._opened(connection, executor, clock, reserve)
 
     @staticmethod
     async def over(connection: sqlite3.Connection, executor: Executor, clock: Clock) -> SqliteStore:
         """The store behind a connection that somebody else closes."""
-        return await SqliteStore._opened(connection, executor, clock, owned=False)
+        return await SqliteStore._opened(connection, executor, clock, None)
 
     @staticmethod
     async def _opened(
-        connection: sqlite3.Connection, executor: Executor, clock: Clock, owned: bool
+        connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: Reserve | None
     ) -> SqliteStore:
         def prepare() -> SqliteStore:
-            store = SqliteStore(connection, executor, clock, owned)
+            store = SqliteStore(connection, executor, clock, reserve)
             _, left_behind = store._commit((), (), ended_lease=_ALL_LEASES)
             if left_behind is not None:
                 store._history.happened(left_behind)
             return store
 
-        return await asyncio.get_running_loop().run_in_executor(executor, prepare)
+        return await asyncio.get_running_loop().run_in_executor(executor, _guarded, prepare)
 
     async def get(self, key: str) -> Entry | None:
         return await self._run(lambda: self._find(key))
@@ -140,7 +146,7 @@ class SqliteStore:
             await lease.end()
         self._closed = True
         self._history.close()
-        if self._owned:
+        if self._reserve is not None:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
 
     async def lease_ended(self, lease: SqliteLease) -> None:
@@ -164,14 +170,7 @@ class SqliteStore:
     def _start(self, work: Callable[[], T]) -> asyncio.Future[T]:
         if self._closed:
             raise errors.KafkaStorageError("the metadata store is closed")
-
-        def guarded() -> T:
-            try:
-                return work()
-            except sqlite3.Error as problem:
-                raise errors.KafkaStorageError(f"the metadata store has failed: {problem}") from problem
-
-        return asyncio.get_running_loop().run_in_executor(self._executor, guarded)
+        return asyncio.get_running_loop().run_in_executor(self._executor, _guarded, work)
 
     def _changed(self, done: asyncio.Future[tuple[int | None, Changes | None]]) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -200,6 +199,21 @@ class SqliteStore:
         self, compare: Sequence[Compare], then: Sequence[Operation], ended_lease: int = _NO_LEASE
     ) -> tuple[int | None, Changes | None]:
         """(revision or None, what changed); the keys bound to `ended_lease` go as well."""
+        while True:
+            try:
+                done = self._try_to_commit(compare, then, ended_lease)
+            except sqlite3.OperationalError as problem:
+                full = problem.sqlite_errorcode == sqlite3.SQLITE_FULL
+                if not full or self._reserve is None or not self._reserve.give():
+                    raise
+            else:
+                if self._reserve is not None:
+                    self._reserve.take()
+                return done
+
+    def _try_to_commit(
+        self, compare: Sequence[Compare], then: Sequence[Operation], ended_lease: int
+    ) -> tuple[int | None, Changes | None]:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
@@ -242,6 +256,13 @@ class SqliteStore:
         self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", puts)
         gone = [key for key in gone if execute("DELETE FROM entries WHERE key = ?", (key,)).rowcount]
         return [Change(key, value) for key, value, _, _ in puts] + [Change(key, None) for key in gone]
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except sqlite3.Error as problem:
+        raise errors.KafkaStorageError(f"the metadata store has failed: {problem}") from problem
 
 
 class SqliteLease:

@@ -16,7 +16,7 @@ from tidelog.errors import KafkaStorageError
 from tidelog.storage import checkpoints
 from tidelog.storage.disk import Disk, File
 from tidelog.storage.epochs import Epochs
-from tidelog.storage.flusher import Plan
+from tidelog.storage.flusher import NotDurable, Plan
 from tidelog.storage.segment import ALWAYS, NEVER, Segment
 from tidelog.storage.volume import Volume
 
@@ -191,9 +191,12 @@ class Durability:
     def sync_failed(self, problem: OSError) -> Exception:
         if self.abandoned:
             return KafkaStorageError(f"{self._folder} is deleted")
-        # The system may have dropped what it could not write: nothing above the recovery point is certain.
+        # The system may have dropped what it could not write: nothing above the recovery point is certain.  But
+        # small files that found no room on a full disk, and files that could not be opened, lose nothing: those
+        # are tried again.
         self._epochs.dirty = self._unnamed = self._unborn = True
-        return self._volume.failed(problem, f"sync {self._folder}", at_risk=True)
+        self._volume.rolled.add(self)
+        return self._volume.failed(problem, f"sync {self._folder}", at_risk=isinstance(problem, NotDurable))
 
     def _set_due(self) -> None:
         if self._config.flush_ms < NEVER:

@@ -17,6 +17,10 @@ from typing import Protocol
 from tidelog.storage.disk import Disk, File
 
 
+class NotDurable(OSError):
+    """A sync failed, whatever the reason: bytes written before it may be gone, and a later sync does not tell."""
+
+
 class Plan:
     """What one job wants done, gathered on the loop when its group starts: plain calls for the disk's
     thread."""
@@ -165,7 +169,7 @@ class Flusher:
 
     def _sync(self, plans: list[Plan]) -> None:
         for file in {id(file): file for plan in plans for file in plan.files}.values():
-            file.sync()
+            sync(file)
 
     def _finish(self, plans: list[Plan]) -> None:
         for plan in plans:
@@ -173,3 +177,10 @@ class Flusher:
                 step()
         for folder in {plan.folder for plan in plans if plan.folder is not None}:
             self._disk.sync_folder(folder)
+
+
+def sync(file: File) -> None:
+    try:
+        file.sync()
+    except OSError as problem:
+        raise NotDurable(*problem.args) from problem

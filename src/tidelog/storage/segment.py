@@ -71,12 +71,17 @@ class Segment(SegmentFiles):
     ) -> Segment:
         """Empty, with its files; what a crash left under the same names is emptied."""
         segment = cls(volume, folder, base, 0, index_bytes_max, interval_bytes)
-        for suffix in SUFFIXES:
-            file = volume.disk.open(segment.stem + suffix, create=True)
-            if file.size():
-                file.truncate(0)
-        if allocate:
-            segment.file.allocate(allocate)
+        try:
+            for suffix in SUFFIXES:
+                file = volume.disk.open(segment.stem + suffix, create=True)
+                if file.size():
+                    file.truncate(0)
+            if allocate:
+                segment.file.allocate(allocate)
+        except OSError:
+            # The log may go on in the segment before, past `base`: an empty one must not be found there later.
+            segment.remove()
+            raise
         return segment
 
     @property

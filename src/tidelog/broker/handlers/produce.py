@@ -96,7 +96,9 @@ class Acknowledgement:
                 self._synced(partition, appended)
 
     def _synced(self, partition: Partition, appended: Appended) -> None:
-        if self._acks == ACKS_ALL and partition.state.committed < appended.end:
+        durable = appended.durable
+        failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
+        if not failed and self._acks == ACKS_ALL and partition.state.committed < appended.end:
             partition.commit_waits.wait(appended.end).add_done_callback(self._settled)
         else:
             self._settled(None)
