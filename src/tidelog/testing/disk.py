@@ -172,6 +172,10 @@ class VirtualDisk:
             content.detach()
         self._restart()
 
+    def fence(self) -> None:
+        """Whoever uses the disk now is dead, and gets `Crashed` until `crash` or `kill` starts the next life."""
+        self._platter.fence()
+
     def crash_after(
         self, operations: int, power: bool = True, then: Callable[[], None] | None = None
     ) -> None:

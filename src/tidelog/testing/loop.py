@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import math
 import os
 import weakref
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
+
+from tidelog.testing.platter import Crashed
 
 if TYPE_CHECKING:
     from tidelog.testing.process import Process
@@ -25,6 +26,7 @@ Args = TypeVarTuple("Args")
 ASYNCIO = os.path.dirname(asyncio.__file__)
 START_S = 1_000
 TURNS_MAX_AT_ONE_INSTANT = 200_000
+CLOSE_ATTEMPTS_MAX = 10
 FIRST_DESCRIPTOR = 1_000_000  # far from any of the machine's own
 
 running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
@@ -57,6 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._readers: dict[int, asyncio.Handle] = {}
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._generators: dict[int, Process] = {}  # by id: a weak reference is gone before the finalizer runs
         self._selector = self  # the base class asks `select` what is ready
 
     # Time.
@@ -180,21 +183,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def bury(self, process: Process) -> None:
         """Nothing of this process runs from now on."""
-        for task in process.tasks:
-            self._bury_task(task)
         for handle in self._handles():
             if handle._context.get(running_process) is process:  # type: ignore[attr-defined]
                 handle.cancel()
         for watched in (self._readers, self._writers):
             for number in [fd for fd, handle in watched.items() if handle.cancelled()]:
                 del watched[number]
+        context = contextvars.copy_context()
+        context.run(running_process.set, process)
+        for task in sorted(process.tasks, key=lambda task: (len(task.get_name()), task.get_name())):
+            context.run(self._bury_task, task)
+
+    def _asyncgen_firstiter_hook(self, generator: Any) -> None:
+        process = running_process.get()
+        if process is None:
+            super()._asyncgen_firstiter_hook(generator)  # type: ignore[misc]
+        else:
+            self._generators[id(generator)] = process
+
+    def _asyncgen_finalizer_hook(self, generator: Any) -> None:
+        process = self._generators.pop(id(generator), None)
+        if process is None or not process.dead:
+            super()._asyncgen_finalizer_hook(generator)  # type: ignore[misc]
 
     def _bury_task(self, task: asyncio.Task[Any]) -> None:
+        """Closes its coroutine now, where all it could still do is dead, and not when memory is collected."""
         self._buried.add(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         work: Any = task.get_coro()
-        if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-            work.close()  # never began: nothing of it runs, and Python does not warn that it was forgotten
+        for _ in range(CLOSE_ATTEMPTS_MAX):
+            try:
+                work.close()
+                return
+            except ValueError:  # the one that is running: when its turn is over
+                again = contextvars.copy_context().run
+                super().call_soon(again, self._bury_task, task, context=self.outside)
+                return
+            except BaseException:
+                pass  # it went on to another await, or failed on the way out: nobody is left to be told
 
     def _handles(self) -> Iterator[asyncio.Handle]:
         yield from self._ready  # type: ignore[attr-defined]
@@ -202,7 +228,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         yield from self._readers.values()
         yield from self._writers.values()
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Deaths that a scenario planned are nobody's failure."""
+        if not isinstance(context.get("exception"), Crashed):
+            super().call_exception_handler(context)
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        if _dead(contextvars.copy_context()):
+            raise Crashed("a dead process gives no work to threads")
         done = self.create_future()
         try:
             done.set_result(func(*args))

@@ -54,9 +54,11 @@ class Machine:
         return self.process
 
     def _down(self, power: bool) -> None:
+        """The process last: what Python runs while throwing it away finds disk and sockets dead."""
         self._power_lost = power
-        self.process.kill()
+        self.disk.fence()
         if power:
             self.host.power_off()
         else:
             self.host.kill_process()
+        self.process.kill()

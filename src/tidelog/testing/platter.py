@@ -59,6 +59,10 @@ class Platter:
                 "the machine or process that used this disk is gone; its files have to be opened anew"
             )
 
+    def fence(self) -> None:
+        self._dead = True
+        self.crash_point = None
+
     def begin_life(self) -> None:
         self.life += 1
         self._dead = False
@@ -144,8 +148,7 @@ class Platter:
         return None
 
     def _strike(self, crash: CrashPoint) -> None:
-        self.crash_point = None
-        self._dead = True
+        self.fence()
         crash.then()
         raise Crashed(f"crashed at operation {self.operations} on this disk, as planned")
 

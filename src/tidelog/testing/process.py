@@ -1,7 +1,9 @@
 """A simulated process: all that runs on its behalf, and that a kill ends at once.
 
 Tasks, callbacks and timers belong to the process in whose context they were made.  After `kill` none of
-them takes another step: no `finally`, no handler of cancellation runs, as after kill -9."""
+them takes another step, as after kill -9.  Python insists on running the `finally` blocks of coroutines that
+are thrown away: they run at once, and whatever they ask of the loop, or of a `Machine`'s disk and sockets, is
+dead."""
 
 from __future__ import annotations
 

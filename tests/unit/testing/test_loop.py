@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from random import Random
 
 import pytest
 
-from tidelog.testing import Process, Stuck, VirtualClock, VirtualLoop, rerun_command, run, seeds
+from tidelog.testing import Crashed, Process, Stuck, VirtualClock, VirtualLoop, rerun_command, run, seeds
 
 
 def test_a_day_of_sleep_takes_no_time() -> None:
@@ -143,7 +144,12 @@ def test_nothing_of_a_killed_process_runs_again() -> None:
                 await asyncio.sleep(1)
                 ran.append("slept")
             finally:
-                ran.append("finally")
+                loop = asyncio.get_running_loop()
+                loop.call_soon(ran.append, "soon after death")
+                with pytest.raises(Crashed):
+                    loop.run_in_executor(None, ran.append, "work after death")
+                await asyncio.sleep(0)
+                ran.append("went on after death")
 
         async def main() -> None:
             asyncio.get_running_loop().call_later(1, ran.append, "timer")
@@ -153,19 +159,22 @@ def test_nothing_of_a_killed_process_runs_again() -> None:
             process.kill()
             asyncio.get_running_loop().call_soon(ran.append, "after death")
             kept.append(asyncio.create_task(child()))
-            await asyncio.sleep(0)
-            ran.append("resumed")
+            try:
+                await asyncio.sleep(0)
+            finally:
+                ran.append("thrown away")
 
         kept: list[asyncio.Task[None]] = [process.spawn(main())]
         await asyncio.sleep(10)
-        assert ran == ["soon"]
+        assert ran == ["soon", "thrown away"]
+        kept.clear()
+        gc.collect()
+        assert ran == ["soon", "thrown away"]
 
     run(scenario)
 
 
 def test_whoever_waits_for_a_process_learns_that_it_died() -> None:
-    from tidelog.testing import Crashed
-
     async def scenario(random: Random) -> None:
         process = Process("p")
 

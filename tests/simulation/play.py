@@ -1,0 +1,161 @@
+"""One simulated run: rounds of clients at work and trouble, each ended by a stop or a crash, then a check of everything."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from tests.simulation import invariants
+from tests.simulation.producers import Producer
+from tests.simulation.readers import follow, read_all
+from tests.simulation.trouble import End, troubles
+from tests.simulation.world import World
+from tidelog.testing import Crashed
+
+OPERATIONS_MAX = 150
+WORK_MS_MAX = 1_500
+RESTART_CRASHES_MAX = 4
+HEALTHY_S_MAX = 60
+
+# Small indexes fill up, so that segments roll; nothing ages out.
+ROLLING = {
+    "segment.index.bytes": "120",
+    "index.interval.bytes": "300",
+    "retention.ms": "-1",
+    "message.timestamp.after.max.ms": str(1 << 62),
+}
+TOPICS = {
+    "synced": {**ROLLING, "flush.messages": "1"},
+    "cached": ROLLING,
+    "sometimes": {**ROLLING, "flush.messages": "7", "flush.ms": "300"},
+    "compacted": {**ROLLING, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+}
+
+
+class Play:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.world = World(random, {"log.cleaner.backoff.ms": "300"})
+        self.producers: list[Producer] = []
+
+    async def run(self, rounds: int) -> None:
+        await self.world.start()
+        for topic in ("synced", self.random.choice(("cached", "sometimes", "compacted"))):
+            await self.world.create_topic(topic, self.random.choice((1, 1, 2)), TOPICS[topic])
+        self._hire()
+        for _ in range(rounds):
+            await self.round(self.random.choice(list(End)))
+        await self._healthy()
+        await self.round(End.STOP)
+        await self.world.stop()
+
+    def _hire(self) -> None:
+        for history in self.world.partitions.values():
+            for _ in range(self.random.choice((1, 1, 2))):
+                producer = Producer(
+                    self.world,
+                    Random(self.random.getrandbits(64)),
+                    len(self.producers),
+                    history,
+                    idempotent=self.random.random() < 0.6,
+                    acks=self.random.choice((1, -1)),
+                )
+                if producer.idempotent:
+                    producer.acks = -1
+                self.producers.append(producer)
+
+    async def round(self, end: End) -> None:
+        end = await self._work(end)
+        await self._end(end)
+        await self.check()
+
+    async def _work(self, end: End) -> End:
+        """Clients at work, now and then a long pause, until it is time or the machine is down.  How it ended."""
+        world, random = self.world, self.random
+        if end in (End.KILL_IN_WRITE, End.POWER_IN_WRITE):
+            world.machine.crash_after(random.randrange(1, OPERATIONS_MAX), end.power)
+        if random.random() < 0.2:
+            await self._traffic()
+            await asyncio.sleep(random.choice((5, 70, 400)))  # housekeeping has its time
+        if world.reboot_needed and not world.machine.is_down:
+            end = End.POWER
+        down = {End.KILL: world.kill, End.POWER: world.lose_power}.get(end, lambda: None)
+        struck = asyncio.get_running_loop().call_later(random.random() * WORK_MS_MAX / 1000, down)
+        await self._traffic()
+        struck.cancel()
+        if end is End.STOP and world.reboot_needed:
+            end = End.POWER
+        if end is not End.STOP:
+            world.lose_power() if end.power else world.kill()
+        return end
+
+    async def _traffic(self) -> None:
+        world, random = self.world, self.random
+        tasks = [asyncio.ensure_future(producer.run()) for producer in self.producers]
+        for history in world.partitions.values():
+            tasks.append(asyncio.ensure_future(follow(world, Random(random.getrandbits(64)), history)))
+        tasks.append(asyncio.ensure_future(troubles(world, Random(random.getrandbits(64)))))
+        deadline = world.clock.monotonic_ms() + random.randint(50, WORK_MS_MAX)
+        while world.clock.monotonic_ms() < deadline and not world.machine.is_down:
+            await asyncio.sleep(0.02)
+            _raise_first(tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        _raise_first(tasks)
+
+    async def _healthy(self) -> None:
+        """With all trouble over, everybody gets on."""
+        before = [producer.answers for producer in self.producers]
+        tasks = [asyncio.ensure_future(producer.run()) for producer in self.producers]
+        try:
+            async with asyncio.timeout(HEALTHY_S_MAX):
+                while any(now.answers == then for now, then in zip(self.producers, before, strict=True)):
+                    await asyncio.sleep(0.05)
+                    _raise_first(tasks)
+        except TimeoutError:
+            stuck = [p for p, then in zip(self.producers, before, strict=True) if p.answers == then]
+            raise invariants.Violated([("Progress", f"no answer any more for {p}") for p in stuck]) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _end(self, end: End) -> None:
+        """Down, and up again: which may take several attempts."""
+        world, random = self.world, self.random
+        world.network.heal()
+        world.machine.disk.heal()
+        world.machine.disk.run_delay_s_max = 0.001
+        if end is End.STOP:
+            await world.stop()
+            world.kill()  # what is left of the process
+        world.went_down(end.power)
+        for attempt in range(RESTART_CRASHES_MAX + 1):
+            world.machine.restart()
+            power = random.random() < 0.5
+            if attempt < RESTART_CRASHES_MAX and random.random() < 0.3:
+                world.machine.crash_after(random.randrange(1, 100), power)
+            try:
+                await world.start()
+                world.machine.disk.heal()
+                return
+            except Crashed:
+                world.went_down(power)
+
+    async def check(self) -> None:
+        problems: list[tuple[str, str]] = []
+        for name, history in self.world.partitions.items():
+            found = await read_all(self.world, self.random, name)
+            problems += invariants.check(history, found)
+            for offset, value in found.records:
+                history.was_shown(offset, value, history.power_losses)
+            history.end_was_told(found.end, history.power_losses)
+        if problems:
+            raise invariants.Violated(problems)
+
+
+def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            raise task.exception()  # type: ignore[misc]

@@ -1,0 +1,127 @@
+"""A broker on a simulated machine, with its metadata in a store that outlives it, and clients on another host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from tests.simulation.history import PartitionHistory
+from tidelog.app.lifecycle import Broker
+from tidelog.app.surroundings import Surroundings
+from tidelog.config import BrokerConfig
+from tidelog.errors import NONE, TidelogError
+from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.store import MetadataStore
+from tidelog.net.requester import Requester, dial
+from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.testing import Machine, VirtualClock, VirtualNetwork
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+BROKER = "broker"
+CLIENT = "client"
+PORT = 9092
+REQUEST_TIMEOUT_MS = 3_000
+
+
+class World:
+    def __init__(self, random: Random, settings: Mapping[str, str] | None = None) -> None:
+        self.random = random
+        self.network = VirtualNetwork(random)
+        self.clock = VirtualClock()
+        self.machine = Machine(self.network, BROKER, random)
+        self.broker: Broker | None = None
+        self.reboot_needed = False
+        """A sync failed: the system may hold bytes as written that are not, until it is started anew."""
+        self.partitions: dict[TopicPartition, PartitionHistory] = {}
+        self._metadata = connect(":memory:")
+        self._config = BrokerConfig.of(
+            {"listeners": f"PLAINTEXT://{BROKER}:{PORT}", "log.dirs": "/data", **(settings or {})}
+        )
+
+    # The broker.
+
+    async def start(self) -> None:
+        """`Crashed` if the machine goes down meanwhile."""
+        self.broker = await self.machine.process.run(self._start())
+
+    async def stop(self) -> None:
+        assert self.broker is not None
+        await self.machine.process.run(self.broker.stop())
+        self.broker = None
+
+    async def _start(self) -> Broker:
+        broker = Broker(self._config, self._surroundings())
+        await broker.start()
+        return broker
+
+    def _surroundings(self) -> Surroundings:
+        machine = self.machine
+
+        async def store(folder: str) -> MetadataStore:
+            return await SqliteStore.over(self._metadata, None, machine.clock)  # type: ignore[arg-type]
+
+        return Surroundings(
+            clock=machine.clock,
+            network=machine.host,
+            random=self.random,
+            disk=lambda path: machine.disk,
+            store=store,
+            runner=InlineRunner,
+            host_name=lambda: BROKER,
+            http=False,
+        )
+
+    def kill(self) -> None:
+        self.machine.kill()
+        self.broker = None
+
+    def lose_power(self) -> None:
+        self.machine.lose_power()
+        self.broker = None
+
+    def went_down(self, power: bool) -> None:
+        """To be called once for every end of the machine, before it is restarted."""
+        if power:
+            self.reboot_needed = False
+            for history in self.partitions.values():
+                history.power_lost()
+
+    # Clients.
+
+    async def connect(self, client_id: str) -> Requester:
+        return await dial(
+            self.network.host(CLIENT),
+            BROKER,
+            PORT,
+            client_id,
+            "1",
+            connect_timeout_ms=REQUEST_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+
+    async def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        requester = await self.connect("admin")
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
+        answer = await requester.ask(request, CreateTopicsResponse)
+        requester.close()
+        if answer.topics[0].error_code != NONE:
+            raise TidelogError(f"{name}: {answer.topics[0].error_message}")
+        for index in range(partitions):
+            partition = TopicPartition(name, index)
+            self.partitions[partition] = PartitionHistory(
+                partition,
+                synced=settings.get("flush.messages") == "1",
+                compacted=settings.get("cleanup.policy") == "compact",
+            )
