@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.output import hush_stdout
+from tidelog.cli.output import Progress, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.start import BadStart, Start, parse_start
 
 if TYPE_CHECKING:
-    from tidelog.aio import Consumer, Record, TopicPartition
+    from tidelog.aio import Consumer, TopicPartition
 
 POLL_MS = 500
 POLL_RECORDS = 2000
@@ -132,7 +132,6 @@ async def _consume(
             if one not in known:
                 raise Failure(f"topic {topic!r} has no partition {one}: it has 0 to {max(known)}")
         chosen = [TopicPartition(topic, one) for one in dict.fromkeys(partitions or known)]
-        consumer.assign(chosen)
         begins = await consumer.beginning_offsets(chosen)
         ends = await consumer.end_offsets(chosen)
         await _seek(consumer, start, chosen, begins, ends)
@@ -148,6 +147,7 @@ async def _seek(
 ) -> None:
     if start.kind == "time":
         found = await consumer.offsets_for_times(dict.fromkeys(chosen, start.value))
+    consumer.assign(chosen)
     for one in chosen:
         if start.kind == "beginning":
             offset = begins[one]
@@ -172,27 +172,39 @@ async def _print(
     consumer: Consumer, formatter: Formatter, records_max: int | None, ends: dict[TopicPartition, int] | None
 ) -> None:
     """`ends`: where to stop, so that a topic that is being written to has an end, too."""
+    import time
+
     from tidelog.aio import TopicPartition
 
     out = sys.stdout.buffer
-    left = records_max
-    unread = set(ends) if ends is not None else None
-    while True:
-        if ends is not None and unread is not None:
-            for one in list(unread):
-                if await consumer.position(one) >= ends[one]:
-                    unread.discard(one)
-                    consumer.pause(one)
-            if not unread:
+    progress = None if sys.stdout.isatty() else Progress()
+    printed = 0
+    unread = set(ends or ())
+    try:
+        while records_max is None or printed < records_max:
+            if ends is not None and not await _unread(consumer, unread, ends):
                 return
-        records: list[Record] = await consumer.poll(
-            POLL_MS, POLL_RECORDS if left is None else min(left, POLL_RECORDS)
-        )
-        for record in records:
-            if ends is None or record.offset < ends[TopicPartition(record.topic, record.partition)]:
-                out.write(formatter(record))
-                left = None if left is None else left - 1
-        if records:
-            out.flush()
-        if left is not None and left <= 0:
-            return
+            wanted = POLL_RECORDS if records_max is None else min(records_max - printed, POLL_RECORDS)
+            records = await consumer.poll(POLL_MS, wanted)
+            for record in records:
+                if ends is None or record.offset < ends[TopicPartition(record.topic, record.partition)]:
+                    out.write(formatter(record))
+                    printed += 1
+            if records:
+                out.flush()
+                if progress is not None:
+                    progress.update(time.monotonic(), f"{printed} records")
+    finally:
+        if progress is not None:
+            progress.clear()
+
+
+async def _unread(
+    consumer: Consumer, unread: set[TopicPartition], ends: dict[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Those that have not been read to their end; the others are not fetched any more."""
+    for one in list(unread):
+        if await consumer.position(one) >= ends[one]:
+            unread.discard(one)
+            consumer.pause(one)
+    return unread

@@ -52,13 +52,16 @@ class Sticky:
         self._partition = -1
         self._taken_bytes = 0
 
-    def choose(self, partitions: Sequence[int]) -> int:
-        """`partitions`: those that have a leader, or all when none has."""
-        if self._taken_bytes >= self._stick_bytes or self._partition not in partitions:
-            others = [one for one in partitions if one != self._partition] or partitions
-            self._partition = self._chance.choice(others)
-            self._taken_bytes = 0
+    def stay(self, took_bytes: int) -> int | None:
+        """The current partition, which takes one more record of this size; None when it is time to `move`."""
+        if self._partition < 0 or self._taken_bytes >= self._stick_bytes:
+            return None
+        self._taken_bytes += took_bytes
         return self._partition
 
-    def took(self, size: int) -> None:
-        self._taken_bytes += size
+    def move(self, partitions: Sequence[int], took_bytes: int) -> int:
+        """To another one of `partitions`: those that have a leader, or all when none has."""
+        others = [one for one in partitions if one != self._partition] or partitions
+        self._partition = self._chance.choice(others)
+        self._taken_bytes = took_bytes
+        return self._partition

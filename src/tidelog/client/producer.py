@@ -94,7 +94,7 @@ class Producer:
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         self._memory = BufferMemory(buffer_memory)
         self._partitioner = partitioner
-        self._sticky: dict[str, Sticky] = {}
+        self._sticky: dict[str, tuple[Sticky, Topic]] = {}
         self._sender: Sender | None = None
         self._closed = False
 
@@ -216,12 +216,15 @@ class Producer:
         return known
 
     def _stick(self, topic: Topic, size: int) -> int:
-        sticky = self._sticky.get(topic.name)
+        sticky, seen = self._sticky.get(topic.name, (None, None))
         if sticky is None:
-            sticky = self._sticky[topic.name] = Sticky(self._options.batch_size, self._environment.random)
-        led = [one.index for one in topic.partitions if one.leader != NO_LEADER]
-        chosen = sticky.choose(led or [one.index for one in topic.partitions])
-        sticky.took(size)
+            sticky = Sticky(self._options.batch_size, self._environment.random)
+        # News of the topic may be that the partition has lost its leader: choose anew.
+        chosen = sticky.stay(size) if seen is topic else None
+        if chosen is None:
+            led = [one.index for one in topic.partitions if one.leader != NO_LEADER]
+            chosen = sticky.move(led or [one.index for one in topic.partitions], size)
+            self._sticky[topic.name] = (sticky, topic)
         return chosen
 
 

@@ -53,22 +53,13 @@ def test_sticky_stays_for_about_a_batch_then_moves_on() -> None:
     sticky = Sticky(1000, Random(1))
     visited = []
     for _ in range(40):
-        visited.append(sticky.choose(range(4)))
-        sticky.took(100)
+        partition = sticky.stay(100)
+        visited.append(sticky.move(range(4), 100) if partition is None else partition)
     runs = [visited[at : at + 10] for at in range(0, 40, 10)]
     assert all(len(set(run)) == 1 for run in runs)
     assert all(before[0] != after[0] for before, after in pairwise(runs))
 
 
-def test_sticky_leaves_a_partition_that_has_lost_its_leader() -> None:
-    sticky = Sticky(1000, Random(1))
-    first = sticky.choose([0, 1, 2])
-    left = [one for one in (0, 1, 2) if one != first]
-    assert sticky.choose(left) in left
-
-
 def test_sticky_with_one_partition_has_no_choice() -> None:
     sticky = Sticky(10, Random(1))
-    for _ in range(5):
-        assert sticky.choose([7]) == 7
-        sticky.took(10)
+    assert [sticky.move([7], 10) for _ in range(3)] == [7, 7, 7]

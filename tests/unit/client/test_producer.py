@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,6 +97,21 @@ def test_keys_go_where_murmur2_says_and_partitions_can_be_named() -> None:
             assert (await (await producer.send("orders", b"v", key=b"a", partition=3))).partition == 3
             with pytest.raises(errors.UnknownTopicOrPartition, match="has no partition 5: it has 0 to 4"):
                 await producer.send("orders", b"v", partition=5)
+
+    play(scenario)
+
+
+def test_records_without_a_key_stick_for_a_batch_spread_over_time_and_avoid_what_has_no_leader() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.broker()
+        stage.world.create("orders", partitions=4)
+        stage.world.leaders[TopicPartition("orders", 2)] = (-1, 0)
+        async with producer_on(stage, batch_size=1_000) as producer:
+            sent = [await producer.send("orders", b"x" * 100) for _ in range(400)]
+            where = [(await one).partition for one in sent]
+        assert set(where) == {0, 1, 3}
+        moves = sum(before != after for before, after in pairwise(where))
+        assert 40 <= moves <= 60, "about one for every 1,000 bytes"
 
     play(scenario)
 
