@@ -30,6 +30,9 @@ class FrameConnection:
     @property
     def in_flight(self) -> int: ...
     def start(self) -> None: ...
+    def drain(self) -> None:
+        """No more requests; those that are under way are still answered."""
+
     def close(self) -> None: ...
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -52,6 +52,7 @@ cdef class FrameConnection:
     cdef Py_ssize_t sent_of_first
     cdef bint reading
     cdef bint writing
+    cdef bint draining
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
 
     def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
@@ -69,11 +70,19 @@ cdef class FrameConnection:
 
     @property
     def in_flight(self):
-        return len(self.slots)
+        """Requests without an answer, and answers that have not left."""
+        return len(self.slots) + len(self.unsent)
 
     def start(self):
         self.reading = True
         self.watcher.add_reader(self.fd, self.on_readable)
+
+    def drain(self):
+        """No more requests; those that are under way are still answered."""
+        self.draining = True
+        if self.reading:
+            self.reading = False
+            self.watcher.remove_reader(self.fd)
 
     def close(self):
         if self.is_closed:
@@ -228,7 +237,7 @@ cdef class FrameConnection:
         return 0
 
     cdef bint is_full(self):
-        return len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
+        return self.draining or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
 
     cdef int balance(self) except -1:
         """Pause reading when too much is under way, go on when there is room again."""

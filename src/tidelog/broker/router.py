@@ -56,6 +56,10 @@ class Router:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def drain(self) -> None:
+        """Answers now what waits for something that may not come: the broker stops."""
+        self._services.partitions.wake_fetches()
+
     async def _answer(
         self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int
     ) -> bytes:

@@ -64,6 +64,9 @@ class Server:
             self._sweep.cancel()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_ms / 1000
+        for connection in tuple(self._connections):
+            connection.drain()
+        self._router.drain()
         while any(connection.in_flight for connection in self._connections) and loop.time() < deadline:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):

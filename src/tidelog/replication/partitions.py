@@ -60,6 +60,12 @@ class Partitions:
     def open_ones(self) -> Iterator[Partition]:
         return (partition for (topic, _), partition in list(self._held.items()) if type(topic) is str)
 
+    def wake_fetches(self) -> None:
+        """Whoever waits for records gets what there is."""
+        for partition in self.open_ones():
+            for wait in tuple(partition.fetch_waits):
+                wait.changed()
+
     def committed_of(self, name: TopicPartition) -> Offset | None:
         """None when it is not open."""
         partition = self._held.get(name)
@@ -95,7 +101,10 @@ class Partitions:
     def _hold(self, topic: Topic, known: metadata.Partition) -> Partition:
         name = TopicPartition(topic.name, known.index)
         if name not in self._dirs:
-            raise errors.KafkaStorageError(f"{name} is in a log directory that is offline")
+            if len(self._dirs.online()) < len(self._dirs.dirs):
+                raise errors.KafkaStorageError(f"{name} is in a log directory that is offline")
+            # There was no space for it when its topic was created.
+            self._dirs.create(name, topic.id)
         self._dirs.home(name).check_topic_id(name, topic.id)
         partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name))
         partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync))

@@ -246,3 +246,24 @@ def test_closing_cancels_what_is_under_way() -> None:
         assert (connection.closings, connection.problems) == (1, [])
 
     asyncio.run(scenario())
+
+
+def test_draining_answers_what_is_under_way_and_takes_nothing_new() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        connection, far = await connected(lambda number, _: future if number == 0 else b"no")
+        await loop.sock_sendall(far, frame(0))
+        while not connection.seen:
+            await asyncio.sleep(0)
+        connection.drain()
+        await loop.sock_sendall(far, frame(1))
+        await asyncio.sleep(0.01)
+        assert (connection.in_flight, len(connection.seen)) == (1, 1)
+        future.set_result(b"0;")
+        assert await receive(far, 2) == b"0;"
+        await asyncio.sleep(0.01)
+        assert (connection.in_flight, len(connection.seen)) == (0, 1)
+        connection.close()
+
+    asyncio.run(scenario())
