@@ -69,6 +69,10 @@ cdef class FrameConnection:
         self.unsent = deque()
 
     @property
+    def unanswered(self):
+        return len(self.slots)
+
+    @property
     def in_flight(self):
         """Requests without an answer, and answers that have not left."""
         return len(self.slots) + len(self.unsent)

@@ -145,6 +145,6 @@ class Server:
     def _swept(self) -> None:
         for connection in tuple(self._connections):
             connection.idle_ticks += 1
-            if connection.idle_ticks > IDLE_TICKS and not connection.in_flight:
+            if connection.idle_ticks > IDLE_TICKS and not connection.unanswered:
                 connection.close()
         self._schedule_sweep()
