@@ -101,8 +101,8 @@ class Partitions:
     def _hold(self, topic: Topic, known: metadata.Partition) -> Partition:
         name = TopicPartition(topic.name, known.index)
         if name not in self._dirs:
-            if len(self._dirs.online()) < len(self._dirs.dirs):
-                raise errors.KafkaStorageError(f"{name} is in a log directory that is offline")
+            if not self._dirs.complete:
+                raise errors.KafkaStorageError(f"{name} is in a log directory that is offline, or not there")
             # There was no space for it when its topic was created.
             self._dirs.create(name, topic.id)
         self._dirs.home(name).check_topic_id(name, topic.id)
@@ -127,10 +127,10 @@ class Partitions:
             log.warning("%s is not in the metadata (any more): deleting it", name)
             self._delete(name)
         missing = [name for name in wanted if name not in self._dirs]
-        if len(self._dirs.online()) < len(self._dirs.dirs):
+        if not self._dirs.complete:
             # They may well be on the disk that does not work now: an empty log in their place would be a lie.
             for name in missing:
-                log.error("%s is not on any disk that works", name)
+                log.error("%s is on no disk that works: repair or mount its disk, or delete the topic", name)
         else:
             await self._create((wanted[name], name.partition) for name in missing)
 

@@ -18,6 +18,8 @@ class Identity(NamedTuple):
     cluster_id: str
     node_id: int
     directory_id: UUID
+    siblings: frozenset[UUID] = frozenset()
+    """All directories that this broker has had, this one included."""
 
 
 def read_identity(disk: Disk, folder: str) -> Identity | None:
@@ -31,7 +33,9 @@ def read_identity(disk: Disk, folder: str) -> Identity | None:
         if "=" in line and not line.startswith("#")
     )
     try:
-        return Identity(facts["cluster.id"], int(facts["node.id"]), id_of(facts["directory.id"]))
+        directory_id = id_of(facts["directory.id"])
+        siblings = frozenset(map(id_of, facts.get("directory.siblings", "").split()))
+        return Identity(facts["cluster.id"], int(facts["node.id"]), directory_id, siblings)
     except (KeyError, ValueError, CorruptCheckpoint) as problem:
         raise InvalidConfig(
             f"{path} does not say whose data this is ({problem}): restore it, or use another directory"
@@ -42,6 +46,7 @@ def write_identity(disk: Disk, folder: str, identity: Identity) -> None:
     text = (
         f"version=1\ncluster.id={identity.cluster_id}\nnode.id={identity.node_id}\n"
         f"directory.id={id_text(identity.directory_id)}\n"
+        f"directory.siblings={' '.join(sorted(map(id_text, identity.siblings)))}\n"
     )
     disk.replace_file(f"{folder}/{PROPERTIES}", text.encode())
 

@@ -38,7 +38,7 @@ class LogDir:
     def __init__(self, path: str, disk: Disk, clock: Clock, random: Random, files: OpenFiles) -> None:
         self.path = path
         self.volume = Volume.of(path, disk, clock, random, files)
-        self.directory_id = UUID(int=0)
+        self.identity: Identity | None = None  # None while it could not be claimed
         self.names: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, Log] = {}
         self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
@@ -89,7 +89,18 @@ class LogDir:
         except BaseException:
             self._lock.close()
             raise
-        self.directory_id = found.directory_id
+        self.identity = found
+
+    def remember(self, siblings: frozenset[UUID]) -> None:
+        """The directories that this broker has, so that one which is missing later is missed."""
+        assert self.identity is not None, "only a directory that is claimed"
+        if self.identity.siblings == siblings:
+            return
+        self.identity = self.identity._replace(siblings=siblings)
+        try:
+            identity.write_identity(self._disk, self.path, self.identity)
+        except OSError as problem:
+            self.volume.failed(problem, f"start {self.path}", at_risk=True)
 
     def _list(self) -> None:
         for name in self._disk.list(self.path):

@@ -26,6 +26,7 @@ class LogDirs:
         self.moves: dict[TopicPartition, Move] = {}
         self._configs = configs
         self._homes: dict[TopicPartition, LogDir] = {}
+        self._absent: frozenset[UUID] = frozenset()
         self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
@@ -39,10 +40,19 @@ class LogDirs:
             raise refused[0]
         if not self.online():
             raise KafkaStorageError(f"no data directory can be used: {self.dirs[0].problem}")
+        self._meet()
         for each in self.dirs:
             for name in sorted(each.names):
                 self._settle(name, each)
         return [report for reports in started if isinstance(reports, list) for report in reports]
+
+    def _meet(self) -> None:
+        """Every directory knows of all others: one that is not mounted looks like a new, empty one otherwise."""
+        here = {each.identity.directory_id for each in self.online() if each.identity is not None}
+        known = here.union(*(each.identity.siblings for each in self.online() if each.identity is not None))
+        self._absent = frozenset(known - here)
+        for each in self.online():
+            each.remember(frozenset(known))
 
     async def stop(self, clean: bool = True) -> None:
         """Every log durable and every directory marked clean; without `clean`, only let go of."""
@@ -75,6 +85,11 @@ class LogDirs:
 
     def online(self) -> list[LogDir]:
         return [each for each in self.dirs if each.problem is None]
+
+    @property
+    def complete(self) -> bool:
+        """Every directory that this broker has had is here and works: what is in none of them does not exist."""
+        return not self._absent and len(self.online()) == len(self.dirs)
 
     def home(self, name: TopicPartition) -> LogDir:
         home = self._homes.get(name)
