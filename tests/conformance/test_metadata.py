@@ -52,6 +52,13 @@ def test_an_unknown_id(connection: Connection) -> None:
     assert found.error_code.name == "unknown_topic_id"
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_are_refused_before_version_12(version: int, connection: Connection, topic: Any) -> None:
+    topic_id = describe(connection, topic()).topic_id
+    (found,) = metadata(connection, {"topic_id": topic_id, "name": None}, version=version).topics
+    assert (found.error_code.name, found.topic_id) == ("invalid_request", topic_id)
+
+
 def test_unknown_topics_are_not_created_when_the_client_says_so(connection: Connection, name: Any) -> None:
     fresh = name()
     for _ in range(2):
@@ -142,6 +149,30 @@ def test_topics_before_the_cursor_are_left_out(connection: Connection, topic: An
     first, second = sorted([topic(), topic()])
     cursor = {"topic_name": second, "partition_index": 0}
     assert [t.name for t in describe_partitions(connection, first, second, cursor=cursor).topics] == [second]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_the_least_limit_is_one_partition(limit: int, connection: Connection, topic: Any) -> None:
+    answer = describe_partitions(connection, topic(partitions=2), limit=limit)
+    assert [p.partition_index for p in answer.topics[0].partitions] == [0]
+    assert answer.next_cursor.partition_index == 1
+
+
+def test_a_cursor_must_point_into_the_request(connection: Connection, topic: Any, name: Any) -> None:
+    known = topic(partitions=2)
+    for cursor in (
+        {"topic_name": known, "partition_index": -1},
+        {"topic_name": name(), "partition_index": 0},
+    ):
+        answer = describe_partitions(connection, known, cursor=cursor)
+        assert [(t.name, t.error_code.name) for t in answer.topics] == [(known, "invalid_request")]
+        assert answer.next_cursor is None
+
+
+def test_a_cursor_past_the_last_partition(connection: Connection, topic: Any) -> None:
+    known = topic(partitions=2)
+    answer = describe_partitions(connection, known, cursor={"topic_name": known, "partition_index": 7})
+    assert [(t.name, t.error_code.name, t.partitions) for t in answer.topics] == [(known, "none", ())]
 
 
 def test_no_names_means_all_topics(connection: Connection, topic: Any) -> None:

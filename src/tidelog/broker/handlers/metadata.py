@@ -38,7 +38,10 @@ _CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     services = context.services
-    topics = await _topics(request, context)
+    try:
+        topics = await _topics(request, context)
+    except errors.InvalidRequest as problem:
+        return _refused(request, problem)
     if context.version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
@@ -53,6 +56,15 @@ async def metadata(request: MetadataRequest, context: Context) -> MetadataRespon
     if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _CLUSTER_OPERATIONS
     return response
+
+
+def _refused(request: MetadataRequest, problem: errors.InvalidRequest) -> MetadataResponse:
+    """There is no field for an error of the whole request, so each of its topics carries it."""
+    topics = [
+        MetadataResponseTopic(error_code=problem.code, name=asked.name or "", topic_id=asked.topic_id)
+        for asked in request.topics or ()
+    ]
+    return MetadataResponse(controller_id=NO_LEADER, topics=topics)
 
 
 async def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
@@ -159,11 +171,16 @@ def describe_topic_partitions(
     """Pages through partitions: topics in the order of their names, from the cursor on, up to the limit."""
     image = context.services.image()
     limit = min(request.response_partition_limit, context.services.config().max_request_partition_size_limit)
-    if limit < 1:
-        raise errors.InvalidRequest("the partition limit must be at least 1")
+    limit = max(limit, 1)
     cursor = request.cursor
     names = sorted({topic.name for topic in request.topics}) if request.topics else sorted(image.topics)
     response = DescribeTopicPartitionsResponse()
+    if cursor is not None and (
+        cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
+    ):
+        code = errors.InvalidRequest.code
+        response.topics = [DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names]
+        return response
     for name in names:
         if cursor is not None and name < cursor.topic_name:
             continue
