@@ -228,7 +228,8 @@ def serve(config: BrokerConfig) -> int:
         print(f"tidelog: {problem}", file=sys.stderr)
         return 1
     except OSError as problem:
-        print(f"tidelog: cannot start: {problem}", file=sys.stderr)
+        where = f": {problem.filename}" if problem.filename else ""
+        print(f"tidelog: {problem.strerror or problem}{where}", file=sys.stderr)
         return 1
     return 0
 

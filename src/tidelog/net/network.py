@@ -59,23 +59,30 @@ class _Listening:
         return accepted, address
 
 
-class SystemNetwork:
-    """The machine's TCP stack."""
-
-    def listen(self, host: str, port: int) -> ListeningSocket:
+def listen(host: str, port: int) -> socket.socket:
+    """Non-blocking; what goes wrong names the address."""
+    listening: socket.socket | None = None
+    try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, proto)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.setblocking(False)
-            listening.bind(address)
-            listening.listen(LISTEN_BACKLOG)
-        except BaseException:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(LISTEN_BACKLOG)
+    except OSError as problem:
+        if listening is not None:
             listening.close()
-            raise
-        return _Listening(listening)
+        raise OSError(problem.errno, f"cannot listen on {host}:{port}: {problem.strerror}") from problem
+    return listening
+
+
+class SystemNetwork:
+    """The machine's TCP stack."""
+
+    def listen(self, host: str, port: int) -> ListeningSocket:
+        return _Listening(listen(host, port))
 
     async def connect(self, host: str, port: int) -> Socket:
         loop = asyncio.get_running_loop()

@@ -9,6 +9,8 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 
+from tidelog.net.network import listen
+
 log = logging.getLogger("tidelog.http")
 
 GRACE_S = 1
@@ -23,18 +25,8 @@ class HttpServer:
 
     def bind(self, host: str, port: int) -> int:
         """The real port."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.setblocking(False)
-            listening.bind((host, port))
-            listening.listen(128)
-        except BaseException:
-            listening.close()
-            raise
-        self._listening = listening
-        return int(listening.getsockname()[1])
+        self._listening = listen(host, port)
+        return int(self._listening.getsockname()[1])
 
     def start(self) -> None:
         assert self._listening is not None
