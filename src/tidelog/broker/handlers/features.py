@@ -14,7 +14,6 @@ from tidelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-_RESULTS_UP_TO = 1
 _TYPES_FROM = 1
 _UPGRADE_TYPES = (1, 2, 3)  # upgrade, safe downgrade, unsafe downgrade
 
@@ -26,10 +25,10 @@ def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateF
             _check(update, context.version)
     except errors.TidelogError as problem:
         return UpdateFeaturesResponse(error_code=problem.code, error_message=str(problem))
+    # Newer versions than 1 do not carry them.
     results = [
         UpdatableFeatureResult(feature=update.feature, error_message="NONE")
         for update in request.feature_updates
-        if context.version <= _RESULTS_UP_TO
     ]
     return UpdateFeaturesResponse(error_message=None, results=results)
 
