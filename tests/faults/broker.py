@@ -45,6 +45,13 @@ class FaultyBroker(TidelogBroker):
             command += ["--data", str(other)]
         return command if self.node is None else [*command, "--id", str(self.node)]
 
+    def spawn(self) -> None:
+        """Starts it without waiting for anything."""
+        with (self.home / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL
+            )
+
     def run_to_its_end(self, seconds: float = 20) -> subprocess.CompletedProcess[str]:
         """For a start that has to be refused."""
         self.home.mkdir(parents=True, exist_ok=True)
