@@ -84,6 +84,11 @@ class Disk(Protocol):
 
     def rename(self, old: str, new: str) -> None: ...
     def sync_folder(self, path: str) -> None: ...
+    def sync_all(self, path: str) -> None:
+        """All bytes and names written so far on the file system that holds `path`: cheaper than one by one when
+        there are many."""
+        ...
+
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: bytes) -> None:
         """Atomic and durable: after a crash the file has either its old or its new content."""
@@ -230,6 +235,20 @@ class SystemDisk:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: str) -> None:
+        import ctypes
+
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            library = ctypes.CDLL(None, use_errno=True)
+            if not hasattr(library, "syncfs"):
+                os.sync()
+            elif library.syncfs(fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), path)
         finally:
             os.close(fd)
 

@@ -125,16 +125,16 @@ class Durability:
             # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
             self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def flush_now(self, end: int, snapshot: str) -> None:
-        """Blocks: for closing."""
+    def settle(self, end: int) -> None:
+        """For closing: writes what is not written yet.  Whoever closes makes all of it durable."""
+        self._small.clear()
+        self._unborn = self._unnamed = False
         plan = Plan()
-        self._unnamed = True
-        self._small.append(snapshot)
-        self._plan_sealed(plan)
         self.plan_names(plan)
-        self.active.sync()
-        _perform(self._volume.disk, plan)
+        for step in plan.others:
+            step()
         self._unsynced.clear()
+        self._volume.rolled.discard(self)
         self.recovery_point = end
 
     async def sync_sealed(self) -> None:

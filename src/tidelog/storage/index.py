@@ -35,11 +35,15 @@ class _Index:
         "_view",
         "base",
         "count",
+        "made",
         "path",
         "used",
     )
 
-    def __init__(self, disk: Disk, files: OpenFiles, path: str, base: int, bytes_max: int) -> None:
+    def __init__(
+        self, disk: Disk, files: OpenFiles, path: str, base: int, bytes_max: int, missing: bool = False
+    ) -> None:
+        """`missing`: the file need not be there, it is made with the first entry."""
         self.path = path
         self.base = base
         self.used = False
@@ -48,7 +52,8 @@ class _Index:
         self._entries_max = max(2, bytes_max // self.ENTRY.size)
         self._mapping: Mapping | None = None
         self._view: memoryview | None = None
-        self._capacity = disk.size(path)
+        self.made = not missing or disk.exists(path)
+        self._capacity = disk.size(path) if self.made else 0
         self.count = self._capacity // self.ENTRY.size
         if self._capacity % self.ENTRY.size:
             raise CorruptIndex(f"{path} ends in the middle of an entry")
@@ -78,6 +83,12 @@ class _Index:
         if self._capacity != self.count * self.ENTRY.size:
             self._capacity = self.count * self.ENTRY.size
             self._disk.open(self.path).truncate(self._capacity)
+
+    def make(self) -> None:
+        """An empty file, if there is none yet."""
+        if not self.made:
+            self._disk.open(self.path, create=True)
+            self.made = True
 
     def release(self) -> None:
         self._unmap()
@@ -134,6 +145,7 @@ class _Index:
     def _map(self, capacity: int) -> memoryview:
         self._mapping = self._disk.map(self.path, capacity)
         self._capacity = capacity
+        self.made = True
         self._view = self._mapping.view
         self._files.opened(self)
         return self._view

@@ -126,8 +126,7 @@ class LogDir:
             report = recovery.run(starts.get(name, 0), points.get(name, 0))
             points[name] = report.end
             reports.append(report)
-        # The folders of logs made just before the stop may not have been durable.
-        self._disk.sync_folder(self.path)
+        self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
         return reports
 
@@ -149,8 +148,11 @@ class LogDir:
             self._lock = None
 
     def _stop(self) -> None:
+        resting = all(log.resting for log in self.logs.values())
         for log in self.logs.values():
             log.close()
+        if not resting:
+            self._disk.sync_all(self.path)
         self.checkpoint()
         identity.mark_clean(self._disk, self.path)
 

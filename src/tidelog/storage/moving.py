@@ -64,6 +64,9 @@ class Move:
         self._to.advance_start(min(self._from.start, self._to.end))
         self._to.close()
         try:
+            # All but the last segment is on disk since `copy`.
+            self._to.segments.last.sync()
+            self.target.volume.disk.sync_folder(self._folder)
             self._take_place()
         except OSError as problem:
             raise self.target.volume.failed(problem, f"move {self.name}", at_risk=True) from problem

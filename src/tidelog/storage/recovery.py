@@ -10,7 +10,8 @@ first bad one ends the log if nothing whole follows: a torn write.  If whole bat
 - otherwise the bytes were written, and rotted.  Cutting would throw away what was acknowledged behind them: the range
   is recorded as damage, reads of it fail, and all others go on.
 
-Afterwards the folder is as a clean stop would have left it, and synced; `loading` opens it.  Blocks.
+Afterwards the folder is as a clean stop would have left it; `loading` opens it.  Nothing is synced here: whoever
+recovers many logs makes all of them durable at once, before he says that it is done.  Blocks.
 """
 
 from __future__ import annotations
@@ -220,11 +221,8 @@ class Recovery:
     # Leaving things as a clean stop would
 
     def _close(self, first: int) -> None:
-        for segment in self._segments.below(first):
-            segment.release_all()
         for segment in self._segments.above(first - 1):
             segment.close()
-            segment.sync()
 
     def _save(self, others: list[str], known: list[BadRange], end: int) -> None:
         disk, folder, report = self._disk, self._folder, self.report
@@ -237,7 +235,6 @@ class Recovery:
         producers, known_to = snapshots.load(disk, folder, others, report.start, report.end)
         if known_to < report.end:
             snapshots.complete(producers, self._segments, known_to, report.end)
-        disk.open(snapshots.write(disk, folder, report.end, producers, end)).sync()
+            snapshots.write(disk, folder, report.end, producers, end)
         for segment in self._segments:
             segment.release_all()
-        disk.sync_folder(folder)

@@ -28,6 +28,7 @@ _RECENT_MAX = 32
 class Segment(SegmentFiles):
     __slots__ = (
         "_before",
+        "_fresh",
         "_interval_bytes",
         "_recent",
         "_since_index",
@@ -61,6 +62,7 @@ class Segment(SegmentFiles):
         self.bad: Sequence[BadRange] = ()
         self._interval_bytes = interval_bytes
         self._since_index = 0
+        self._fresh = False  # made in this run: an index that is not there has no entries yet
         # Where the latest batches start, for readers at the tail: two generations bound it.
         self._recent: dict[int, int] = {}
         self._before: dict[int, int] = {}
@@ -69,13 +71,16 @@ class Segment(SegmentFiles):
     def create(
         cls, volume: Volume, folder: str, base: int, index_bytes_max: int, interval_bytes: int, allocate: int
     ) -> Segment:
-        """Empty, with its files; what a crash left under the same names is emptied."""
+        """Empty; what a crash left under the same names goes.  Indexes are made with their first entries: a file
+        costs more than all else here."""
         segment = cls(volume, folder, base, 0, index_bytes_max, interval_bytes)
+        segment._fresh = True
         try:
-            for suffix in SUFFIXES:
-                file = volume.disk.open(segment.stem + suffix, create=True)
-                if file.size():
-                    file.truncate(0)
+            for kind in (INDEX, TIME_INDEX):
+                volume.disk.remove(segment.stem + kind)
+            file = volume.disk.open(segment.path, create=True)
+            if file.size():
+                file.truncate(0)
             if allocate:
                 segment.file.allocate(allocate)
         except OSError:
@@ -88,7 +93,7 @@ class Segment(SegmentFiles):
     def index(self) -> OffsetIndex:
         if self._index is None:
             try:
-                index = self.open_index()
+                index = self.open_index(missing=self._fresh or self.size == 0)
                 index.check(self.size)
             except (CorruptIndex, FileNotFoundError):
                 self.rebuild_indexes()
@@ -101,7 +106,7 @@ class Segment(SegmentFiles):
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
             try:
-                index = self.open_time_index()
+                index = self.open_time_index(missing=self._fresh or self.size == 0)
                 index.check()
             except (CorruptIndex, FileNotFoundError):
                 self.rebuild_indexes()
@@ -375,6 +380,9 @@ class Segment(SegmentFiles):
             self.file.truncate(size)
         self.index.trim()
         self.time_index.trim()
+        if size:
+            self.index.make()
+            self.time_index.make()
 
     def release(self) -> None:
         super().release()

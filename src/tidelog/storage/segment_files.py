@@ -60,14 +60,14 @@ class SegmentFiles:
         self.used = True
         return file
 
-    def open_index(self) -> OffsetIndex:
+    def open_index(self, missing: bool = False) -> OffsetIndex:
         """CorruptIndex or FileNotFoundError: it has to be built anew."""
-        volume = self._volume
-        return OffsetIndex(volume.disk, volume.files, self._path(INDEX), self.base, self._index_bytes_max)
+        volume, path = self._volume, self._path(INDEX)
+        return OffsetIndex(volume.disk, volume.files, path, self.base, self._index_bytes_max, missing)
 
-    def open_time_index(self) -> TimeIndex:
-        volume = self._volume
-        return TimeIndex(volume.disk, volume.files, self._path(TIME_INDEX), self.base, self._index_bytes_max)
+    def open_time_index(self, missing: bool = False) -> TimeIndex:
+        volume, path = self._volume, self._path(TIME_INDEX)
+        return TimeIndex(volume.disk, volume.files, path, self.base, self._index_bytes_max, missing)
 
     def indexes_sane(self) -> bool:
         """After a crash any part of an index may be missing; reads all of both.  CorruptIndex or FileNotFoundError

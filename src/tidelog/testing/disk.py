@@ -288,6 +288,10 @@ class VirtualDisk:
         self._platter.check(self._platter.life)
         self._platter.sync_names(path)
 
+    def sync_all(self, path: str) -> None:
+        self._platter.check(self._platter.life)
+        self._platter.sync_all(path)
+
     def read_file(self, path: str) -> bytes:
         file = self.open(path)
         return file.read(file.size(), 0)

@@ -131,6 +131,11 @@ class Names:
             _apply(self._journal[index])
         self._journal = [change for index, change in enumerate(self._journal) if index not in chosen]
 
+    def sync_all(self) -> None:
+        for change in self._journal:
+            _apply(change)
+        self._journal = []
+
     def files(self) -> list[Content]:
         return [content for _, content in self.walk()]
 

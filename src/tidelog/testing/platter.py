@@ -122,6 +122,14 @@ class Platter:
             self._strike(crash)
         self.names.sync(folder)
 
+    def sync_all(self, path: str) -> None:
+        crash = self._step("sync", path)
+        if crash:
+            self._strike(crash)
+        for content in self.names.files():
+            content.sync()
+        self.names.sync_all()
+
     def change_names(self, path: str, change: Callable[[], T]) -> T:
         crash = self._step("name", path)
         if crash:

@@ -140,6 +140,7 @@ class LogMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         start = self.log.start
         self.log.close()
+        self.disk.sync_all("/data")
         self._all_durable()
         self.log = open_log(self.volume, CONFIG, start=start, recovery_point=self.log.recovery_point)
         self._forget_gap()
@@ -262,7 +263,7 @@ class LogMachine(RuleBasedStateMachine):
         self.volume = replace(self.volume, files=OpenFiles(8), problem=None, rolled=set(), trashed=set())
         report = Recovery(self.volume, FOLDER, CONFIG, power_lost).run(start, point)
         # As its directory does.
-        self.disk.sync_folder("/data")
+        self.disk.sync_all("/data")
         self.volume.recovery_points.offsets[NAME] = report.end
         self.volume.recovery_points.save()
         self.log: Log = open_log(self.volume, CONFIG, start=start, recovery_point=report.end)

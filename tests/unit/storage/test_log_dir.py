@@ -40,9 +40,9 @@ def test_a_new_directory_gets_an_identity_that_stays() -> None:
     async def scenario(random: Random) -> None:
         disk = VirtualDisk(random)
         home = await started(disk)
-        assert home.directory_id.version == 4
+        assert home.identity is not None and home.identity.directory_id.version == 4
         await home.stop()
-        assert (await started(disk)).directory_id == home.directory_id
+        assert (await started(disk)).identity == home.identity
         assert b"cluster.id=cluster-a\nnode.id=1\n" in disk.read_file(f"/srv/data/{PROPERTIES}")
 
     run(scenario)

@@ -27,7 +27,7 @@ def written(disk: VirtualDisk) -> tuple[Volume, Log]:
     log = open_log(volume, CONFIG)
     fill(log, 20)
     log.close()
-    disk.sync_folder("/data")
+    disk.sync_all("/data")
     log = open_log(volume, CONFIG, recovery_point=20)
     assert [segment.base for segment in log.segments][:3] == [0, 4, 8]
     return volume, log
