@@ -8,7 +8,7 @@ attributes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.config.broker_groups_table import GROUPS
@@ -110,17 +110,10 @@ class BrokerConfig:
         dynamic_here: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
         """From text, layer by layer; InvalidConfig names the first setting that is unknown or impossible."""
-        merged = {**given, **dynamic_all, **dynamic_here}
-        values = {name: find(BROKER_SETTINGS, name, "setting").accept(text) for name, text in merged.items()}
-        values = _one_node_id(values)
+        values = _one_node_id(_parsed(given))
         if "log.dirs" not in values and "log.dir" in values:
             values["log.dirs"] = values["log.dir"]
-        defaults = topic_defaults(values)
-        changes: dict[str, Any] = {
-            BROKER_SETTINGS[name].attribute: value
-            for name, value in values.items()
-            if BROKER_SETTINGS[name].attribute in BrokerConfig.__dataclass_fields__
-        }
+        changes = _attributes(values)
         for name in ("listeners", "advertised_listeners"):
             if changes.get(name) is not None:
                 changes[name] = parse_listeners(changes[name], name.replace("_", "."))
@@ -128,21 +121,26 @@ class BrokerConfig:
             changes["tidelog_http_listen"] = parse_address(
                 changes["tidelog_http_listen"], "tidelog.http.listen"
             )
-        config = BrokerConfig(
-            **changes,
-            topic_defaults=defaults,
-            given=given,
+        start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
+        start._check()
+        return start.with_dynamic(dynamic_all, dynamic_here)
+
+    def with_dynamic(self, dynamic_all: Mapping[str, str], dynamic_here: Mapping[str, str]) -> BrokerConfig:
+        """These settings changed while the broker runs.  Call it on the settings of the start."""
+        assert not self.dynamic_all and not self.dynamic_here
+        if not dynamic_all and not dynamic_here:
+            return self
+        values = _parsed({**dynamic_all, **dynamic_here})
+        changed = replace(
+            self,
+            **_attributes(values),
+            # The finest unit wins in whichever layer it is, and only the finest can change while the broker runs.
+            topic_defaults=_topic_defaults(values, self.topic_defaults),
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
-        config._check()
-        return config
-
-    def with_dynamic(self, dynamic_all: Mapping[str, str], dynamic_here: Mapping[str, str]) -> BrokerConfig:
-        """The same start, with other dynamic settings on top of it."""
-        if dynamic_all == self.dynamic_all and dynamic_here == self.dynamic_here:
-            return self
-        return BrokerConfig.of(self.given, dynamic_all, dynamic_here)
+        changed._check()
+        return changed
 
     def _check(self) -> None:
         if not self.listeners:
@@ -182,8 +180,18 @@ def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     return values
 
 
-def topic_defaults(values: Mapping[str, Value]) -> TopicConfig:
-    """What a topic without settings of its own gets from these broker settings."""
+def _parsed(texts: Mapping[str, str]) -> dict[str, Value]:
+    return {name: find(BROKER_SETTINGS, name, "setting").accept(text) for name, text in texts.items()}
+
+
+def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Those of `values` that are attributes of BrokerConfig, and not only defaults for topics."""
+    named = {BROKER_SETTINGS[name].attribute: value for name, value in values.items()}
+    return {name: value for name, value in named.items() if name in BrokerConfig.__dataclass_fields__}
+
+
+def _topic_defaults(values: Mapping[str, Value], base: TopicConfig) -> TopicConfig:
+    """What a topic without settings of its own gets, when these broker settings are put on top of `base`."""
     changes: dict[str, Value] = {}
     for topic_name, synonyms in TOPIC_SYNONYMS.items():
         for name, unit in synonyms:
@@ -192,7 +200,7 @@ def topic_defaults(values: Mapping[str, Value]) -> TopicConfig:
                 changes[topic_name] = value * unit if isinstance(value, int) and unit > 1 else value
                 break
     _check_times(changes)
-    return TopicConfig().changed(changes)
+    return base.changed(changes)
 
 
 def _check_times(changes: dict[str, Value]) -> None:

@@ -61,6 +61,7 @@ class Controller:
         self._random = random
         self._known = image
         self._applied = image
+        self._start_config = config
         self._config = config.with_dynamic(image.broker_overrides(None), image.broker_overrides(node))
         self._moved = asyncio.Event()
 
@@ -118,7 +119,7 @@ class Controller:
         self._known = update.image
         if update.broker_configs:
             image = update.image
-            self._config = self._config.with_dynamic(
+            self._config = self._start_config.with_dynamic(
                 image.broker_overrides(None), image.broker_overrides(self._node)
             )
         self._wake()
@@ -215,9 +216,9 @@ class Controller:
             configs = image.broker_configs.get(node, NO_CONFIGS)
             after = change(configs.values)
             if node is None:
-                self._config.with_dynamic(after, self._config.dynamic_here)
+                self._start_config.with_dynamic(after, self._config.dynamic_here)
             else:
-                self._config.with_dynamic(self._config.dynamic_all, after)
+                self._start_config.with_dynamic(self._config.dynamic_all, after)
             key = records.broker_config_key(node)
             return None, _put_configs(key, configs.revision, configs.values, after)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.config import BrokerConfig, Listener
+from tidelog.config import BrokerConfig, Listener, TopicConfig
 from tidelog.errors import InvalidConfig
 
 
@@ -39,7 +39,23 @@ def test_dynamic_settings_win_over_those_of_the_start_and_the_own_over_those_of_
     assert everywhere.topic_defaults.max_message_bytes == 2
     assert here.topic_defaults.max_message_bytes == 3
     assert here.max_connections == 10
-    assert here.with_dynamic({}, {}) == start
+    assert start.topic_defaults.max_message_bytes == 1
+
+
+def test_dynamic_settings_leave_all_others_as_they_were_at_the_start() -> None:
+    start = BrokerConfig(node_id=5, topic_defaults=TopicConfig(retention_ms=9, flush_ms=8))
+    changed = start.with_dynamic({"log.retention.ms": "3", "max.connections": "7"}, {})
+    assert changed == BrokerConfig(
+        node_id=5, max_connections=7, topic_defaults=TopicConfig(retention_ms=3, flush_ms=8)
+    )
+    with pytest.raises(InvalidConfig, match="cannot be 0"):
+        start.with_dynamic({}, {"log.retention.ms": "0"})
+
+
+def test_a_dynamic_setting_wins_over_a_coarser_unit_of_the_start() -> None:
+    start = BrokerConfig.of({"log.retention.hours": "1", "log.roll.hours": "2"})
+    changed = start.with_dynamic({"log.retention.ms": "-5"}, {})
+    assert (changed.topic_defaults.retention_ms, changed.topic_defaults.segment_ms) == (-1, 7_200_000)
 
 
 def test_broker_id_is_another_name_of_node_id() -> None:
