@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench import pages
 from bench.admin import Admin, Topic
 from bench.bulk import BulkProducer
 from bench.paced import Paced
@@ -38,6 +39,7 @@ def run(system: System, scale: Scale) -> Samples:
                 paced.run(RATE, 3)
                 quiet = paced.run(RATE, 10).acknowledged
                 admin.set_topic_config(dirty, "cleanup.policy", "compact")
+                pages.provide(system.folder, scale.compaction_bytes)
                 watch = _Watch(broker.data / "dirty-0")
                 during = paced.run(RATE, scale.compaction_seconds_max, watch)
             finally:

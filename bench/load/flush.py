@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import pages
 from bench.admin import Admin
 from bench.closed_loop import ClosedLoop
 from bench.requests import single
@@ -11,6 +12,7 @@ from bench.systems import System
 from bench.workload import SMALL_RECORD_BYTES, identities, warm_up
 
 CONNECTIONS = 100
+REQUEST_BYTES = 200
 PARTITIONS = (10, 1)
 REQUESTS_PER_SECOND_MAX = 100_000
 
@@ -28,6 +30,7 @@ def run(system: System, scale: Scale) -> Samples:
                 with ClosedLoop(broker.port, topic, content, CONNECTIONS, names) as loop:
                     for _ in range(scale.rounds):
                         loop.prepare(REQUESTS_PER_SECOND_MAX * scale.flush_seconds)
+                        pages.provide(system.folder, REQUEST_BYTES * REQUESTS_PER_SECOND_MAX)
                         load = loop.run(scale.flush_seconds)
                         rates.append(load.amount / load.seconds)
                 samples[f"flush-{partitions}"] = rates

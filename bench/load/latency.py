@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import pages
 from bench.admin import Admin
 from bench.paced import Paced
 from bench.results import Goal, Row, Samples, Scenario, percentile
@@ -10,6 +11,7 @@ from bench.systems import System
 from bench.workload import warm_up
 
 RATES = (1_000, 10_000)
+REQUEST_BYTES = 200
 SLICES = 5  # of the time measured, a percentile each: their spread shows the noise
 
 
@@ -23,7 +25,10 @@ def run(system: System, scale: Scale) -> Samples:
                 paced = Paced(broker.port, topic, admin.producer())
             try:
                 paced.run(rate, max(2, scale.latency_seconds // 3))
-                parts = [paced.run(rate, scale.latency_seconds / SLICES).consumed for _ in range(SLICES)]
+                parts = []
+                for _ in range(SLICES):
+                    pages.provide(system.folder, REQUEST_BYTES * rate * scale.latency_seconds // SLICES)
+                    parts.append(paced.run(rate, scale.latency_seconds / SLICES).consumed)
             finally:
                 paced.close()
             for percent in (50, 99):

@@ -3,6 +3,7 @@ two connections."""
 
 from __future__ import annotations
 
+from bench import pages
 from bench.admin import Admin
 from bench.results import Goal, Row, Samples, Scenario
 from bench.scale import GB, MB, Scale
@@ -22,8 +23,9 @@ def run(system: System, scale: Scale) -> Samples:
                 costs, rates = [], []
                 with bulk_producer(admin, broker.port, topic, large(record_bytes)) as producer:
                     producer.run(scale.round_bytes)
-                    meter = CpuMeter(broker)
                     for _ in range(scale.rounds):
+                        pages.provide(system.folder, scale.round_bytes)
+                        meter = CpuMeter(broker)
                         load = producer.run(scale.round_bytes)
                         costs.append(meter.read() / (load.amount / GB))
                         rates.append(load.amount / MB / load.seconds)

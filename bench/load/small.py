@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import pages
 from bench.admin import Admin
 from bench.closed_loop import ClosedLoop
 from bench.requests import single
@@ -11,6 +12,7 @@ from bench.systems import System
 from bench.workload import SMALL_PARTITIONS, SMALL_RECORD_BYTES, CpuMeter, identities, warm_up
 from tests.conformance.process import BrokerProcess
 
+REQUEST_BYTES = 200
 CASES = (("small-100", 100, True), ("small-100-plain", 100, False), ("small-1000", 1000, True))
 
 
@@ -33,6 +35,7 @@ def _measure(broker: BrokerProcess, scale: Scale, name: str, connections: int, i
             loop.run()
             for _ in range(scale.rounds):
                 loop.prepare(scale.small_requests)
+                pages.provide(broker.home, scale.small_requests * REQUEST_BYTES)
                 meter = CpuMeter(broker)
                 load = loop.run()
                 costs.append(meter.read() / load.amount * 1e6)

@@ -1,6 +1,8 @@
-"""How long a broker takes to answer, with an empty data folder and with a thousand partitions of a clean stop."""
+"""How long a broker takes to answer, with an empty data folder and with a thousand partitions, and to stop."""
 
 from __future__ import annotations
+
+import time
 
 from bench.admin import Admin, connect, receive
 from bench.requests import ProduceFrame, check_produced, single
@@ -19,9 +21,11 @@ def run(system: System, scale: Scale) -> Samples:
         empty = [_start_and_stop(broker) for _ in range(scale.starts)]
         broker.start()
         _fill(broker)
+        begin = time.perf_counter()
         broker.stop()
+        stopped = time.perf_counter() - begin
         filled = [_start_and_stop(broker) for _ in range(scale.starts)]
-    return {"start-empty": empty, "start-filled": filled}
+    return {"start-empty": empty, "start-filled": filled, "stop-filled": [stopped]}
 
 
 def _start_and_stop(broker: BrokerProcess) -> float:
@@ -46,6 +50,7 @@ SCENARIO = Scenario(
     (
         Row("start-empty", "start, empty data folder", "s"),
         Row("start-filled", "start, 1,000 clean partitions", "s", Goal(most=0.5)),
+        Row("stop-filled", "clean stop, 1,000 partitions just written to", "s"),
     ),
     run,
 )

@@ -24,7 +24,7 @@ def cases() -> Iterator[Case]:
     fetch = memoryview(FetchFrame(TOPIC, 0).at_offset(0))[4:]
     _client, at = request_header(produce, True)
     produced: list[tuple[str | bytes, list[ProduceAnswer]]] = [
-        (TOPIC.id.bytes, [(0, 0, 1234, -1, 0, None, None)])
+        (TOPIC.id.bytes, [(0, 0, 1234, -1, 0, None, None, ())])
     ]
     partition: FetchAnswer = (0, 0, 1234, 1234, 0, None, None, None, -1, b"")
     fetched: list[tuple[str | bytes, list[FetchAnswer]]] = [(TOPIC.id.bytes, [partition])]
