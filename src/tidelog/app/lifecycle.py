@@ -38,7 +38,8 @@ from tidelog.types import NodeId
 log = logging.getLogger("tidelog")
 
 GRACE_MS = 2_000
-FILES_SPARE = 1024  # descriptors for connections and others, besides those of segments
+FILES_SPARE = 64  # descriptors for what is neither a segment nor a connection
+CONNECTIONS_WANTED = 10_000
 
 
 class Addresses(NamedTuple):
@@ -53,6 +54,8 @@ class Broker:
         self._given = config
         self._around = around
         self._tasks: list[asyncio.Task[Any]] = []
+        self._background: Background | None = None
+        self._cleaners: list[Cleaner] = []
         self._undo = AsyncExitStack()  # what stops the things that were started, the last one first
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when something without which the broker is of no use has failed."""
@@ -67,7 +70,9 @@ class Broker:
 
     async def _start(self) -> Addresses:
         around, node, given = self._around, NodeId(self._given.node_id), self._given
-        files = OpenFiles(given.tidelog_open_files_max)
+        # Neither clients nor segments may take what the other needs, nor the little that everything else does.
+        files = OpenFiles(min(given.tidelog_open_files_max, around.descriptors_max // 2))
+        spare = min(FILES_SPARE, around.descriptors_max // 4)
         dirs = [
             LogDir(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
             for path in given.log_dirs
@@ -83,7 +88,7 @@ class Broker:
         self._undo.push_async_callback(self._dirs.stop)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
-        self._server = Server(given, around.network, Router(self._services(node)))
+        self._server = Server(controller.config, around.network, Router(self._services(node)))
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
         http = self._bind_http()
@@ -108,8 +113,8 @@ class Broker:
             retention_ms=config.log_retention_check_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
-        background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
-        self._run(background.run(), "housekeeping")
+        self._background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
+        self._run(self._background.run(), "housekeeping")
         runner = around.runner(self._dirs.dirs[0].volume.disk)
         self._undo.push_async_callback(runner.close)
         if not config.log_cleaner_enable:
@@ -123,6 +128,7 @@ class Broker:
                 memory_bytes,
                 config.log_cleaner_backoff_ms,
             )
+            self._cleaners.append(cleaner)
             self._partitions.forgotten.append(cleaner.removed)
             self._run(cleaner.run(), f"compaction in {where.path}")
 
@@ -181,6 +187,17 @@ class Broker:
     async def _follow(self) -> None:
         async for update in self._controller.follow():
             await self._partitions.apply(update)
+            if update.broker_configs:
+                self._hand_on_settings()
+
+    def _hand_on_settings(self) -> None:
+        """Those that can change while the broker runs; the server and handlers ask for theirs each time."""
+        config = self._controller.config()
+        if self._background is not None:
+            self._background.expire_producers_after(config.producer_id_expiration_ms)
+        for cleaner in self._cleaners:
+            cleaner.memory_bytes = config.log_cleaner_dedupe_buffer_size
+            cleaner.backoff_ms = config.log_cleaner_backoff_ms
 
     def _run(self, work: Coroutine[Any, Any, None], doing: str) -> None:
         def ended(task: asyncio.Task[None]) -> None:
@@ -221,7 +238,7 @@ def serve(config: BrokerConfig) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    _raise_file_limit(config.tidelog_open_files_max + FILES_SPARE)
+    _raise_file_limit(config.tidelog_open_files_max + CONNECTIONS_WANTED + FILES_SPARE)
     try:
         asyncio.run(_serve(config))
     except errors.TidelogError as problem:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from tidelog._speed.poller import Poller
@@ -19,12 +20,14 @@ from tidelog.net.network import ListeningSocket, Network
 SCRATCH_BYTES = 256 * 1024
 IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
 ACCEPTS_A_TURN = 64
+ACCEPT_PAUSE_S = 0.2
 
 log = logging.getLogger("tidelog.server")
 
 
 class Server:
-    def __init__(self, config: BrokerConfig, network: Network, router: Router) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], network: Network, router: Router) -> None:
+        """`config` is asked each time: bounds on connections can change while the broker runs."""
         self._config = config
         self._network = network
         self._router = router
@@ -38,7 +41,7 @@ class Server:
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
         bound = {}
-        for listener in self._config.listeners:
+        for listener in self._config().listeners:
             listening = self._network.listen(listener.host, listener.port)
             self._listening[listener.name] = listening
             bound[listener.name] = (listener.host, int(listening.getsockname()[1]))
@@ -85,14 +88,26 @@ class Server:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as problem:
-                # Out of descriptors: the clients wait in the backlog until some connection ends.
-                log.error("cannot accept a connection: %s", problem)
+                # The process is at its limits: clients wait in the backlog.  The listener stays readable, so that
+                # looking again at once would be all that the broker does.
+                log.error("cannot accept connections for a while: %s", problem)
+                self._pause_accepting(name, listening)
                 return
             self._admit(name, accepted, address)
 
+    def _pause_accepting(self, name: str, listening: ListeningSocket) -> None:
+        loop = asyncio.get_running_loop()
+
+        def again() -> None:
+            if self._listening.get(name) is listening:
+                loop.add_reader(listening.fileno(), self._accept, name, listening)
+
+        loop.remove_reader(listening.fileno())
+        loop.call_later(ACCEPT_PAUSE_S, again)
+
     def _admit(self, name: str, accepted: Any, address: Any) -> None:
         host = str(address[0])
-        config = self._config
+        config = self._config()
         if (
             len(self._connections) >= config.max_connections
             or self._per_host[host] >= config.max_connections_per_ip
@@ -121,6 +136,15 @@ class Server:
         self._per_host[host] += 1
         connection.start()
 
+    def _refusal(self, host: str, config: BrokerConfig) -> str | None:
+        if len(self._connections) >= config.max_connections:
+            return f"max.connections ({config.max_connections}) is reached"
+        if self._per_host[host] >= config.max_connections_per_ip:
+            return f"max.connections.per.ip ({config.max_connections_per_ip}) is reached"
+        if len(self._connections) >= self._descriptors_max:
+            return f"{self._descriptors_max} are open, and the rest of the open files allowed is for data: raise ulimit -n"
+        return None
+
     def _watcher(self, accepted: Any) -> Poller | asyncio.AbstractEventLoop:
         """Sockets that are not the system's are known to their own loop only."""
         loop = asyncio.get_running_loop()
@@ -138,7 +162,7 @@ class Server:
             del self._per_host[host]
 
     def _schedule_sweep(self) -> None:
-        every_ms = self._config.connections_max_idle_ms / IDLE_TICKS
+        every_ms = self._config().connections_max_idle_ms / IDLE_TICKS
         if every_ms > 0:
             self._sweep = asyncio.get_running_loop().call_later(every_ms / 1000, self._swept)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
 from tidelog.config import TopicConfig
@@ -74,6 +74,10 @@ class Background:
                 (self._release_files, IDLE_FILES_MS, IDLE_FILES_MS),
             )
         ]
+
+    def expire_producers_after(self, idle_ms: int) -> None:
+        """From the next look on."""
+        self._intervals = replace(self._intervals, producer_expiration_ms=idle_ms)
 
     async def run(self) -> None:
         """Until it is cancelled."""
