@@ -87,7 +87,10 @@ def test_a_pause_longer_than_the_session_is_survived(broker: FaultyBroker) -> No
     with Writer(broker.bootstrap, TOPIC, 3, socket_timeout_ms=3000) as writer:
         wait_until(lambda: writer.acknowledged > 300, 30, "acknowledgements")
         consumer = kafka.KafkaConsumer(
-            bootstrap_servers=broker.bootstrap, group_id=None, request_timeout_ms=4000, consumer_timeout_ms=20_000
+            bootstrap_servers=broker.bootstrap,
+            group_id=None,
+            request_timeout_ms=4000,
+            consumer_timeout_ms=20_000,
         )
         consumer.assign([kafka.TopicPartition(TOPIC, 0)])
         consumer.seek_to_beginning()
@@ -123,7 +126,9 @@ def test_short_pauses_are_only_a_delay(broker: FaultyBroker) -> None:
     failures: list[object] = []
     for number in range(10):
         broker.send(signal.SIGSTOP)
-        producer.produce(TOPIC, b"%d" % number, partition=0, on_delivery=lambda e, _: e and failures.append(e))
+        producer.produce(
+            TOPIC, b"%d" % number, partition=0, on_delivery=lambda e, _: e and failures.append(e)
+        )
         producer.poll(0.1)
         broker.send(signal.SIGCONT)
         assert producer.flush(20) == 0

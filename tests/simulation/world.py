@@ -75,6 +75,7 @@ class World:
             runner=InlineRunner,
             host_name=lambda: BROKER,
             http=False,
+            descriptors_max=1024,
         )
 
     def kill(self) -> None:

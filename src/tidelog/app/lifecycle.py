@@ -88,7 +88,9 @@ class Broker:
         self._undo.push_async_callback(self._dirs.stop)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
-        self._server = Server(controller.config, around.network, Router(self._services(node)))
+        router = Router(self._services(node))
+        connections_max = around.descriptors_max - files.limit - spare
+        self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
         http = self._bind_http()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ class Surroundings:
     host_name: Callable[[], str]
     """What to tell clients when a listener is bound to every address and nothing is advertised."""
     http: bool
+    descriptors_max: int
+    """How many files and sockets may be open at a time."""
 
 
 def system() -> Surroundings:
@@ -53,4 +56,5 @@ def system() -> Surroundings:
         runner=lambda disk: ProcessRunner(),
         host_name=socket.gethostname,
         http=True,
+        descriptors_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )

@@ -26,11 +26,15 @@ log = logging.getLogger("tidelog.server")
 
 
 class Server:
-    def __init__(self, config: Callable[[], BrokerConfig], network: Network, router: Router) -> None:
-        """`config` is asked each time: bounds on connections can change while the broker runs."""
+    def __init__(
+        self, config: Callable[[], BrokerConfig], network: Network, router: Router, descriptors_max: int
+    ) -> None:
+        """`config` is asked each time: bounds on connections can change while the broker runs.  `descriptors_max` is
+        what connections may take of the open files allowed."""
         self._config = config
         self._network = network
         self._router = router
+        self._descriptors_max = descriptors_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
         self._connections: set[Connection] = set()
@@ -108,13 +112,9 @@ class Server:
     def _admit(self, name: str, accepted: Any, address: Any) -> None:
         host = str(address[0])
         config = self._config()
-        if (
-            len(self._connections) >= config.max_connections
-            or self._per_host[host] >= config.max_connections_per_ip
-        ):
-            log.warning(
-                "refusing a connection of %s: max.connections or max.connections.per.ip is reached", host
-            )
+        refusal = self._refusal(host, config)
+        if refusal is not None:
+            log.warning("refusing a connection of %s: %s", host, refusal)
             accepted.close()
             return
         if config.socket_send_buffer_bytes > 0:

@@ -1,0 +1,143 @@
+"""A whole broker in this process, on a machine made of memory, whose router is handed frames as a connection would.
+
+What comes back is an answer, silence (acks=0), or a refusal of the client's bytes.  Anything else is a bug."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from tests.property.broker.requests import Known
+from tidelog._speed.frames import decode_fetch, decode_produce, request_header
+from tidelog.app.lifecycle import Broker
+from tidelog.app.surroundings import Surroundings
+from tidelog.broker.router import Router
+from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
+from tidelog.config import BrokerConfig
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.store import MetadataStore
+from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.testing import Machine, VirtualNetwork, run
+from tidelog.types import NodeId
+from tidelog.wire.primitives import Unencodable
+
+DIRS = ("/data", "/more")
+TOPICS: dict[str, dict[str, str]] = {
+    "orders": {},
+    "keyed": {"cleanup.policy": "compact"},
+    "synced": {"flush.messages": "1"},
+    "stamped": {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"},
+}
+ANSWER_SECONDS_MAX = 60  # virtual ones
+
+_PEER: Any = SimpleNamespace(peer="fuzz:1", listener="PLAINTEXT")
+
+
+class Inside:
+    def __init__(self, broker: Broker, router: Router, services: Any) -> None:
+        self._broker = broker
+        self._router = router
+        self._services = services
+        self.known = Known()
+
+    async def restore(self) -> None:
+        """Requests may have deleted the topics that others want to find."""
+        wanted = [NewTopic(name, 2, configs=configs) for name, configs in TOPICS.items()]
+        await self._services.controller.create_topics(wanted)
+        topics = self._services.image().topics
+        self.known = Known(list(TOPICS), [topics[name].id for name in TOPICS], DIRS)
+
+    async def ask(self, frame: bytes) -> bytes | None:
+        """The answer's bytes; None for silence or a refusal that is the client's fault."""
+        key, version, correlation_id = struct.unpack_from(">hhi", frame)
+        decodes = self._decodes(frame, key, version)
+        try:
+            pending = self._router.route(_PEER, memoryview(bytearray(frame)), key, version, correlation_id)
+            if isinstance(pending, asyncio.Future):
+                pending = await self._settled(pending, key)
+        except Unencodable:
+            raise
+        except InvalidRequest:
+            return None
+        except ValueError:
+            if decodes:
+                raise
+            return None
+        if isinstance(pending, list):
+            pending = b"".join(
+                each if isinstance(each, bytes) else each.file.read(each.size, each.position)
+                for each in pending
+            )
+        if pending is not None:
+            size, answered = struct.unpack_from(">ii", pending)
+            assert size == len(pending) - 4 and answered == correlation_id
+            if key == FETCH and 7 <= version < 12:
+                session_id = struct.unpack_from(">i", pending, 14)[0]
+                self.known = replace(self.known, sessions=[session_id, *self.known.sessions[:3]])
+        return pending
+
+    async def _settled(self, pending: asyncio.Future[Any], key: int) -> Any:
+        done, _ = await asyncio.wait([pending], timeout=ANSWER_SECONDS_MAX)
+        if done:
+            return pending.result()
+        assert key == FETCH, f"{ROUTES[key].name} was not answered"
+        pending.cancel()  # a long poll, whose client leaves
+        return None
+
+    def _decodes(self, frame: bytes, key: int, version: int) -> bool:
+        route = ROUTES.get(key)
+        if route is None or not route.min_version <= version <= route.max_version:
+            return False
+        try:
+            _, at = request_header(frame, version >= route.flexible_from)
+            if key == PRODUCE:
+                decode_produce(frame, at, version)
+            elif key == FETCH:
+                decode_fetch(frame, at, version)
+        except ValueError:
+            return False
+        return key in (PRODUCE, FETCH)
+
+
+def run_inside(scenario: Callable[[Inside, Random], Awaitable[None]], seed: int) -> None:
+    """`scenario` on a broker that has two topics, and must be sound enough afterwards to stop cleanly."""
+
+    async def main(random: Random) -> None:
+        network = VirtualNetwork(random)
+        machine = Machine(network, "broker", random)
+        config = BrokerConfig.of({"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS)})
+
+        async def store(_: str) -> MetadataStore:
+            return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]
+
+        around = Surroundings(
+            clock=machine.clock,
+            network=machine.host,
+            random=random,
+            disk=lambda path: machine.disk,
+            store=store,
+            runner=InlineRunner,
+            host_name=lambda: "broker",
+            http=False,
+            descriptors_max=1024,
+        )
+        broker = Broker(config, around)
+        await broker.start()
+        services = broker._services(NodeId(config.node_id))
+        inside = Inside(broker, Router(services), services)
+        await inside.restore()
+        await scenario(inside, random)
+        assert not broker.ended.done()
+        await broker.stop()
+
+    run(main, seed)
+
+
+__all__ = ["Inside", "TidelogError", "run_inside"]
