@@ -11,7 +11,8 @@ from tests.conformance.batches import Record, batch
 from tests.conformance.raw import Connection, milliseconds
 from tests.conformance.topics import append, describe, fetch, list_offset, produce, read_all, values
 
-DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -183,6 +184,46 @@ def test_max_message_bytes_bounds_a_batch(connection: Connection, topic: Any) ->
 def test_max_message_bytes_is_the_compressed_size(connection: Connection, topic: Any) -> None:
     known = topic(config={"max.message.bytes": "1000"})
     assert produce(connection, known, batch([b"x" * 10_000], codec="gzip")).error_code == 0
+
+
+def test_max_message_bytes_bounds_what_is_stored_after_recompression(
+    connection: Connection, topic: Any
+) -> None:
+    known = topic(config={"max.message.bytes": "1000", "compression.type": "uncompressed"})
+    answer = produce(connection, known, batch([b"x" * 10_000], codec="gzip"))
+    assert answer.error_code.name == "message_too_large"
+    assert values(connection, known) == []
+
+
+@pytest.mark.parametrize("claimed", [-1, 1000, 9 * HOUR_MS])
+@pytest.mark.parametrize(
+    ("codec", "config"),
+    [("none", {}), ("gzip", {"cleanup.policy": "compact"}), ("gzip", {"compression.type": "lz4"})],
+)
+def test_the_largest_timestamp_is_taken_from_the_records(
+    codec: str, config: dict[str, str], claimed: int, connection: Connection, topic: Any
+) -> None:
+    known, now = topic(config=config), batches.now_ms()
+    records = [Record(b"v", b"k", timestamp_delta=delta) for delta in (0, 50, 20)]
+    claim = claimed if claimed < 0 else now + claimed
+    append(connection, known, batch(records, codec=codec, base_timestamp=now, max_timestamp=claim))
+    (stored,) = batches.read(fetch(connection, known, 0).records)
+    assert stored.max_timestamp == now + 50
+    assert stored.crc_ok
+    found = list_offset(connection, known, now + 10)
+    assert (found.offset, found.timestamp) == (1, now + 50)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_producers_cannot_claim_log_append_time(codec: str, connection: Connection, topic: Any) -> None:
+    known, now = topic(), batches.now_ms()
+    claim = batch([b"v"], codec=codec, base_timestamp=now, attributes=batches.LOG_APPEND_TIME)
+    append(connection, known, claim)
+    (stored,) = batches.read(fetch(connection, known, 0).records)
+    assert not stored.attributes & batches.LOG_APPEND_TIME
+    assert stored.crc_ok
+    stamped = topic(config={"message.timestamp.type": "LogAppendTime"})
+    assert produce(connection, stamped, claim).error_code.name == "invalid_timestamp"
 
 
 def test_a_compacted_topic_refuses_records_without_a_key(connection: Connection, topic: Any) -> None:

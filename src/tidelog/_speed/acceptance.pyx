@@ -27,6 +27,7 @@ crc_prepare()
 cdef enum:
     CODEC_BITS = 0x07
     CODEC_LAST = 4
+    LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
 
@@ -48,7 +49,7 @@ def sound(const uint8_t[::1] data, int64_t batch_bytes_max, int64_t timestamp_ma
         or header.count <= 0
         or header.last_offset_delta != header.count - 1
         or header.base_offset != 0
-        or header.attributes & (CONTROL | TRANSACTIONAL)
+        or header.attributes & (CONTROL | TRANSACTIONAL | LOG_APPEND_TIME)
         or header.attributes & CODEC_BITS > CODEC_LAST
         or (header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0))
         or <uint32_t>get_int32(start + CRC) != crc32c_update(0, start + ATTRIBUTES, size - ATTRIBUTES)
@@ -63,6 +64,8 @@ def sound(const uint8_t[::1] data, int64_t batch_bytes_max, int64_t timestamp_ma
     if found.max_delta > timestamp_max - header.base_timestamp and header.base_timestamp >= 0:
         return None
     if header.base_timestamp < 0 and header.base_timestamp + found.max_delta > timestamp_max:
+        return None
+    if header.max_timestamp != header.base_timestamp + found.max_delta:
         return None
     header.max_timestamp_at = <int>found.max_offset_delta
     return header

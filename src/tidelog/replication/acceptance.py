@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
     HEADER_SIZE,
     LENGTH_AT,
     MAGIC_AT,
@@ -20,6 +22,7 @@ from tidelog._speed.batch import (
     header_at,
     stamp_append_time,
 )
+from tidelog._speed.crc32c import crc32c
 from tidelog._speed.records import check, columns
 from tidelog.config import TopicConfig
 from tidelog.record.codecs import Codec, codec_named, decompress
@@ -27,6 +30,8 @@ from tidelog.record.codecs import Codec, codec_named, decompress
 MAGIC = 2
 OLD_SIZE_MIN = 14  # of a message in the formats before batches
 _CODEC_LAST = 4
+_LOG_APPEND_TIME = 0x08
+_MAX_TIMESTAMP_AT = 35
 _NO_LIMIT = (1 << 63) - 1
 NO_TIMESTAMP = -1
 
@@ -92,17 +97,19 @@ class Accepted(NamedTuple):
 def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
     """The one batch of a produce request, checked, and changed where the topic's settings ask for it.
 
-    `data` is written to: log-append time is stamped in place.  For topics whose rules are `plain`,
-    `_speed.acceptance.sound` says the same of good batches, faster."""
+    `data` is written to: log-append time is stamped in place, and so is the largest timestamp of the records where
+    the producer told another.  For topics whose rules are `plain`, `_speed.acceptance.sound` says the same of good
+    batches, faster."""
     header = _sound_header(data, rules)
     codec = header.compression
-    max_timestamp_at = header.last_offset_delta
+    max_timestamp, max_timestamp_at = header.max_timestamp, header.last_offset_delta
     recode = rules.codec is not None and rules.codec != codec
     if codec == 0 or recode or rules.keys_required or rules.before_ms_max != _NO_LIMIT:
         section: bytes | memoryview = data[HEADER_SIZE:]
         if codec:
             section = decompress(codec, section)
         largest, max_timestamp_at, smallest = check(section, header.count, False)
+        max_timestamp = header.base_timestamp + largest
         if rules.keys_required:
             _check_keys(section, header)
         if not rules.append_time and not _timely(header, smallest, largest, rules, now_ms):
@@ -110,13 +117,14 @@ def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
     elif not rules.append_time and header.max_timestamp - now_ms > rules.after_ms_max:
         raise UntimelyRecords(f"timestamp {header.max_timestamp} is too far ahead of the broker's time")
     if recode:
-        assert rules.codec is not None
-        data, header = _in_codec(data, rules.codec, rules.codec_level)
+        data, header = _in_codec(data, rules)
     if rules.append_time:
         stamp_append_time(data, 0, now_ms)
         fresh = header_at(data)
         assert fresh is not None
         return Accepted(data, fresh, header.last_offset_delta)
+    if header.log_append_time or header.max_timestamp != max_timestamp:
+        header = _stamp_create_time(data, max(min(max_timestamp, _NO_LIMIT), -_NO_LIMIT))
     return Accepted(data, header, max_timestamp_at)
 
 
@@ -148,6 +156,8 @@ def _sound_header(data: memoryview, rules: Rules) -> Header:
         raise errors.UnsupportedCompressionType(f"compression codec {header.compression} is not known")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise errors.InvalidRecord("a batch with a producer id needs an epoch and a sequence number")
+    if header.log_append_time and rules.append_time:
+        raise UntimelyRecords("log-append time is stamped by brokers, not by producers")
     return header
 
 
@@ -203,10 +213,27 @@ def _untimely(section: bytes | memoryview, header: Header, rules: Rules, now_ms:
     return UntimelyRecords(bad[0][1] if bad else "timestamps are too far from the broker's time", bad)
 
 
-def _in_codec(data: memoryview, codec: Codec, level: int | None) -> tuple[memoryview, Header]:
+def _stamp_create_time(data: memoryview, max_timestamp: int) -> Header:
+    """What readers by time rely on is what the records say: a claim of the header's own would hide them, or keep
+    their segment from expiring."""
+    attributes = int.from_bytes(data[ATTRIBUTES_AT : ATTRIBUTES_AT + 2]) & ~_LOG_APPEND_TIME
+    data[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = attributes.to_bytes(2)
+    data[_MAX_TIMESTAMP_AT : _MAX_TIMESTAMP_AT + 8] = max_timestamp.to_bytes(8, signed=True)
+    data[CRC_AT : CRC_AT + 4] = crc32c(data[ATTRIBUTES_AT:]).to_bytes(4)
+    header = header_at(data)
+    assert header is not None
+    return header
+
+
+def _in_codec(data: memoryview, rules: Rules) -> tuple[memoryview, Header]:
     from tidelog.record.builder import recompress
 
-    changed = memoryview(bytearray(recompress(data, codec, level)))
+    assert rules.codec is not None
+    changed = memoryview(bytearray(recompress(data, rules.codec, rules.codec_level)))
     header = header_at(changed)
     assert header is not None
+    if header.size > rules.batch_bytes_max:
+        raise errors.MessageTooLarge(
+            f"{header.size} bytes under the topic's own codec: its max.message.bytes is {rules.batch_bytes_max}"
+        )
     return changed, header

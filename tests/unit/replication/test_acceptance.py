@@ -163,6 +163,44 @@ def test_the_topics_codec_wins_over_the_producers(name: str, codec: Codec) -> No
     assert [record.value for record in read_records(bytes(accepted.data))] == [b"a" * 500, b"b" * 500]
 
 
+@pytest.mark.parametrize("claim", [-1, 0, NOW - 1, NOW + 10**9, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    ("codec", "settings"),
+    [
+        (Codec.NONE, {}),
+        (Codec.GZIP, {"cleanup_policy": frozenset({"compact"})}),
+        (Codec.GZIP, {"compression_type": "zstd"}),
+    ],
+)
+def test_the_largest_timestamp_is_that_of_the_records(
+    codec: Codec, settings: dict[str, object], claim: int
+) -> None:
+    accepted = take(patched(batch(b"a", b"b", codec=codec), 35, ">q", claim), **settings)
+    assert crc_ok(accepted.data)
+    assert (accepted.header.max_timestamp, accepted.max_timestamp_at) == (NOW + 1, 1)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_log_append_time_is_not_for_producers_to_claim(codec: Codec) -> None:
+    def claimed() -> bytearray:
+        return patched(batch(b"a", codec=codec), 21, ">h", codec | 0x08)
+
+    accepted = take(claimed())
+    assert crc_ok(accepted.data)
+    assert not accepted.header.log_append_time
+    assert accepted.header.compression == codec
+    assert sound(claimed(), 10_000, NOW) is None
+    with pytest.raises(errors.InvalidTimestamp, match="stamped by brokers"):
+        take(claimed(), message_timestamp_type="LogAppendTime")
+
+
+def test_a_batch_must_fit_under_the_topics_codec_too() -> None:
+    data = batch(b"a" * 5_000, codec=Codec.GZIP)
+    assert len(data) < 1_000
+    with pytest.raises(errors.MessageTooLarge, match="own codec"):
+        take(data, compression_type="uncompressed", max_message_bytes=1_000)
+
+
 @given(
     st.lists(st.tuples(st.none() | st.binary(max_size=9), st.integers(-5000, 5000)), min_size=1, max_size=5),
     st.sampled_from(list(Codec)),
@@ -179,12 +217,15 @@ def test_the_fast_verdict_and_the_rules_agree(
         struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
     rules = Rules.of(TopicConfig(message_timestamp_after_max_ms=1000))
     fast = sound(data, rules.batch_bytes_max, NOW + 1000)
+    before = bytes(data)
     try:
         accepted = accept(memoryview(data), rules, NOW)
     except errors.TidelogError:
         assert fast is None
-    else:
-        assert fast is not None
+        return
+    assert crc_ok(accepted.data)
+    assert (fast is None) == (bytes(accepted.data) != before)
+    if fast is not None:
         assert fast.max_timestamp_at == accepted.max_timestamp_at
         assert (fast.base_sequence, fast.max_timestamp) == (
             accepted.header.base_sequence,
