@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError
-from tidelog.storage import swapping
+from tidelog.storage import snapshots, swapping
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.cleaned import cleaned_suffix
 from tidelog.storage.compaction import Dirt, SealedSegment, Source, dirt, first_dirty
@@ -265,6 +265,8 @@ class Cleaner:
         if not current.still_has(old):
             raise _Changed
         try:
+            behind = next(each.base for each in current.log.segments if each.base > old[-1].base)
+            await _to_its_end(disk.run(lambda: snapshots.forget_log_end(disk, folder, behind)))
             await _to_its_end(
                 disk.run(lambda: swapping.make_ready(disk, folder, base, cleaned_suffix(token)))
             )

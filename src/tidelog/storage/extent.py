@@ -240,9 +240,8 @@ class Extent:
         (fresh,) = list_segments(volume, self.folder, [base], config)
         fresh.end = end
         self.segments.replace(number, len(old), [fresh])
-        # The one behind it says where the last batch ended, which may have been compacted away.
-        for offset in [*(segment.base for segment in old[1:]), end]:
-            volume.disk.remove(snapshots.path_of(self.folder, offset))
+        for segment in old[1:]:
+            volume.disk.remove(snapshots.path_of(self.folder, segment.base))
 
     def _change(self, change: Callable[[], None], doing: str) -> None:
         if self._volume.problem is not None:

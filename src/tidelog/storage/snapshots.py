@@ -51,6 +51,18 @@ def log_end_before(disk: Disk, folder: str, offset: int) -> int | None:
         return None
 
 
+def forget_log_end(disk: Disk, folder: str, offset: int) -> None:
+    """The batches before `offset` are about to be compacted: where the last one ended tells nothing from now on.
+    What is known of producers stays, for the batches themselves may go.  Blocks."""
+    path, producers = path_of(folder, offset), Producers()
+    try:
+        log_end = producers.restore(disk.read_file(path)) if disk.exists(path) else 0
+    except CorruptSnapshot:
+        return
+    if log_end:
+        disk.replace_file(path, producers.snapshot(0))
+
+
 def remove_strays(disk: Disk, folder: str, bases: Iterable[int], end: int) -> None:
     """All but those of segments and the one at the end: earlier stops left them."""
     kept = {*bases, end}
