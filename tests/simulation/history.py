@@ -18,7 +18,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """One producer's records to one partition under one producer id."""
+    """One producer's records to one partition under one producer id, or over one connection."""
 
     idempotent: bool
     sent: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from random import Random
 
 from tests.simulation import invariants
@@ -10,7 +11,7 @@ from tests.simulation.producers import Producer
 from tests.simulation.readers import follow, read_all
 from tests.simulation.trouble import End, troubles
 from tests.simulation.world import World
-from tidelog.testing import Crashed
+from tidelog.testing import Crashed, run
 
 OPERATIONS_MAX = 150
 WORK_MS_MAX = 1_500
@@ -28,23 +29,40 @@ TOPICS = {
     "synced": {**ROLLING, "flush.messages": "1"},
     "cached": ROLLING,
     "sometimes": {**ROLLING, "flush.messages": "7", "flush.ms": "300"},
-    "compacted": {**ROLLING, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+    "compacted": {
+        **ROLLING,
+        "flush.messages": "1",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a run is made of."""
+
+    rounds: int = 3
+    ends: tuple[End, ...] = tuple(End)
+    topics: tuple[str, ...] = ("cached", "sometimes", "compacted")
+    """One of these, beside "synced"."""
+    pause_chance: float = 0.2
+
+
 class Play:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, profile: Profile) -> None:
         self.random = random
+        self.profile = profile
         self.world = World(random, {"log.cleaner.backoff.ms": "300"})
         self.producers: list[Producer] = []
 
-    async def run(self, rounds: int) -> None:
+    async def run(self) -> None:
         await self.world.start()
-        for topic in ("synced", self.random.choice(("cached", "sometimes", "compacted"))):
+        for topic in ("synced", self.random.choice(self.profile.topics)):
             await self.world.create_topic(topic, self.random.choice((1, 1, 2)), TOPICS[topic])
         self._hire()
-        for _ in range(rounds):
-            await self.round(self.random.choice(list(End)))
+        for _ in range(self.profile.rounds):
+            await self.round(self.random.choice(self.profile.ends))
         await self._healthy()
         await self.round(End.STOP)
         await self.world.stop()
@@ -74,7 +92,7 @@ class Play:
         world, random = self.world, self.random
         if end in (End.KILL_IN_WRITE, End.POWER_IN_WRITE):
             world.machine.crash_after(random.randrange(1, OPERATIONS_MAX), end.power)
-        if random.random() < 0.2:
+        if random.random() < self.profile.pause_chance:
             await self._traffic()
             await asyncio.sleep(random.choice((5, 70, 400)))  # housekeeping has its time
         if world.reboot_needed and not world.machine.is_down:
@@ -142,11 +160,13 @@ class Play:
                 return
             except Crashed:
                 world.went_down(power)
+            except Exception as problem:
+                raise invariants.Violated([("Restarts", repr(problem))]) from problem
 
     async def check(self) -> None:
         problems: list[tuple[str, str]] = []
         for name, history in self.world.partitions.items():
-            found = await read_all(self.world, self.random, name)
+            found = await read_all(self.world, self.random, name, holes=history.compacted)
             problems += invariants.check(history, found)
             for offset, value in found.records:
                 history.was_shown(offset, value, history.power_losses)
@@ -159,3 +179,12 @@ def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled() and task.exception() is not None:
             raise task.exception()  # type: ignore[misc]
+
+
+def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
+    async def scenario(random: Random) -> Play:
+        played = Play(random, profile)
+        await played.run()
+        return played
+
+    return run(scenario, seed)

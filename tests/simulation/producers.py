@@ -67,7 +67,7 @@ class Producer:
     producer_epoch: int = -1
     next_number: int = 0
     recovering: bool = False
-    """Something failed: what is unanswered is sent again one by one."""
+    """Something failed: what an idempotent producer has no answer for is sent again, one by one."""
     problem: BaseException | None = None
     refusals: dict[int, int] = field(default_factory=dict)
     """By error code."""
@@ -97,6 +97,9 @@ class Producer:
     async def _send_over(self, requester: Requester) -> None:
         if self.idempotent and self.producer_id < 0:
             await self._get_id(requester)
+        elif not self.idempotent:
+            # What an earlier connection still carries may arrive later than what this one does.
+            self.session, self.next_number = self.session + 1, 0
         while requester.broken is None and self.problem is None:
             if self.idempotent and self.producer_id < 0:
                 return  # a new session begins on a new connection

@@ -56,23 +56,28 @@ async def follow(world: World, random: Random, history: PartitionHistory) -> Non
                 requester.close()
 
 
-async def read_all(world: World, random: Random, name: TopicPartition) -> Found:
-    """Every record, by a broker that is up and whose disk works."""
+async def read_all(world: World, random: Random, name: TopicPartition, holes: bool = False) -> Found:
+    """Every record, by a broker that is up and whose disk works.  `holes`: offsets at the end may be empty."""
     requester = await world.connect("checker")
     try:
         start = await list_offset(requester, name, EARLIEST)
         end = await list_offset(requester, name, LATEST)
         records: list[tuple[int, bytes]] = []
-        offset = start
+        offset, stopped = start, None
         while offset < end:
             answer = await fetch(requester, name, offset, random)
             if answer.error_code != errors.NONE:
                 raise Unreadable(f"{name} at {offset}: {errors.by_code(answer.error_code).__name__}")
             got, on = records_of(answer, offset)
             if on == offset:
-                raise Unreadable(f"{name} ends at {end}, but nothing came from {offset} on")
+                stopped = offset if stopped is None else stopped
+                on += 1
+            elif stopped is not None:
+                raise Unreadable(f"{name}: nothing came from {stopped} on, but something from {offset} on")
             records += got
             offset = on
+        if stopped is not None and not holes:
+            raise Unreadable(f"{name} ends at {end}, but nothing came from {stopped} on")
         return Found(start, end, records)
     finally:
         requester.close()

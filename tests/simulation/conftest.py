@@ -1,0 +1,16 @@
+"""Simulated brokers complain a lot, with reason; when one seed is looked at, it is worth reading."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+
+from tidelog.testing.scenario import SEED_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    level = logging.NOTSET if SEED_VARIABLE in os.environ else logging.CRITICAL + 1
+    logging.getLogger("tidelog").setLevel(level)

@@ -1,0 +1,87 @@
+"""What the simulator found, each as the shortest run that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from tests.simulation.readers import read_all
+from tests.simulation.world import REQUEST_TIMEOUT_MS, World
+from tidelog._speed.records import Record
+from tidelog.errors import NONE
+from tidelog.net.requester import Requester
+from tidelog.record.builder import build_batch
+from tidelog.testing import run
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NAME = TopicPartition("topic", 0)
+TINY = {"segment.index.bytes": "24", "index.interval.bytes": "0"}  # two batches to a segment
+
+
+def batch(sequence: int, producer_id: int = 7) -> bytes:
+    record = Record(0, 1_750_000_000_000, b"key", b"value-%d" % sequence)
+    return build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def submit(requester: Requester, data: bytes) -> asyncio.Future[ProduceResponse]:
+    part = PartitionProduceData(index=NAME.partition, records=data)
+    topic = TopicProduceData(name=NAME.topic, partition_data=[part])
+    request = ProduceRequest(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=[topic])
+    return requester.submit(request, ProduceResponse, version=9)
+
+
+async def produce(requester: Requester, data: bytes) -> PartitionProduceResponse:
+    return (await submit(requester, data)).responses[0].partition_responses[0]
+
+
+def test_a_kill_between_a_roll_and_the_writes_before_it_leaves_no_hole() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, {**TINY, "flush.messages": "1"})
+        requester = await world.connect("producer")
+        assert (await produce(requester, batch(0))).error_code == NONE
+        world.machine.disk.run_delay_s_max = 60  # the next writes wait in the disk's queue, rolls do not
+        waiting = [submit(requester, batch(sequence)) for sequence in range(1, 6)]
+        await asyncio.sleep(0.5)
+        assert not any(each.done() for each in waiting)
+        world.kill()
+        world.machine.disk.run_delay_s_max = 0
+        world.machine.restart()
+        await world.start()
+        found = await read_all(world, random, NAME)
+        assert (found.start, found.end) == (0, 1)
+
+    run(scenario)
+
+
+def test_compaction_does_not_make_a_restarted_broker_forget_the_last_batches_of_a_producer() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random, {"log.cleaner.backoff.ms": "100"})
+        await world.start()
+        compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        await world.create_topic(NAME.topic, 1, {**TINY, **compact})
+        requester = await world.connect("producer")
+        for sequence in range(7):
+            answer = await produce(requester, batch(sequence))
+            assert (answer.error_code, answer.base_offset) == (NONE, sequence)
+        await asyncio.sleep(5)
+        found = await read_all(world, random, NAME)
+        assert len(found.records) < 7, "nothing was compacted"
+        world.kill()
+        world.machine.restart()
+        await world.start()
+        requester = await world.connect("producer")
+        for sequence in (6, 5, 4, 3, 2):
+            answer = await produce(requester, batch(sequence))
+            assert (answer.error_code, answer.base_offset) == (NONE, sequence)
+        assert (await produce(requester, batch(7))).base_offset == 7
+
+    run(scenario)
