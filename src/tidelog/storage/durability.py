@@ -125,15 +125,23 @@ class Durability:
             # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
             self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def settle(self, end: int) -> None:
-        """For closing: writes what is not written yet.  Whoever closes makes all of it durable."""
+    def settle(self, end: int, renames: list[tuple[str, str]] | None) -> None:
+        """For closing: writes what is not written yet.  Whoever closes makes it durable, and then does `renames`;
+        without them the one file that must be replaced as a whole is made durable here."""
+        if self._epochs.dirty:
+            disk, path = self._volume.disk, f"{self._folder}/{checkpoints.LEADER_EPOCHS}"
+            data = checkpoints.encode_epochs(self._epochs)
+            if renames is None:
+                disk.replace_file(path, data)
+            else:
+                fresh = disk.open(path + ".tmp", create=True)
+                fresh.truncate(0)
+                fresh.write(data, 0)
+                renames.append((path + ".tmp", path))
+            self._epochs.dirty = False
         self._small.clear()
-        self._unborn = self._unnamed = False
-        plan = Plan()
-        self.plan_names(plan)
-        for step in plan.others:
-            step()
         self._unsynced.clear()
+        self._unborn = self._unnamed = False
         self._volume.rolled.discard(self)
         self.recovery_point = end
 

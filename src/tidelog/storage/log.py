@@ -269,16 +269,16 @@ class Log(Extent):
         self._volume.rolled.discard(self._durability)
         self._volume.trashed.discard(self)
 
-    def close(self) -> None:
-        """As `open` wants to find it.  Blocks, and syncs nothing: the caller makes it durable with `Disk.sync_all`,
-        which costs the same for one log and for many."""
+    def close(self, renames: list[tuple[str, str]] | None = None) -> None:
+        """As `open` wants to find it.  Blocks.  The caller makes it durable with `Disk.sync_all`, which costs the same
+        for one log and for many, and then does the `renames` that he passed a list for."""
         assert not self._queued, "a log is not closed while appends are on their way to it"
         if not self.resting:
             disk, folder, end = self._volume.disk, self.folder, self.end
             self._active.close()
             snapshots.write(disk, folder, end, self.producers, self._active.end)
             snapshots.remove_strays(disk, folder, [segment.base for segment in self.segments], end)
-            self._durability.settle(end)
+            self._durability.settle(end, renames)
         for segment in self.segments:
             segment.release_all()
         self._trash.empty()

@@ -149,9 +149,14 @@ class LogDir:
 
     def _stop(self) -> None:
         resting = all(log.resting for log in self.logs.values())
+        renames: list[tuple[str, str]] = []
         for log in self.logs.values():
-            log.close()
+            log.close(renames)
         if not resting:
+            self._disk.sync_all(self.path)
+        for fresh, path in renames:
+            self._disk.rename(fresh, path)
+        if renames:
             self._disk.sync_all(self.path)
         self.checkpoint()
         identity.mark_clean(self._disk, self.path)
