@@ -41,9 +41,14 @@ PURE = [
     "client/partition_queue.py",
     "client/partitioner.py",
     "client/topology.py",
+    "metadata/alterations.py",
     "metadata/changes.py",
     "metadata/decisions.py",
     "metadata/image.py",
+    "metadata/names.py",
+    "metadata/planning.py",
+    "metadata/records.py",
+    "metadata/sharded.py",
     "replication/acceptance.py",
     "replication/state.py",
     "storage/epochs.py",
@@ -54,7 +59,7 @@ IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess"
 
 LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-METHODS_MAX = 28  # a whole seam in one class may need this many
+METHODS_MAX = 30  # a whole seam in one class may need this many
 
 
 def sources() -> Iterator[Path]:

@@ -28,7 +28,9 @@ class Header:
     producer_epoch: int
     base_sequence: int
     count: int
-    max_timestamp_at: int  # offset delta of the record with the largest timestamp; the last one if nobody looked
+    max_timestamp_at: (
+        int  # offset delta of the record with the largest timestamp; the last one if nobody looked
+    )
     @property
     def last_offset(self) -> int: ...
     @property

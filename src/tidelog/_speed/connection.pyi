@@ -5,7 +5,9 @@ from typing import Any
 
 from tidelog._speed.poller import Poller
 
-Answer = bytes | list[Any]  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
+Answer = (
+    bytes | list[Any]
+)  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
 
 class FrameConnection:
     """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.

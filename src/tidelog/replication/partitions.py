@@ -124,8 +124,9 @@ class Partitions:
             if self._node in partition.replicas
         }
         for name in [name for name in self._dirs if name not in wanted]:
-            log.warning("%s is not in the metadata (any more): deleting it", name)
-            self._delete(name)
+            if not self._dirs.leave_alone(name):
+                log.warning("%s is not in the metadata (any more): deleting it", name)
+                self._delete(name)
         missing = [name for name in wanted if name not in self._dirs]
         if not self._dirs.complete:
             # They may well be on the disk that does not work now: an empty log in their place would be a lie.

@@ -83,7 +83,11 @@ class Background:
         """Until it is cancelled."""
         while True:
             await asyncio.sleep(TICK_MS / 1000)
-            await self.tick()
+            try:
+                await self.tick()
+            except Exception:
+                # One log that cannot be looked after must not cost all others their retention.
+                logger.exception("housekeeping failed, and goes on")
 
     async def tick(self) -> None:
         """Everything that is due now."""
@@ -135,8 +139,9 @@ class Background:
                 logger.warning("retention of %s: %s", name, problem)
                 continue
             self._apply_retention(name, home, log)
-            self._resting[name] = (log.retention_due_ms(), config)
-            home.rest(name)
+            if home.problem is None:
+                self._resting[name] = (log.retention_due_ms(), config)
+                home.rest(name)
 
     def _apply_retention(self, name: TopicPartition, home: LogDir, log: Log) -> None:
         try:

@@ -182,11 +182,22 @@ class Extent:
 
     def apply_retention(self, committed: int) -> int:
         """Deletes the segments that the topic's settings let go, below `committed`; how many."""
+        if self._volume.problem is not None:
+            raise self._volume.offline()
+        try:
+            count = self._deletable(committed)
+        except OSError as problem:
+            raise self._volume.failed(problem, f"look up times of {self.name}") from problem
+        if count:
+            self._change(partial(self._delete_first, count), f"delete segments of {self.name}")
+        return count
+
+    def _deletable(self, committed: int) -> int:
         config, segments = self.config, list(self.segments)
         deletes = "delete" in config.cleanup_policy
         # What is on its way to the disk belongs to its segment already.
         ends = [segment.base for segment in segments[1:]] + [self.next]
-        count = deletable(
+        return deletable(
             segments,
             ends,
             now_ms=self._volume.clock.now_ms(),
@@ -195,9 +206,6 @@ class Extent:
             start=self.start,
             committed=committed,
         )
-        if count:
-            self._change(partial(self._delete_first, count), f"delete segments of {self.name}")
-        return count
 
     def _delete_first(self, count: int) -> None:
         if count == len(self.segments):
@@ -213,10 +221,13 @@ class Extent:
 
     def retention_due_ms(self) -> int:
         """Before this time no segment can be too old, if nothing is appended."""
-        config = self.config
-        if "delete" not in config.cleanup_policy or config.retention_ms < 0 or not self.segments.first.size:
+        config, first = self.config, self.segments.first
+        if "delete" not in config.cleanup_policy or config.retention_ms < 0 or not first.size:
             return NEVER
-        return self.segments.first.age_from() + config.retention_ms
+        try:
+            return first.age_from() + config.retention_ms
+        except OSError as problem:
+            raise self._volume.failed(problem, f"look up times of {self.name}") from problem
 
     def take_deleted(self) -> tuple[list[str], bool]:
         """Files to be removed now, whose `file.delete.delay.ms` has passed, and whether these were the last."""

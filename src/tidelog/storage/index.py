@@ -231,8 +231,9 @@ class TimeIndex(_Index):
         self.count = self._count_below(1, offset - self.base)
         self._load_last()
 
-    def check(self) -> None:
-        if self.count and self.last_offset < self.base:
+    def check(self, timestamp_min: int) -> None:
+        """What can be seen without reading all of it; `timestamp_min` is in the segment for certain."""
+        if self.last_offset < self.base or self.last_timestamp < timestamp_min:
             self.release()
             raise CorruptIndex(f"{self.path} ends with an entry from before its segment")
 

@@ -25,6 +25,10 @@ from tidelog.storage.volume import Volume
 _SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
+class Torn(CorruptMessage):
+    """The log does not end with a whole batch, although it was closed: `recovery` has to cut it."""
+
+
 @dataclass(slots=True)
 class Loaded:
     segments: list[Segment]
@@ -57,7 +61,10 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     for segment in segments:
         segment.bad = [each for each in bad if each.base == segment.base]
     active = segments[-1]
-    active.load()
+    try:
+        active.load()
+    except CorruptMessage as problem:
+        raise Torn(str(problem)) from problem
     start = max(start, segments[0].base)
     end = max(active.end, start)
     epochs = read_epochs(disk, folder)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tidelog._speed.batch import header_at
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, OffsetOutOfRange
+from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import lookup, rolling, snapshots
 from tidelog.storage.durability import Append
 from tidelog.storage.extent import Extent
@@ -93,7 +94,7 @@ class Log(Extent):
             or max_timestamp > segment.roll_at
             or last - segment.base > OFFSETS_MAX
         ):
-            segment = self._roll_if_due(segment.size, len(data), base, last, max_timestamp)
+            segment = self._roll_if_due(segment.size, data, base, last, max_timestamp)
         if epoch != self.epochs.latest:
             self.epochs.assign(epoch, base)
         try:
@@ -115,7 +116,7 @@ class Log(Extent):
         segment = self._active
         if not self._queued:
             segment.reserved = segment.size
-        segment = self._roll_if_due(segment.reserved, len(data), base, last, max_timestamp)
+        segment = self._roll_if_due(segment.reserved, data, base, last, max_timestamp)
         if epoch != self.epochs.latest:
             self.epochs.assign(epoch, base)
         try:
@@ -147,10 +148,17 @@ class Log(Extent):
         segment.first_timestamp = timestamp
         segment.roll_at = rolling.roll_at(segment, self.config)
 
-    def _roll_if_due(self, size: int, added: int, base: int, last: int, timestamp: int) -> Segment:
-        segment = self._active
+    def _roll_if_due(self, size: int, data: Any, base: int, last: int, timestamp: int) -> Segment:
+        segment, config = self._active, self.config
+        if len(data) > config.segment_bytes:
+            first = header_at(data)
+            if first is not None and first.size > config.segment_bytes:
+                raise RecordListTooLarge(
+                    f"a batch of {first.size} bytes does not fit into a segment of {self.name}: "
+                    f"raise segment.bytes, which is {config.segment_bytes}"
+                )
         now_ms = self._volume.clock.now_ms()
-        if rolling.due(segment, self.config, size, added, last, timestamp, now_ms):
+        if rolling.due(segment, config, size, len(data), last, timestamp, now_ms):
             return self.roll(base)
         return segment
 

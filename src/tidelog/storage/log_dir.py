@@ -7,6 +7,7 @@ KafkaStorageError, `problem` says why.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,19 +16,24 @@ from uuid import UUID
 
 from tidelog.clock import Clock
 from tidelog.config import TopicConfig
-from tidelog.errors import InconsistentTopicId, KafkaStorageError
+from tidelog.errors import CorruptMessage, InconsistentTopicId, KafkaStorageError
 from tidelog.storage import checkpoints, folders, identity
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
 from tidelog.storage.disk import Disk, Lock
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.identity import Identity
+from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery, Report
+from tidelog.storage.segment_files import LOG
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 LOCK = ".lock"
 _RECOVERY_FILES = 64
+_END = 1 << 63
+
+logger = logging.getLogger("tidelog.storage")
 
 Configs = Callable[[str], TopicConfig]
 
@@ -123,9 +129,15 @@ class LogDir:
         reports = []
         for name in sorted(self.names):
             recovery = Recovery(volume, self.folder(name), configs(name.topic), power_lost)
-            report = recovery.run(starts.get(name, 0), points.get(name, 0))
-            points[name] = report.end
-            reports.append(report)
+            try:
+                report = recovery.run(starts.get(name, 0), points.get(name, 0))
+            except NotADirectoryError:
+                self.names.discard(name)  # somebody's file
+            except CorruptMessage as problem:
+                logger.error("%s cannot be recovered: %s", name, problem)
+            else:
+                points[name] = report.end
+                reports.append(report)
         self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
         return reports
@@ -176,11 +188,25 @@ class LogDir:
             start = self.log_starts.offsets.get(name, 0)
             point = self.volume.recovery_points.offsets.get(name, 0)
             try:
-                log = Log.open(self.volume, self.folder(name), name, config, start, point)
+                try:
+                    log = Log.open(self.volume, self.folder(name), name, config, start, point)
+                except Torn as problem:
+                    logger.warning("%s was closed and has changed since: %s", name, problem)
+                    point = self._cut(name, config, start)
+                    log = Log.open(self.volume, self.folder(name), name, config, start, point)
             except OSError as problem:
                 raise self.volume.failed(problem, f"open {name}") from problem
             self.logs[name] = log
         return log
+
+    def _cut(self, name: TopicPartition, config: TopicConfig, start: int) -> int:
+        """Where the log ends once what is not whole is gone from its end.  All before it is believed, so that this
+        takes no longer than opening it."""
+        report = Recovery(self.volume, self.folder(name), config, power_lost=False).run(start, _END)
+        logger.warning("recovered %s", report)
+        self._disk.sync_all(self.path)
+        self.volume.recovery_points.lower(name, report.end)
+        return report.end
 
     def rest(self, name: TopicPartition) -> None:
         """Closes a log that nobody holds, if that takes no sync."""
@@ -204,6 +230,18 @@ class LogDir:
         log = self.open(name, config)
         log.wrote(path)
         return log
+
+    def holds(self, name: TopicPartition) -> bool:
+        """Whether it is a partition at all: somebody may have put a file or folder of such a name here."""
+        try:
+            found = self._disk.list(self.folder(name))
+        except NotADirectoryError:
+            return False
+        except OSError as problem:
+            raise self.volume.failed(problem, f"open {name}") from problem
+        return not found or any(
+            each == checkpoints.PARTITION_METADATA or each.endswith(LOG) for each in found
+        )
 
     def topic_id(self, name: TopicPartition) -> UUID | None:
         """Which topic of this name the folder is from; None when a crash lost it."""

@@ -33,7 +33,14 @@ class Move:
         self._from = source.open(name, config)
         unique = UUID(int=target.volume.random.getrandbits(128), version=4)
         self._folder = f"{target.path}/{folders.marked(name, unique, folders.FUTURE)}"
-        unsynced = replace(config, flush_messages=_NO_SYNC, flush_ms=_NO_SYNC)
+        # What fitted into a segment once may be too large for the present settings.
+        largest = max(segment.size for segment in self._from.segments)
+        unsynced = replace(
+            config,
+            flush_messages=_NO_SYNC,
+            flush_ms=_NO_SYNC,
+            segment_bytes=max(config.segment_bytes, largest),
+        )
         try:
             self._to = Log.open(target.volume, self._folder, name, unsynced)
         except OSError as problem:

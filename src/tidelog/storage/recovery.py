@@ -76,9 +76,13 @@ class Recovery:
         if not found.bases:
             return report
         segments = self._segments = Segments(list_segments(self._volume, folder, found.bases, self._config))
-        known = read_damage(self._disk, folder)
+        known: list[BadRange] | None = None
+        try:
+            known = read_damage(self._disk, folder)
+        except CorruptMessage:
+            recovery_point = 0  # what is damaged has to be found again
         for segment in segments:
-            segment.bad = [bad for bad in known if bad.base == segment.base]
+            segment.bad = [bad for bad in known or () if bad.base == segment.base]
         self._recovery_point = recovery_point
         self._epochs = read_epochs(self._disk, folder)
         # A segment that was sealed when all of it was synced has indexes that were not.
@@ -224,7 +228,7 @@ class Recovery:
         for segment in self._segments.above(first - 1):
             segment.close()
 
-    def _save(self, others: list[str], known: list[BadRange], end: int) -> None:
+    def _save(self, others: list[str], known: list[BadRange] | None, end: int) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
         if bad != known:

@@ -107,13 +107,20 @@ class Segment(SegmentFiles):
         if self._time_index is None:
             try:
                 index = self.open_time_index(missing=self._fresh or self.size == 0)
-                index.check()
+                index.check(self._first_timestamp())
             except (CorruptIndex, FileNotFoundError):
                 self.rebuild_indexes()
             else:
                 self._time_index = index
         assert self._time_index is not None
         return self._time_index
+
+    def _first_timestamp(self) -> int:
+        """Of the first batch on disk; the time index of a segment that was closed knows one at least as large."""
+        if self._fresh or not self.size:
+            return -1
+        first = header_at(self.file.read(HEADER_SIZE, 0))
+        return -1 if first is None else first.max_timestamp
 
     # Writing
 
@@ -283,8 +290,9 @@ class Segment(SegmentFiles):
         self.max_timestamp_offset = self.time_index.last_offset
         self.end = self.base
         self.first_timestamp = -1
-        start = self.index.last_position if position is None else position
+        start = ended = self.index.last_position if position is None else position
         for at, header in self.headers(start):
+            ended = at + header.size
             if at == 0:
                 self.first_timestamp = header.max_timestamp
             self.end = header.last_offset + 1
@@ -293,6 +301,8 @@ class Segment(SegmentFiles):
                 self.max_timestamp_offset = header.last_offset
         if start:
             self.first_timestamp = next(self.headers(0))[1].max_timestamp
+        if max([ended, *(bad.position + bad.size for bad in self.bad)]) != self.size:
+            raise CorruptMessage(f"{self.path} ends in the middle of a batch")
         self._since_index = self.size - self.index.last_position
 
     # Changing

@@ -9,13 +9,12 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tools.wire.schema import Field, Message
-
 from tests.property.wire import examples
 from tidelog.broker.routes import ROUTES
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.codecs import Codec
 from tidelog.wire.frame import RequestHeader, encode_request
+from tools.wire.schema import Field, Message
 
 SERVED = [
     (route.api_key, version)

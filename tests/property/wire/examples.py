@@ -13,10 +13,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tools.wire.schema import Field, Message, Struct, load
-
 from tidelog.wire.message import Message as WireMessage
 from tidelog.wire.primitives import ZERO_UUID
+from tools.wire.schema import Field, Message, Struct, load
 
 MESSAGES = load()
 CASES = [(message, version) for message in MESSAGES for version in message.versions]

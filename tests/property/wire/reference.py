@@ -8,9 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from tools.wire.schema import FIXED, Field, Message, Struct
-
 from tests.property.wire.examples import class_of
+from tools.wire.schema import FIXED, Field, Message, Struct
 
 Tags = list[tuple[int, bytes]]
 

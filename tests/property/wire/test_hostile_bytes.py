@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tools.wire.schema import Message
 
 from tests.property.wire.examples import CASES, class_of, make, short
 from tests.property.wire.reference import uvarint
 from tidelog import errors
 from tidelog.wire import frame
 from tidelog.wire.primitives import Malformed
+from tools.wire.schema import Message
 
 HOSTILE = [
     struct.pack(">i", 0x7FFFFFFF),

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from tools.wire.schema import Message
 
 from tests.property.wire.examples import CASES, make
+from tools.wire.schema import Message
 
 
 def kafka_python_classes() -> dict[str, Any]:

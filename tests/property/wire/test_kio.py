@@ -17,10 +17,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-from tools.wire.schema import Field, Message, Versions
 
 from tests.property.wire.examples import CASES, MESSAGES, class_of, make, scalar
 from tidelog.wire.primitives import ZERO_UUID
+from tools.wire.schema import Field, Message, Versions
 
 KINDS = {"request": EntityType.request, "response": EntityType.response, "data": EntityType.data}
 ALL_VERSIONS = Versions.parse("0+")

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tools.wire.schema import Message
 
 from tests.property.wire import reference
 from tests.property.wire.examples import CASES, class_of, make
+from tools.wire.schema import Message
 
 UNKNOWN = [(77, b""), (78, b"\xff\x00"), (300, b"later" * 40)]
 FLEXIBLE = [(message, version) for message, version in CASES if version in message.flexible]

@@ -21,7 +21,7 @@ from tests.unit.storage.making import (
 )
 from tidelog._speed.batch import walk
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, OffsetOutOfRange
+from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.testing import VirtualDisk
 
 SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -186,4 +186,39 @@ def test_a_failing_disk_takes_the_directory_offline() -> None:
         append(log, batch(1))
     with pytest.raises(KafkaStorageError, match="offline"):
         append(log, batch(1))
+    assert volume.problem is not None
+
+
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    log = open_log(make_volume(), SMALL)
+    with pytest.raises(RecordListTooLarge, match=r"segment\.bytes, which is 1000"):
+        append(log, batch(0, value=bytes(1000)))
+    append(log, b"".join(batch(n) for n in range(30)))  # many batches at once may be more than a segment's
+    assert offsets(log) == list(range(30))
+
+
+def test_a_roll_that_finds_the_disk_full_changes_nothing() -> None:
+    disk = VirtualDisk(Random(1))
+    log = open_log(make_volume(disk), SMALL)
+    fill(log, 3)
+    disk.fail("open", "*.snapshot", errno.ENOSPC)
+    with pytest.raises(KafkaStorageError, match="full"):
+        log.roll()
+    assert [segment.base for segment in log.segments] == [0]
+    fill(log, 2)
+    log.roll()
+    fill(log, 2)
+    assert offsets(log) == list(range(7))
+
+
+def test_reads_of_a_failing_disk_take_the_directory_offline() -> None:
+    disk = VirtualDisk(Random(1))
+    volume = make_volume(disk)
+    log = open_log(volume, SMALL)
+    fill(log, 60)
+    disk.fail("read", "*.log", errno.EIO)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        log.read(1, 10, 60)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        log.offset_for_time(0)
     assert volume.problem is not None

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.wire import extract, generate
-from tools.wire.schema import DEFINITIONS, load
 
 from tidelog.wire.apis import APIS
+from tools.wire import extract, generate
+from tools.wire.schema import DEFINITIONS, load
 
 MESSAGES = load()
 JARS = os.environ.get("TIDELOG_KAFKA_JARS")
