@@ -10,9 +10,16 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.unit.storage.making import FOLDER, NAME, NOW_MS, append, batch, content, make_volume, open_log
 from tidelog._speed.batch import walk
@@ -57,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(
         count=st.integers(1, 4),
-        size=st.integers(0, 300),
+        size=st.integers(0, 140),
         ahead=st.sampled_from([0, 0, 0, 3]),
         time=st.integers(-50, 50),
     )
@@ -291,3 +298,10 @@ class LogMachine(RuleBasedStateMachine):
 
 LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestLogAgainstAList = LogMachine.TestCase
+
+
+@pytest.mark.deep
+def test_the_log_against_a_list_for_longer() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        LogMachine, settings=settings(max_examples=3000, stateful_step_count=60, deadline=None)
+    )

@@ -129,9 +129,10 @@ def test_damage_goes_with_its_segment() -> None:
     assert b"\n0\n" in disk.read_file(f"{FOLDER}/{DAMAGE}")
 
 
-def test_a_follower_cuts_its_log_at_the_damage() -> None:
+@pytest.mark.parametrize("at", [0, 8, 62])
+def test_a_follower_cuts_its_log_at_the_damage(at: int) -> None:
     disk, volume = filled(10)
-    disk.damage(FIRST, 4 * SIZE + 62, b"rotten")
+    disk.damage(FIRST, 4 * SIZE + at, b"rotten")
     log = reopened(volume, recover(volume))
     log.truncate_to(log.damaged[0].start)
     assert (log.end, log.damaged) == (4, ())
