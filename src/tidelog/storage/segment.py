@@ -301,7 +301,10 @@ class Segment(SegmentFiles):
                 self.max_timestamp_offset = header.last_offset
         if start:
             self.first_timestamp = next(self.headers(0))[1].max_timestamp
-        if max([ended, *(bad.position + bad.size for bad in self.bad)]) != self.size:
+        if (
+            max([ended, *(bad.position + bad.size for bad in self.bad if bad.position < self.size)])
+            != self.size
+        ):
             raise CorruptMessage(f"{self.path} ends in the middle of a batch")
         self._since_index = self.size - self.index.last_position
 
@@ -309,9 +312,12 @@ class Segment(SegmentFiles):
 
     def truncate_to(self, offset: int) -> int:
         """Drops every batch that reaches `offset` or beyond; bytes dropped."""
-        position, header = self.locate(offset)
+        bad = next((bad for bad in self.bad if bad.start <= offset < bad.end), None)
+        position, header = (bad.position, None) if bad else self.locate(offset)
         dropped = self.size - position
-        if dropped:
+        if bad:
+            offset = bad.start
+        elif dropped:
             # The batch may begin before `offset`, and the time index may know a record in the middle of it.
             offset = min(offset, (header or self.header(position)).base_offset)
         self._recent.clear()
