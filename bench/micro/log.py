@@ -50,7 +50,8 @@ def plain(volume: Volume, folder: str) -> None:
         # The bytes are never stamped here, so only reads at the tail find what they look for.
         tail = log.end - 1
         print(
-            f"  read at the tail: {microseconds(20_000, lambda _, log=log, tail=tail: log.read(tail, 1 << 20, log.end)):.2f} us"
+            "  read at the tail: "
+            f"{microseconds(20_000, lambda _, log=log, tail=tail: log.read(tail, 1 << 20, log.end)):.2f} us"
         )
 
 
