@@ -12,6 +12,7 @@ from tidelog.storage.disk import Disk
 PROPERTIES = "meta.properties"
 CLEAN = ".clean-shutdown"
 RUNNING = ".running"
+FAILED = ".disk-failed"
 
 
 class Identity(NamedTuple):
@@ -68,13 +69,15 @@ class LastRun(NamedTuple):
     clean: bool
     power_lost: bool
     """What was written and not synced may be gone; only meaningful when it was not clean."""
+    failed: bool
+    """The disk failed.  The system may hold bytes as written that it could not write, until it is started anew."""
 
 
 def read_last_run(disk: Disk, folder: str) -> LastRun:
     clean = disk.exists(f"{folder}/{CLEAN}")
     path = f"{folder}/{RUNNING}"
     boot = disk.read_file(path).decode(errors="replace") if disk.exists(path) else ""
-    return LastRun(clean, boot == "" or boot != disk.boot_id())
+    return LastRun(clean, boot == "" or boot != disk.boot_id(), disk.exists(f"{folder}/{FAILED}"))
 
 
 def mark_running(disk: Disk, folder: str) -> None:
@@ -82,7 +85,16 @@ def mark_running(disk: Disk, folder: str) -> None:
     know which boot the data was written in."""
     disk.replace_file(f"{folder}/{RUNNING}", disk.boot_id().encode())
     disk.remove(f"{folder}/{CLEAN}")
+    disk.remove(f"{folder}/{FAILED}")
     disk.sync_folder(folder)
+
+
+def mark_failed(disk: Disk, folder: str) -> None:
+    """Not synced: it matters only as long as the system that it happened to runs."""
+    try:
+        disk.open(f"{folder}/{FAILED}", create=True)
+    except OSError:
+        pass  # a disk that takes nothing at all gives nothing back either
 
 
 def mark_clean(disk: Disk, folder: str) -> None:

@@ -21,7 +21,7 @@ from tidelog.storage import checkpoints, folders, identity
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
 from tidelog.storage.disk import Disk, Lock
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.identity import Identity
+from tidelog.storage.identity import Identity, LastRun
 from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery, Report
@@ -69,7 +69,7 @@ class LogDir:
             last = identity.read_last_run(self._disk, self.path)
             reports: list[Report] = []
             if not last.clean and self.names:
-                reports = await self._disk.run(lambda: self._recover(configs, last.power_lost))
+                reports = await self._disk.run(lambda: self._recover(configs, last))
             identity.mark_running(self._disk, self.path)
         except OSError as problem:
             self.volume.failed(problem, f"start {self.path}", at_risk=True)
@@ -122,13 +122,15 @@ class LogDir:
         self.log_starts.load()
         self.committed.load()
 
-    def _recover(self, configs: Configs, power_lost: bool) -> list[Report]:
+    def _recover(self, configs: Configs, last: LastRun) -> list[Report]:
         """In the disk's thread, with files of its own: nothing else uses this directory yet."""
         volume = replace(self.volume, files=OpenFiles(_RECOVERY_FILES))
         points, starts = self.volume.recovery_points.offsets, self.log_starts.offsets
         reports = []
         for name in sorted(self.names):
-            recovery = Recovery(volume, self.folder(name), configs(name.topic), power_lost)
+            recovery = Recovery(
+                volume, self.folder(name), configs(name.topic), last.power_lost, write_again=last.failed
+            )
             try:
                 report = recovery.run(starts.get(name, 0), points.get(name, 0))
             except NotADirectoryError:

@@ -23,10 +23,11 @@ from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints, damage, snapshots
 from tidelog.storage.damage import BadRange
+from tidelog.storage.disk import File
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.index import CorruptIndex
 from tidelog.storage.loading import list_segments, read_damage, read_epochs, scan_folder
-from tidelog.storage.scan import next_whole, plausible, whole_batches
+from tidelog.storage.scan import CHUNK_BYTES, next_whole, plausible, whole_batches
 from tidelog.storage.segment import OFFSETS_MAX, Segment
 from tidelog.storage.segments import Segments
 from tidelog.storage.volume import Volume
@@ -57,7 +58,17 @@ class Report:
 class Recovery:
     """One log, once."""
 
-    def __init__(self, volume: Volume, folder: str, config: TopicConfig, power_lost: bool) -> None:
+    def __init__(
+        self,
+        volume: Volume,
+        folder: str,
+        config: TopicConfig,
+        power_lost: bool,
+        write_again: bool = False,
+    ) -> None:
+        """`write_again`: a sync has failed since the machine was started.  The system then shows bytes that it
+        could not write, and takes them for written: what is kept has to be written once more."""
+        self._write_again = write_again
         self._volume = volume
         self._disk = volume.disk
         self._folder = folder
@@ -115,6 +126,8 @@ class Recovery:
                 self._epochs.truncate_to(expected)
             expected = self._scan_segment(number, segment, position, expected)
             segment.reserved = segment.size
+            if self._write_again:
+                _rewrite(segment.file, position, segment.size)
             number += 1
         return expected
 
@@ -242,3 +255,9 @@ class Recovery:
             snapshots.write(disk, folder, report.end, producers, end)
         for segment in self._segments:
             segment.release_all()
+
+
+def _rewrite(file: File, position: int, end: int) -> None:
+    while position < end and (data := file.read(min(CHUNK_BYTES, end - position), position)):
+        file.write(data, position)
+        position += len(data)

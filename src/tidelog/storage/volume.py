@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
+from tidelog.storage import identity
 from tidelog.storage.checkpoints import RECOVERY_POINTS, OffsetFile
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
@@ -63,6 +64,7 @@ class Volume:
             return KafkaStorageError(f"{doing}: {problem.strerror}; raise the limits of this process")
         if self.problem is None:
             self.problem = problem
+            identity.mark_failed(self.disk, self.path)
         return self.offline()
 
     def offline(self) -> KafkaStorageError:
