@@ -84,15 +84,21 @@ class BrokerProcess:
             ) from None
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
     """Below the range that outgoing connections take their ports from, so that a restart finds it free again."""
     while True:
-        port = random.randrange(12_000, 32_000)
+        # Tests may seed the shared generator, which would make two of them draw the same ports.
+        port = random.SystemRandom().randrange(12_000, 32_000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        if port not in _given:
+            _given.add(port)
             return port
 
 
