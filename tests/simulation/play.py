@@ -83,29 +83,24 @@ class Play:
                 self.producers.append(producer)
 
     async def round(self, end: End) -> None:
-        end = await self._work(end)
+        await self._work(end)
         await self._end(end)
         await self.check()
 
-    async def _work(self, end: End) -> End:
-        """Clients at work, now and then a long pause, until it is time or the machine is down.  How it ended."""
+    async def _work(self, end: End) -> None:
+        """Clients at work, now and then a long pause, until it is time or the machine is down."""
         world, random = self.world, self.random
         if end in (End.KILL_IN_WRITE, End.POWER_IN_WRITE):
             world.machine.crash_after(random.randrange(1, OPERATIONS_MAX), end.power)
         if random.random() < self.profile.pause_chance:
             await self._traffic()
             await asyncio.sleep(random.choice((5, 70, 400)))  # housekeeping has its time
-        if world.reboot_needed and not world.machine.is_down:
-            end = End.POWER
         down = {End.KILL: world.kill, End.POWER: world.lose_power}.get(end, lambda: None)
         struck = asyncio.get_running_loop().call_later(random.random() * WORK_MS_MAX / 1000, down)
         await self._traffic()
         struck.cancel()
-        if end is End.STOP and world.reboot_needed:
-            end = End.POWER
         if end is not End.STOP:
             world.lose_power() if end.power else world.kill()
-        return end
 
     async def _traffic(self) -> None:
         world, random = self.world, self.random

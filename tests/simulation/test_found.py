@@ -8,7 +8,7 @@ from random import Random
 from tests.simulation.readers import read_all
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog._speed.records import Record
-from tidelog.errors import NONE
+from tidelog.errors import NONE, KafkaStorageError
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
 from tidelog.testing import run
@@ -60,6 +60,34 @@ def test_a_kill_between_a_roll_and_the_writes_before_it_leaves_no_hole() -> None
         assert (found.start, found.end) == (0, 1)
 
     run(scenario)
+
+
+def test_what_a_failed_sync_left_behind_is_written_again_after_a_restart() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, {"flush.messages": "3"})
+        requester = await world.connect("producer")
+        for sequence in (0, 1):
+            assert (await produce(requester, batch(sequence))).error_code == NONE
+        world.machine.disk.fail("sync", "*.log")
+        assert (await produce(requester, batch(2))).error_code == KafkaStorageError.code
+        world.kill()
+        world.machine.restart()
+        await world.start()
+        requester = await world.connect("producer")
+        for sequence in (2, 3):
+            answer = await produce(requester, batch(sequence))
+            assert (answer.error_code, answer.base_offset) == (NONE, sequence)
+        await world.stop()
+        world.lose_power()
+        world.machine.restart()
+        await world.start()
+        found = await read_all(world, random, NAME)
+        assert [value for _, value in found.records] == [b"value-%d" % number for number in range(4)]
+
+    for seed in range(5):
+        run(scenario, seed)
 
 
 def test_compaction_does_not_make_a_restarted_broker_forget_the_last_batches_of_a_producer() -> None:

@@ -56,8 +56,6 @@ async def disk_is_slow(world: World, random: Random) -> None:
 
 async def disk_fails(world: World, random: Random) -> None:
     operation = random.choice(("open", "read", "write", "resize", "sync", "name"))
-    if operation == "sync":
-        world.reboot_needed = True
     pattern = random.choice(("*", "*.log", "*index", "*.snapshot", "*checkpoint*"))
     world.machine.disk.fail(operation, pattern, random.choice((errno.EIO, errno.ENOSPC)))
 

@@ -36,8 +36,6 @@ class World:
         self.clock = VirtualClock()
         self.machine = Machine(self.network, BROKER, random)
         self.broker: Broker | None = None
-        self.reboot_needed = False
-        """A sync failed: the system may hold bytes as written that are not, until it is started anew."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._metadata = connect(":memory:")
         self._config = BrokerConfig.of(
@@ -89,7 +87,6 @@ class World:
     def went_down(self, power: bool) -> None:
         """To be called once for every end of the machine, before it is restarted."""
         if power:
-            self.reboot_needed = False
             for history in self.partitions.values():
                 history.power_lost()
 

@@ -34,8 +34,8 @@ class Machine:
             self._down(power=False)
 
     def lose_power(self) -> None:
-        """The machine goes dark."""
-        if not self.is_down:
+        """The machine goes dark, whether or not its process was killed before."""
+        if not self._power_lost:
             self._down(power=True)
 
     def crash_after(self, operations: int, power: bool) -> None:
@@ -50,6 +50,7 @@ class Machine:
             self.host.power_on()
         else:
             self.disk.kill()
+        self._power_lost = False
         self.process = Process(self.name)
         return self.process
 

@@ -112,6 +112,20 @@ def test_a_machine_that_lost_power_is_reached_again_after_its_restart() -> None:
     run(scenario)
 
 
+def test_power_lost_after_a_kill_takes_what_was_not_synced() -> None:
+    async def scenario(random: Random) -> bytes:
+        machine = Machine(VirtualNetwork(random), "server", random)
+        machine.disk.open("/a", create=True).write(b"unsynced", 0)
+        machine.kill()
+        machine.lose_power()
+        machine.restart()
+        machine.kill()
+        machine.restart()
+        return machine.disk.read_file("/a") if machine.disk.exists("/a") else b""
+
+    assert len({run(scenario, seed) for seed in range(20)}) > 1
+
+
 def test_a_running_machine_is_not_restarted() -> None:
     async def scenario(random: Random) -> None:
         with pytest.raises(AssertionError, match="still running"):
