@@ -277,3 +277,48 @@ def test_recovery_that_is_interrupted_is_done_again() -> None:
         assert report.end == 60
         assert offsets(reopened(volume, report), 5) == list(range(5, 60))
     assert count > 10
+
+
+def crashed_after(disk: VirtualDisk, volume: Volume, seed: int) -> Volume:
+    disk.crash(Random(seed))
+    return replace(volume, files=OpenFiles(16), rolled=set(), trashed=set())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_truncated_does_not_come_back_beside_what_replaced_it(seed: int) -> None:
+    disk = VirtualDisk(Random(1))
+    volume = make_volume(disk)
+    log = open_log(volume, CONFIG)
+    fill(log, 10)
+    disk.sync_all("/data")
+    volume.recovery_points.offsets[log.name] = 10
+    volume.recovery_points.save()
+    log.truncate_to(6)
+    log.roll()
+    fill(log, 6, value=b"later")
+    volume = crashed_after(disk, volume, seed)
+    volume.recovery_points.load()
+    report = recover(volume, point=volume.recovery_points.offsets[log.name], power_lost=True)
+    values = [record.value for record in read_all(reopened(volume, report))]
+    assert values == ([b"value"] * 6 + [b"later"] * 6)[: len(values)]
+    assert len(values) >= 6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_times_are_right_when_a_sealed_segment_lost_its_indexes_with_the_power(seed: int) -> None:
+    disk = VirtualDisk(Random(1))
+    volume = make_volume(disk)
+    log = open_log(volume, CONFIG)
+    for n in range(20):
+        append(log, batch(n, timestamp=NOW_MS + n))
+    log.segments.last.file.sync()
+    disk.sync_folder("/data")
+    disk.sync_folder(FOLDER)
+    log.roll()
+    append(log, batch(20, timestamp=NOW_MS + 20))
+    volume = crashed_after(disk, volume, seed)
+    report = recover(volume, point=20, power_lost=True)
+    assert report.end in (20, 21)
+    log = reopened(volume, report)
+    for n in range(20):
+        assert log.offset_for_time(NOW_MS + n) == (n, NOW_MS + n, 0)
