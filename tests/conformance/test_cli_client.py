@@ -42,7 +42,7 @@ async def read(bootstrap: str, topic: str, count: int, partitions: int = 1) -> l
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_record_comes_back_as_it_was_sent(bootstrap: str, topic: Callable[..., str], codec: str) -> None:
     async def scenario() -> None:
-        fresh = topic()
+        fresh = topic(config={"retention.ms": "-1"})  # one record is old
         headers = [("a", b"1"), ("a", None), ("ä", b"\xff")]
         async with Producer(bootstrap_servers=bootstrap, compression_type=codec) as producer:
             sent = [
@@ -72,7 +72,7 @@ def test_the_broker_sets_the_time_where_the_topic_says_so(bootstrap: str, topic:
 
 def test_offsets_are_found_by_time(bootstrap: str, topic: Callable[..., str]) -> None:
     async def scenario() -> None:
-        fresh = topic()
+        fresh = topic(config={"retention.ms": "-1"})  # the records are old
         where = TopicPartition(fresh, 0)
         base = 1_750_000_000_000
         async with Producer(bootstrap_servers=bootstrap) as producer:
