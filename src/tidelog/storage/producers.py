@@ -7,6 +7,7 @@ and tells `appended` after it; `log` keeps snapshots of it on disk.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from struct import Struct, error
 from typing import NamedTuple
@@ -54,7 +55,7 @@ class Producer:
         self.id = producer_id
         self.epoch = epoch
         self.next_sequence = 0
-        self.batches: list[KeptBatch] = []
+        self.batches: deque[KeptBatch] = deque(maxlen=BATCHES_KEPT)
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
@@ -65,14 +66,11 @@ class Producer:
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self.batches = []
+        self.batches.clear()
         self.next_sequence = 0
 
     def keep(self, batch: KeptBatch) -> None:
-        batches = self.batches
-        batches.append(batch)
-        if len(batches) > BATCHES_KEPT:
-            del batches[0]
+        self.batches.append(batch)
         last = batch.last_sequence
         self.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
         self.timestamp = batch.timestamp
@@ -153,16 +151,13 @@ class Producers:
             producer = self._producers[producer_id] = Producer(producer_id, header.producer_epoch)
         elif producer.epoch != header.producer_epoch:
             producer.begin_epoch(header.producer_epoch)
-        producer.keep(
-            KeptBatch(
-                header.base_sequence,
-                header.last_sequence,
-                base,
-                base + header.last_offset_delta,
-                header.max_timestamp,
-            )
-        )
-        if header.transactional and producer.transaction_start < 0:
+        # What `keep` does, without the calls: this runs for every append.
+        last, timestamp = header.last_sequence, header.max_timestamp
+        facts = (header.base_sequence, last, base, base + header.last_offset_delta, timestamp)
+        producer.batches.append(tuple.__new__(KeptBatch, facts))
+        producer.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
+        producer.timestamp = timestamp
+        if producer.transaction_start < 0 and header.transactional:
             producer.transaction_start = base
             self._open[base] = producer_id
 
@@ -200,7 +195,7 @@ class Producers:
                 continue
             if not kept:
                 return False
-            producer.batches = []
+            producer.batches.clear()
             for batch in kept:
                 producer.keep(batch)
             if producer.transaction_start >= offset:

@@ -49,8 +49,9 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset() -> None:
     assert walk(content(log.read(7, 1000, log.end)))[0].base_offset == 5
 
 
-def test_a_read_stops_before_the_batch_that_holds_the_end_bound() -> None:
-    log = open_log(make_volume(), SMALL)
+@pytest.mark.parametrize("config", [SMALL, TopicConfig()], ids=["many segments", "one segment"])
+def test_a_read_stops_before_the_batch_that_holds_the_end_bound(config: TopicConfig) -> None:
+    log = open_log(make_volume(), config)
     for _ in range(40):
         append(log, batch(log.next, count=2))
     for end in range(81):

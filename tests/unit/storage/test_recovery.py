@@ -306,19 +306,20 @@ def test_what_was_truncated_does_not_come_back_beside_what_replaced_it(seed: int
 
 @pytest.mark.parametrize("seed", range(12))
 def test_times_are_right_when_a_sealed_segment_lost_its_indexes_with_the_power(seed: int) -> None:
+    config = TopicConfig(index_interval_bytes=1)
     disk = VirtualDisk(Random(1))
     volume = make_volume(disk)
-    log = open_log(volume, CONFIG)
-    for n in range(20):
+    log = open_log(volume, config)
+    for n in range(300):
         append(log, batch(n, timestamp=NOW_MS + n))
     log.segments.last.file.sync()
     disk.sync_folder("/data")
-    disk.sync_folder(FOLDER)
     log.roll()
-    append(log, batch(20, timestamp=NOW_MS + 20))
+    append(log, batch(300, timestamp=NOW_MS + 300))
+    disk.sync_folder(FOLDER)
     volume = crashed_after(disk, volume, seed)
-    report = recover(volume, point=20, power_lost=True)
-    assert report.end in (20, 21)
-    log = reopened(volume, report)
-    for n in range(20):
+    report = recover(volume, point=300, power_lost=True, config=config)
+    assert report.end in (300, 301)
+    log = reopened(volume, report, config)
+    for n in range(300):
         assert log.offset_for_time(NOW_MS + n) == (n, NOW_MS + n, 0)
