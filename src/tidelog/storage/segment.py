@@ -293,6 +293,8 @@ class Segment(SegmentFiles):
         start = ended = self.index.last_position if position is None else position
         for at, header in self.headers(start):
             ended = at + header.size
+            if header.base_offset < self.end:
+                raise CorruptMessage(f"{self.path} has offset {header.base_offset} where {self.end} is next")
             if at == 0:
                 self.first_timestamp = header.max_timestamp
             self.end = header.last_offset + 1
