@@ -172,7 +172,7 @@ class KafkaBroker(BrokerProcess):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.data),
+            "log.dirs": ",".join(map(str, self.folders)),
             "default.replication.factor": "1",
             "min.insync.replicas": "1",
             "offsets.topic.replication.factor": "1",

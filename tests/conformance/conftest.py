@@ -60,11 +60,12 @@ def broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def own_broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerFactory]:
-    """Starts brokers for this test only: `own_broker({"setting": "value"})`.  They may be stopped and killed."""
+    """Starts brokers for this test only: `own_broker({"setting": "value"}, folders=2)`, to be stopped and killed."""
     started: list[BrokerProcess] = []
 
-    def start(settings: dict[str, str] | None = None) -> BrokerProcess:
+    def start(settings: dict[str, str] | None = None, folders: int = 1) -> BrokerProcess:
         running = new_broker(tmp_path_factory.mktemp("own"), settings or {})
+        running.folders += [running.home / f"data-{number}" for number in range(1, folders)]
         running.port = free_port()
         started.append(running)
         running.start()

@@ -25,10 +25,15 @@ class BrokerProcess:
     def __init__(self, home: Path, settings: dict[str, str]) -> None:
         self.home = home
         self.settings = dict(settings)
-        self.data = home / "data"
+        self.folders = [home / "data"]
         self.host = "127.0.0.1"
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        """The first log folder; most brokers have only this one."""
+        return self.folders[0]
 
     @property
     def bootstrap(self) -> str:

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import batches
+from tests.conformance.batches import batch
 from tests.conformance.process import wait_until
 from tests.conformance.raw import Connection
+from tests.conformance.topics import append, create_topic, fetch, list_offset, produce
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -242,6 +245,48 @@ def test_the_old_request_checks_as_well(connection: Connection, topic: Any) -> N
     wanted = resources(TOPIC, topic(), configs=[{"name": "retention.ms", "value": "x"}])
     answer = connection.call("alter_configs", 2, resources=wanted)
     assert answer.responses[0].error_code.name == "invalid_config"
+
+
+def test_changed_settings_take_effect(connection: Connection, topic: Any) -> None:
+    known = topic()
+    large = batch([b"x" * 5000], codec="gzip", base_timestamp=1000)
+    append(connection, known, large)
+    changes = {"max.message.bytes": "900", "compression.type": "uncompressed", "retention.ms": "-1"}
+    alter(connection, known, *((SET, key, value) for key, value in changes.items()))
+    wait_until(
+        lambda: produce(connection, known, large).error_code.name == "message_too_large", 10, "a limit"
+    )
+    alter(
+        connection,
+        known,
+        (DELETE, "max.message.bytes", None),
+        (SET, "message.timestamp.type", "LogAppendTime"),
+    )
+    wait_until(lambda: produce(connection, known, large).error_code == 0, 10, "no limit")
+    end = list_offset(connection, known, -1).offset
+    (stored,) = batches.read(fetch(connection, known, end - 1).records)
+    assert stored.attributes == batches.LOG_APPEND_TIME
+
+
+def test_brokers_settings_are_defaults_for_topics(own_broker: Any) -> None:
+    settings = {
+        "log.message.timestamp.type": "LogAppendTime",
+        "message.max.bytes": "2000",
+        "log.retention.ms": "-1",
+    }
+    with Connection(own_broker(settings).bootstrap) as connection:
+        create_topic("{}:{}".format(*connection.socket.getpeername()), "defaults", 1)
+        found = {c.name: c for c in describe(connection, TOPIC, "defaults", include_synonyms=True).configs}
+        for key, value in {
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": "2000",
+            "retention.ms": "-1",
+        }.items():
+            assert (found[key].value, found[key].config_source) == (value, STATIC_BROKER)
+        assert produce(connection, "defaults", batch([b"x" * 3000])).error_code.name == "message_too_large"
+        append(connection, "defaults", batch([b"x"], base_timestamp=1000))
+        (stored,) = batches.read(fetch(connection, "defaults", 0).records)
+        assert stored.attributes & batches.LOG_APPEND_TIME
 
 
 def test_a_broker_setting_can_be_changed_while_it_runs(own_broker: Any) -> None:

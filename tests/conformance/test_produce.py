@@ -171,6 +171,23 @@ def test_the_default_refuses_timestamps_more_than_an_hour_ahead(connection: Conn
     assert answer.error_code.name == "invalid_timestamp"
 
 
+def test_no_more_replicas_need_to_be_in_sync_than_there_are(connection: Connection, topic: Any) -> None:
+    known = topic(config={"min.insync.replicas": "2"})
+    assert produce(connection, known, batch([b"a"]), acks=-1).error_code == 0
+    assert values(connection, known) == [b"a"]
+
+
+def test_a_topic_that_syncs_each_append_keeps_order(connection: Connection, topic: Any) -> None:
+    known = topic(config={"flush.messages": "1"})
+    for index in range(50):
+        data = [{"name": known, "partition_data": [{"index": 0, "records": batch([b"%d" % index])}]}]
+        connection.send("produce", 11, acks=-1, timeout=10_000, topic_data=data)
+    for index in range(50):
+        part = connection.receive("produce", 11)[1].responses[0].partition_responses[0]
+        assert (part.error_code, part.base_offset) == (0, index)
+    assert values(connection, known) == [b"%d" % index for index in range(50)]
+
+
 def test_max_message_bytes_bounds_a_batch(connection: Connection, topic: Any) -> None:
     known = topic(config={"max.message.bytes": "1000"})
     fits = batch([b"x" * (1000 - len(batch([b""])) - 2)])

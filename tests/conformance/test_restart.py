@@ -217,6 +217,22 @@ def test_lost_indexes_are_built_again(end: End, broker: BrokerProcess) -> None:
         assert list_offset(connection, "indexed", 1007).offset == 7
 
 
+@ENDS
+def test_preallocated_segments_end_where_their_records_end(end: End, broker: BrokerProcess) -> None:
+    config = {"preallocate": "true", "segment.bytes": str(1 << 20)}
+    create_topic(broker.bootstrap, "preallocated", 1, config)
+    with connect(broker) as connection:
+        for index in range(8):
+            append(connection, "preallocated", batch([b"%d" % index, b"x" * 300_000]))
+    end(broker)
+    broker.start()
+    with connect(broker) as connection:
+        await_leaders(connection, "preallocated")
+        assert append(connection, "preallocated", batch([b"next"])) == 16
+        found = values(connection, "preallocated")
+        assert found[::2] == [*(b"%d" % index for index in range(8)), b"next"]
+
+
 def test_fetch_sessions_end_with_the_process(broker: BrokerProcess) -> None:
     session = {"session_id": 0, "session_epoch": 0}
     with connect(broker) as connection:

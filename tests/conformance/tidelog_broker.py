@@ -38,7 +38,9 @@ class TidelogBroker(BrokerProcess):
 
     def command(self) -> list[str]:
         command = [str(Path(sys.executable).parent / "tidelog"), "serve"]
-        command += ["--data", str(self.data), "--listen", self.bootstrap, "--http", self.http]
+        command += ["--listen", self.bootstrap, "--http", self.http]
+        for folder in self.folders:
+            command += ["--data", str(folder)]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         return command

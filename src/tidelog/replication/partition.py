@@ -39,7 +39,9 @@ class Partition:
     __slots__ = (
         "_after_ms_max",
         "_batch_bytes_max",
+        "_in_sync_min",
         "_plain",
+        "_replica_count",
         "_rules",
         "commit_waits",
         "fetch_waits",
@@ -61,13 +63,18 @@ class Partition:
         self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits: set[FetchWait] = set()
+        self._replica_count = 1
         self._set_rules(log.config)
 
     # Leadership
 
-    def led(self, leader: NodeId | None, epoch: Epoch, in_sync: frozenset[NodeId]) -> None:
-        """Metadata says who leads, in which epoch, and who is in sync."""
+    def led(
+        self, leader: NodeId | None, epoch: Epoch, in_sync: frozenset[NodeId], replica_count: int
+    ) -> None:
+        """Metadata says who leads, in which epoch, and how many replicas there are and which are in sync."""
         self.leader = leader
+        self._replica_count = replica_count
+        self._set_rules(self.log.config)
         if leader == self.state.node:
             if epoch > self.state.epoch:
                 self.log.epochs.assign(epoch, self.log.next)
@@ -111,6 +118,8 @@ class Partition:
         self._rules = rules = Rules.of(config)
         self._plain = rules.plain
         self._batch_bytes_max = rules.batch_bytes_max
+        # A topic with fewer replicas than its setting asks for could never be written otherwise.
+        self._in_sync_min = min(config.min_insync_replicas, self._replica_count)
         # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.
         self._after_ms_max = min(rules.after_ms_max, 1 << 61)
 
@@ -121,7 +130,7 @@ class Partition:
         state, log = self.state, self.log
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
-        if in_sync_min and len(state.in_sync) < log.config.min_insync_replicas:
+        if in_sync_min and len(state.in_sync) < self._in_sync_min:
             raise errors.NotEnoughReplicas(
                 f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
                 f"{log.config.min_insync_replicas}"

@@ -107,7 +107,7 @@ class Partitions:
             self._dirs.create(name, topic.id)
         self._dirs.home(name).check_topic_id(name, topic.id)
         partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name))
-        partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync))
+        partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync), len(known.replicas))
         self._held[topic.name, known.index] = partition
         self._held[topic.id.bytes, known.index] = partition
         return partition
@@ -172,7 +172,12 @@ class Partitions:
         for partition in after.partitions:
             held = self._held.get((after.name, partition.index))
             if held is not None and partition != known.get(partition.index):
-                held.led(partition.leader, Epoch(partition.leader_epoch), frozenset(partition.in_sync))
+                held.led(
+                    partition.leader,
+                    Epoch(partition.leader_epoch),
+                    frozenset(partition.in_sync),
+                    len(partition.replicas),
+                )
 
     async def _create(self, wanted: Iterable[tuple[Topic, int]]) -> None:
         for at, (topic, index) in enumerate(wanted):
