@@ -1,11 +1,13 @@
 """Builds the native modules; everything else is in pyproject.toml."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SPEED = Path("src/tidelog/_speed")
+CORES = os.cpu_count() or 1
 
 setup(
     ext_modules=cythonize(
@@ -14,11 +16,13 @@ setup(
                 f"tidelog._speed.{source.stem}",
                 [str(source)],
                 depends=[str(header) for header in [*SPEED.glob("*.h"), *SPEED.glob("*.pxd")]],
-                extra_compile_args=["-O3", "-fno-strict-aliasing"],
+                extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
             )
             for source in sorted(SPEED.glob("*.pyx"))
         ],
+        nthreads=CORES,
         language_level=3,
         compiler_directives={"boundscheck": False, "wraparound": False, "cdivision": True},
-    )
+    ),
+    options={"build_ext": {"parallel": CORES}},
 )
