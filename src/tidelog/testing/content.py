@@ -97,7 +97,7 @@ class Content:
         if self._mapped_since_sync:
             _keep_pages(content, self.live, random)
         elif self._pending:
-            for change in _survivors(self._pending, random):
+            for change in _survivors(self._pending, len(content), random):
                 change.apply(content)
         return bytes(content)
 
@@ -117,7 +117,7 @@ def _keep_pages(content: bytearray, live: bytearray, random: Random) -> None:
         content[start:end] = live[start:end]
 
 
-def _survivors(pending: list[Change], random: Random) -> list[Change]:
+def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]:
     """Four kinds of luck: nothing got out, all of it, the first few with the last one torn, or any of
     them."""
     luck = random.random()
@@ -128,7 +128,7 @@ def _survivors(pending: list[Change], random: Random) -> list[Change]:
     if luck < 0.6:
         kept = list(pending[: random.randrange(len(pending) + 1)])
         if kept and isinstance(last := kept[-1], Write):
-            kept[-1:] = _torn(last, random)
+            kept[-1:] = _torn(last, size, random)
         return kept
     kept = []
     for change in pending:
@@ -142,11 +142,12 @@ def _survivors(pending: list[Change], random: Random) -> list[Change]:
         elif fate < 0.4:
             kept.append(change)
         elif fate < 0.75:
-            kept += _torn(change, random)
+            kept += _torn(change, size, random)
     return kept
 
 
-def _torn(write: Write, random: Random) -> list[Change]:
+def _torn(write: Write, old_size: int, random: Random) -> list[Change]:
+    """`old_size` is what was durable: there, sectors have either their old or their new bytes."""
     size = len(write.data)
     if size == 0:
         return [write]
@@ -154,7 +155,8 @@ def _torn(write: Write, random: Random) -> list[Change]:
     if kind == 0:  # a prefix, to the byte
         return [Write(write.position, write.data[: random.randrange(size + 1)])]
     if kind == 1:  # the size is there, the bytes are not
-        return [Write(write.position, bytes(size))]
+        fresh = max(write.position, old_size)
+        return [Write(fresh, bytes(max(0, write.position + size - fresh)))]
     sectors = _sectors(write)
     if kind == 2:  # a prefix, to the sector
         return list(sectors[: random.randrange(len(sectors) + 1)])

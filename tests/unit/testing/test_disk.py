@@ -95,6 +95,17 @@ def test_a_later_write_can_survive_an_earlier_one_that_is_lost() -> None:
     assert bytes(512) + b"2" * 512 in contents(scenario)
 
 
+def test_bytes_written_over_durable_ones_leave_the_old_or_the_new() -> None:
+    def scenario(disk: VirtualDisk) -> None:
+        synced_file(disk, b"o" * 1000)
+        disk.open("/data/a").write(b"n" * 1500, 0)
+
+    found = {data for data in contents(scenario) if data is not None}
+    assert all(set(data[:1000]) <= set(b"on") for data in found)
+    assert any(b"o" in data and b"n" in data for data in found)
+    assert any(data.endswith(b"\0") for data in found)
+
+
 def test_a_lost_truncation_takes_later_writes_with_it() -> None:
     def scenario(disk: VirtualDisk) -> None:
         synced_file(disk, b"old" * 10)
