@@ -21,14 +21,14 @@ $(VENV)/.dependencies: requirements.txt
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.dependencies $(SPEED) setup.py pyproject.toml
-	flock $(VENV)/.lock $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	flock $(VENV)/.building $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup: $(VENV)/.built ## build .venv with .venv/bin/tidelog
 
 build: $(VENV)/.dependencies ## rebuild only the native modules that changed
-	@flock $(VENV)/.lock $(BIN)/python setup.py --quiet build_ext --inplace
+	@flock $(VENV)/.building $(BIN)/python setup.py --quiet build_ext --inplace
 
 run: setup ## a broker on 127.0.0.1:9092, data in ./data
 	@exec $(BIN)/tidelog serve
