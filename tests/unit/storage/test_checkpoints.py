@@ -91,3 +91,7 @@ def test_what_is_lowered_is_lower_on_disk_at_once() -> None:
     assert checkpoints.decode_offsets(disk.read_file(PATH)) == {ORDERS: 30}
     points.lower(ORDERS, 60)
     assert points.offsets == {ORDERS: 30}
+    points.offsets[ORDERS] = 80
+    points.lower(ORDERS, 60)  # what is on disk is lower, what would be saved next is not
+    points.save()
+    assert checkpoints.decode_offsets(disk.read_file(PATH)) == {ORDERS: 60}

@@ -168,6 +168,25 @@ def test_a_crash_during_a_move_leaves_the_partition_in_one_place(power: bool) ->
     assert operations > 20
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_move_that_is_done_survives_a_power_loss(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        dirs = await started(disks)
+        fill(dirs.create(ORDERS, TOPIC_ID), 30)
+        move = dirs.move(ORDERS, "/b")
+        assert move is not None
+        await move.copy()
+        dirs.finish_move(ORDERS)
+        for disk in disks:
+            disk.crash(random)
+        dirs = await started(disks)
+        assert dirs.home(ORDERS).path == "/b"
+        assert offsets(dirs.open(ORDERS)) == list(range(30))
+
+    run(scenario, seed)
+
+
 def test_a_move_can_be_given_up() -> None:
     async def scenario(random: Random) -> None:
         disks = [VirtualDisk(random) for _ in PATHS]
