@@ -56,6 +56,13 @@ class OffsetFile:
                 self._disk.replace_file(self._path, encode_offsets(offsets))
                 self._saved = offsets
 
+    def forget(self, name: TopicPartition) -> None:
+        """Nothing is claimed for a partition that starts from nothing, not even after a crash.  Blocks, if an
+        earlier one of that name left its offset on disk."""
+        self.offsets.pop(name, None)
+        if name in self._saved:
+            self.save()
+
     def lower(self, name: TopicPartition, offset: int) -> None:
         """From now on nothing above `offset` is claimed for the partition, not even after a crash.  Blocks."""
         if self.offsets.get(name, 0) > offset or self._saved.get(name, 0) > offset:

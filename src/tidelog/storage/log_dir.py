@@ -221,13 +221,14 @@ class LogDir:
             raise self.volume.offline()
         folder = self.folder(name)
         try:
+            # A deleted topic of the same name may have left offsets that do not hold for this one.
+            for file in (self.volume.recovery_points, self.log_starts, self.committed):
+                file.forget(name)
             self._disk.make_folder(folder)
             path = f"{folder}/{checkpoints.PARTITION_METADATA}"
             self._disk.open(path, create=True).write(checkpoints.encode_topic_id(topic_id), 0)
         except OSError as problem:
             raise self.volume.failed(problem, f"create {name}") from problem
-        for file in (self.volume.recovery_points, self.log_starts, self.committed):
-            file.offsets.pop(name, None)
         self.names.add(name)
         log = self.open(name, config)
         log.wrote(path)
