@@ -50,6 +50,8 @@ class PartitionHistory:
     """The highest end that anybody was told of."""
     deleted: int = 0
     """Records before this were asked to be deleted: they may be there or not."""
+    buried: set[bytes] = field(default_factory=set)
+    """What was sent to deleted topics of the same name."""
     power_losses: int = 0
     may_have_lost: bool = False
     """The power went since the partition was last read from end to end."""
@@ -80,6 +82,12 @@ class PartitionHistory:
     def end_was_told(self, end: int, power_losses: int) -> None:
         if power_losses == self.power_losses or self.synced:
             self.committed = max(self.committed, end)
+
+    def recreated(self) -> PartitionHistory:
+        """The same partition of a new topic of the same name."""
+        fresh = PartitionHistory(self.name, self.synced, self.compacted)
+        fresh.buried = self.buried | set(self.origins)
+        return fresh
 
     def deletion_asked(self, before: int) -> None:
         self.deleted = max(self.deleted, before)

@@ -37,12 +37,21 @@ class StartWhereAsked:
             yield f"the log starts at {found.start}, deletion was asked up to {history.deleted}"
 
 
+class DeletedStaysDeleted:
+    """A topic has no records of an earlier one that had its name."""
+
+    def violations(self, history: PartitionHistory, found: Found) -> Iterator[str]:
+        for offset, value in found.records:
+            if value in history.buried:
+                yield f"offset {offset} has {value[:30]!r}, which went to a topic that is deleted"
+
+
 class NoCorruptServed:
     """Every record is, to the byte, one that somebody sent here."""
 
     def violations(self, history: PartitionHistory, found: Found) -> Iterator[str]:
         for offset, value in found.records:
-            if value not in history.origins:
+            if value not in history.origins and value not in history.buried:
                 yield f"offset {offset} has {value[:60]!r}, which nobody sent"
 
 
@@ -100,6 +109,7 @@ class PrefixOfHistory:
 ALL: tuple[Invariant, ...] = (
     OffsetsDense(),
     StartWhereAsked(),
+    DeletedStaysDeleted(),
     NoCorruptServed(),
     AcknowledgedSurvives(),
     ShownStays(),

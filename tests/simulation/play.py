@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -11,12 +12,14 @@ from tests.simulation.producers import Producer
 from tests.simulation.readers import follow, read_all
 from tests.simulation.trouble import End, troubles
 from tests.simulation.world import World
+from tidelog.errors import NONE, TidelogError, TopicAlreadyExists, UnknownTopicOrPartition
 from tidelog.testing import Crashed, run
 
 OPERATIONS_MAX = 150
 WORK_MS_MAX = 1_500
 RESTART_CRASHES_MAX = 4
 HEALTHY_S_MAX = 60
+INSIST_MAX = 20
 
 # Small indexes fill up, so that segments roll; nothing ages out.
 ROLLING = {
@@ -47,13 +50,15 @@ class Profile:
     topics: tuple[str, ...] = ("cached", "sometimes", "compacted")
     """One of these, beside "synced"."""
     pause_chance: float = 0.2
+    recreate_chance: float = 0.15
 
 
 class Play:
     def __init__(self, random: Random, profile: Profile) -> None:
         self.random = random
         self.profile = profile
-        self.world = World(random, {"log.cleaner.backoff.ms": "300"})
+        folders = random.choice(("/data", "/data", "/data,/more"))
+        self.world = World(random, {"log.dirs": folders, "log.cleaner.backoff.ms": "300"})
         self.producers: list[Producer] = []
 
     async def run(self) -> None:
@@ -62,6 +67,8 @@ class Play:
             await self.world.create_topic(topic, self.random.choice((1, 1, 2)), TOPICS[topic])
         self._hire()
         for _ in range(self.profile.rounds):
+            if self.random.random() < self.profile.recreate_chance:
+                await self._recreate(self.random.choice([name.topic for name in self.world.partitions]))
             await self.round(self.random.choice(self.profile.ends))
         await self._healthy()
         await self.round(End.STOP)
@@ -136,14 +143,18 @@ class Play:
 
     async def _end(self, end: End) -> None:
         """Down, and up again: which may take several attempts."""
-        world, random = self.world, self.random
+        world = self.world
         world.network.heal()
         world.machine.disk.heal()
         world.machine.disk.run_delay_s_max = 0.001
         if end is End.STOP:
             await world.stop()
             world.kill()  # what is left of the process
-        world.went_down(end.power)
+        await self._restart(end.power)
+
+    async def _restart(self, power: bool) -> None:
+        world, random = self.world, self.random
+        world.went_down(power)
         for attempt in range(RESTART_CRASHES_MAX + 1):
             world.machine.restart()
             power = random.random() < 0.5
@@ -157,6 +168,33 @@ class Play:
                 world.went_down(power)
             except Exception as problem:
                 raise invariants.Violated([("Restarts", repr(problem))]) from problem
+
+    async def _recreate(self, topic: str) -> None:
+        """Deletes a topic and makes it again, through crashes, until both is done."""
+        world, random = self.world, self.random
+        partitions = [name for name in world.partitions if name.topic == topic]
+        power = random.random() < 0.5
+        world.machine.crash_after(random.randrange(1, 60), power)
+        gone, there = {NONE, UnknownTopicOrPartition.code}, {NONE, TopicAlreadyExists.code}
+        await self._insist(lambda: world.ask_to_delete(topic), gone, power)
+        await self._insist(lambda: world.ask_to_create(topic, len(partitions), TOPICS[topic]), there, power)
+        world.machine.disk.heal()
+        for name in partitions:
+            world.partitions[name] = world.partitions[name].recreated()
+        for producer in self.producers:
+            if producer.history.name in partitions:
+                producer.begin_anew(world.partitions[producer.history.name])
+
+    async def _insist(self, ask: Callable[[], Awaitable[int]], wanted: set[int], power: bool) -> None:
+        for _ in range(INSIST_MAX):
+            try:
+                if await ask() in wanted:
+                    return
+            except (OSError, TidelogError):
+                pass
+            if self.world.machine.is_down:
+                await self._restart(power)
+        raise invariants.Violated([("Progress", "a topic could not be deleted or created")])
 
     async def check(self) -> None:
         problems: list[tuple[str, str]] = []

@@ -94,12 +94,22 @@ class Producer:
             self._connection_lost()
             await asyncio.sleep(self.random.uniform(0.01, 0.5))
 
+    def begin_anew(self, history: PartitionHistory) -> None:
+        """Its topic was deleted and made again."""
+        self.history = history
+        self._new_session()
+
+    def _new_session(self) -> None:
+        self.session, self.next_number = self.session + 1, 0
+        self.unanswered.clear()
+        self.producer_id = -1
+
     async def _send_over(self, requester: Requester) -> None:
         if self.idempotent and self.producer_id < 0:
             await self._get_id(requester)
         elif not self.idempotent:
             # What an earlier connection still carries may arrive later than what this one does.
-            self.session, self.next_number = self.session + 1, 0
+            self._new_session()
         while requester.broken is None and self.problem is None:
             if self.idempotent and self.producer_id < 0:
                 return  # a new session begins on a new connection
@@ -115,7 +125,7 @@ class Producer:
         if answer.error_code != errors.NONE:
             raise errors.by_code(answer.error_code)()
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
-        self.next_number, self.recovering = 0, False
+        self.recovering = False
 
     def _next_batch(self) -> Batch | None:
         """One to send again, or a new one; None when it is not the time for either."""
@@ -201,9 +211,7 @@ class Producer:
         session = self.history.sessions[self.number, self.session]
         if not session.power_losses:
             raise StateForgotten(f"{self.history.name}: producer {self.number}: {answer.error_message}")
-        self.session += 1
-        self.unanswered.clear()
-        self.producer_id = -1
+        self._new_session()
 
     def _connection_lost(self) -> None:
         for batch in list(self.unanswered):

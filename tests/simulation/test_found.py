@@ -90,6 +90,33 @@ def test_what_a_failed_sync_left_behind_is_written_again_after_a_restart() -> No
         run(scenario, seed)
 
 
+def test_a_topic_made_again_does_not_inherit_the_checkpoints_of_the_deleted_one() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, {})
+        requester = await world.connect("producer")
+        for sequence in range(10):
+            assert (await produce(requester, batch(sequence))).error_code == NONE
+        await world.stop()
+        world.kill()
+        world.machine.restart()
+        await world.start()
+        assert await world.ask_to_delete(NAME.topic) == NONE
+        await world.create_topic(NAME.topic, 1, {})
+        requester = await world.connect("producer")
+        for sequence in range(5):
+            assert (await produce(requester, batch(sequence, producer_id=8))).error_code == NONE
+        world.lose_power()
+        world.machine.restart()
+        await world.start()
+        found = await read_all(world, random, NAME)
+        assert [value for _, value in found.records] == [b"value-%d" % number for number in range(found.end)]
+
+    for seed in range(10):
+        run(scenario, seed)
+
+
 def test_compaction_does_not_make_a_restarted_broker_forget_the_last_batches_of_a_producer() -> None:
     async def scenario(random: Random) -> None:
         world = World(random, {"log.cleaner.backoff.ms": "100"})

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from random import Random
 
 from tests.simulation.history import PartitionHistory
+from tidelog import errors
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
-from tidelog.errors import NONE, TidelogError
+from tidelog.errors import NONE
 from tidelog.metadata.sqlite_store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore
-from tidelog.net.requester import Requester, dial
+from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Machine, VirtualClock, VirtualNetwork
 from tidelog.types import TopicPartition
@@ -22,6 +23,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 BROKER = "broker"
 CLIENT = "client"
@@ -104,18 +106,9 @@ class World:
         )
 
     async def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        requester = await self.connect("admin")
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=1,
-            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
-        answer = await requester.ask(request, CreateTopicsResponse)
-        requester.close()
-        if answer.topics[0].error_code != NONE:
-            raise TidelogError(f"{name}: {answer.topics[0].error_message}")
+        problem = await self.ask_to_create(name, partitions, settings)
+        if problem != NONE:
+            raise errors.by_code(problem)()
         for index in range(partitions):
             partition = TopicPartition(name, index)
             self.partitions[partition] = PartitionHistory(
@@ -123,3 +116,26 @@ class World:
                 synced=settings.get("flush.messages") == "1",
                 compacted=settings.get("cleanup.policy") == "compact",
             )
+
+    async def ask_to_create(self, name: str, partitions: int, settings: Mapping[str, str]) -> int:
+        """The error code."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
+        return (await self._ask(request, CreateTopicsResponse)).topics[0].error_code
+
+    async def ask_to_delete(self, name: str) -> int:
+        """The error code."""
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=REQUEST_TIMEOUT_MS)
+        return (await self._ask(request, DeleteTopicsResponse, version=5)).responses[0].error_code
+
+    async def _ask(self, request: Request, response: type[R], version: int | None = None) -> R:
+        requester = await self.connect("admin")
+        try:
+            return await requester.ask(request, response, version=version)
+        finally:
+            requester.close()
