@@ -115,7 +115,7 @@ class Background:
             due, all_gone = log.take_deleted()
             files += due
             if all_gone:
-                home.volume.trashed.discard(log)
+                home.volume.trashed.pop(log, None)
         folders = home.take_due()
         if not files and not folders:
             return

@@ -79,7 +79,7 @@ class Durability:
         self._unnamed = True
         if sealed is not None:
             self._unsynced.append(sealed)
-            self._volume.rolled.add(self)
+            self._volume.rolled[self] = None
         if snapshot is not None:
             self._small.append(snapshot)
 
@@ -88,9 +88,10 @@ class Durability:
         self._unsynced = [segment for segment in self._unsynced if segment not in segments]
         self._unnamed = True
 
-    def cut(self, active: Segment, end: int) -> None:
+    def cut(self, active: Segment) -> None:
+        """Never above the last batch: what is written behind it later must not be taken for synced."""
         self.active = active
-        self.recovery_point = min(self.recovery_point, end)
+        self.recovery_point = min(self.recovery_point, active.end)
         self._set_due()
 
     def appended_durably(self, end: int) -> None:
@@ -125,7 +126,7 @@ class Durability:
             # Nobody waits for this one: a failure takes the directory offline, which everybody sees.
             self.flush().add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def settle(self, end: int, renames: list[tuple[str, str]] | None) -> None:
+    def settle(self, renames: list[tuple[str, str]] | None) -> None:
         """For closing: writes what is not written yet.  Whoever closes makes it durable, and then does `renames`;
         without them the one file that must be replaced as a whole is made durable here."""
         if self._epochs.dirty:
@@ -142,8 +143,8 @@ class Durability:
         self._small.clear()
         self._unsynced.clear()
         self._unborn = self._unnamed = False
-        self._volume.rolled.discard(self)
-        self.recovery_point = end
+        self._volume.rolled.pop(self, None)
+        self.recovery_point = self.active.end
 
     async def sync_sealed(self) -> None:
         """What was sealed is synced apart from group commits, which need not wait for so many bytes."""
@@ -203,7 +204,7 @@ class Durability:
         # small files that found no room on a full disk, and files that could not be opened, lose nothing: those
         # are tried again.
         self._epochs.dirty = self._unnamed = self._unborn = True
-        self._volume.rolled.add(self)
+        self._volume.rolled[self] = None
         return self._volume.failed(problem, f"sync {self._folder}", at_risk=isinstance(problem, NotDurable))
 
     def _set_due(self) -> None:

@@ -58,7 +58,7 @@ class Extent:
         self._damage = Damage(volume.disk, folder, loaded.bad)
         self._trash = Trash()
         self._durability = Durability(volume, folder, config, self.epochs, self._active)
-        self._durability.opened(min(loaded.recovery_point, self.end), loaded.created)
+        self._durability.opened(min(loaded.recovery_point, self._active.end), loaded.created)
         self._changed = loaded.created or loaded.scanned
 
     @property
@@ -120,7 +120,7 @@ class Extent:
     def _discard(self, segments: list[Segment]) -> None:
         """Renamed now, removed from the disk after `file.delete.delay.ms`."""
         self._trash.put(segments, self._volume.clock.now_ms() + self.config.file_delete_delay_ms)
-        self._volume.trashed.add(self)
+        self._volume.trashed[self] = None
         self._durability.dropped(segments)
 
     # Cutting
@@ -136,6 +136,7 @@ class Extent:
         self._active = self.segments.last
         self._active.truncate_to(offset)
         self._active.file.sync()
+        self._volume.recovery_points.lower(self.name, self._active.end)
         self.end = self.next = offset
         self.start = min(self.start, offset)
         self._shrunk(offset)
@@ -156,7 +157,7 @@ class Extent:
     def _shrunk(self, offset: int) -> None:
         """Nothing at `offset` or behind is left of what was there."""
         disk = self._volume.disk
-        self._durability.cut(self._active, self.end)
+        self._durability.cut(self._active)
         self.epochs.truncate_to(offset)
         for each in snapshots.offsets_in(disk.list(self.folder)):
             if each > offset:

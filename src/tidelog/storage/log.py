@@ -66,7 +66,7 @@ class Log(Extent):
         return not (
             self._changed
             or self.next != self._opened_end
-            or self.recovery_point < self.end
+            or self.recovery_point < self._active.end
             or self.epochs.dirty
             or self._trash
         )
@@ -274,8 +274,8 @@ class Log(Extent):
             job.fail(gone)
         for segment in self.segments:
             segment.release_all()
-        self._volume.rolled.discard(self._durability)
-        self._volume.trashed.discard(self)
+        self._volume.rolled.pop(self._durability, None)
+        self._volume.trashed.pop(self, None)
 
     def close(self, renames: list[tuple[str, str]] | None = None) -> None:
         """As `open` wants to find it.  Blocks.  The caller makes it durable with `Disk.sync_all`, which costs the same
@@ -286,11 +286,11 @@ class Log(Extent):
             self._active.close()
             snapshots.write(disk, folder, end, self.producers, self._active.end)
             snapshots.remove_strays(disk, folder, [segment.base for segment in self.segments], end)
-            self._durability.settle(end, renames)
+            self._durability.settle(renames)
         for segment in self.segments:
             segment.release_all()
         self._trash.empty()
-        self._volume.trashed.discard(self)
+        self._volume.trashed.pop(self, None)
 
 
 __all__ = ["Log", "Slice"]

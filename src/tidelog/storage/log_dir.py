@@ -138,7 +138,7 @@ class LogDir:
             except CorruptMessage as problem:
                 logger.error("%s cannot be recovered: %s", name, problem)
             else:
-                points[name] = report.end
+                points[name] = report.recovery_point
                 reports.append(report)
         self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
@@ -207,8 +207,8 @@ class LogDir:
         report = Recovery(self.volume, self.folder(name), config, power_lost=False).run(start, _END)
         logger.warning("recovered %s", report)
         self._disk.sync_all(self.path)
-        self.volume.recovery_points.lower(name, report.end)
-        return report.end
+        self.volume.recovery_points.lower(name, report.recovery_point)
+        return report.recovery_point
 
     def rest(self, name: TopicPartition) -> None:
         """Closes a log that nobody holds, if that takes no sync."""

@@ -96,7 +96,7 @@ class Move:
         disk.sync_folder(self.target.path)
         self.target.names.add(self.name)
         self.target.log_starts.offsets[self.name] = self._from.start
-        self.target.volume.recovery_points.offsets[self.name] = self._to.end
+        self.target.volume.recovery_points.offsets[self.name] = self._to.recovery_point
 
     def _next(self) -> Slice | None:
         """What to copy next.  Records may have been deleted since the last time."""

@@ -40,6 +40,8 @@ class Report:
     folder: str
     start: int = 0
     end: int = 0
+    recovery_point: int = 0
+    """The offset after the last batch: less than `end` when the log starts behind it."""
     scanned_bytes: int = 0
     cut_bytes: int = 0
     cut_segments: int = 0
@@ -103,6 +105,7 @@ class Recovery:
         end = self._scan_from(first)
         report.start = max(start, segments.first.base)
         report.end = max(end, report.start)
+        report.recovery_point = end
         self._epochs.truncate_to(report.end)
         self._epochs.advance_start(report.start)
         self._close(first)

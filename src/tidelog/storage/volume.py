@@ -43,9 +43,10 @@ class Volume:
     problem: OSError | None = None
     """What took the directory offline, and with it every log in it."""
 
-    rolled: set[Syncable] = field(default_factory=set)
-    """Logs that have sealed segments which are not synced yet."""
-    trashed: set[Emptied] = field(default_factory=set)
+    rolled: dict[Syncable, None] = field(default_factory=dict)
+    """Logs that have sealed segments which are not synced yet, in the order they came: sets have none, and a
+    simulated run has to repeat itself."""
+    trashed: dict[Emptied, None] = field(default_factory=dict)
     """Logs that have deleted files still on disk."""
 
     @classmethod

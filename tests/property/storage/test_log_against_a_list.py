@@ -267,11 +267,11 @@ class LogMachine(RuleBasedStateMachine):
         self.end = max(self.entries[-1].end if self.entries else self.start, self.start, last, end)
 
     def _recover(self, start: int, point: int, power_lost: bool) -> Report:
-        self.volume = replace(self.volume, files=OpenFiles(8), problem=None, rolled=set(), trashed=set())
+        self.volume = replace(self.volume, files=OpenFiles(8), problem=None, rolled={}, trashed={})
         report = Recovery(self.volume, FOLDER, CONFIG, power_lost).run(start, point)
         # As its directory does.
         self.disk.sync_all("/data")
-        self.volume.recovery_points.offsets[NAME] = report.end
+        self.volume.recovery_points.offsets[NAME] = report.recovery_point
         self.volume.recovery_points.save()
         self.log: Log = open_log(self.volume, CONFIG, start=start, recovery_point=report.end)
         assert self.log.end == report.end

@@ -281,7 +281,7 @@ def test_recovery_that_is_interrupted_is_done_again() -> None:
 
 def crashed_after(disk: VirtualDisk, volume: Volume, seed: int) -> Volume:
     disk.crash(Random(seed))
-    return replace(volume, files=OpenFiles(16), rolled=set(), trashed=set())
+    return replace(volume, files=OpenFiles(16), rolled={}, trashed={})
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -103,7 +103,7 @@ def test_a_crash_at_any_point_leaves_the_old_or_the_new(power: bool) -> None:
             disk.crash()
         else:
             disk.kill()
-        volume = replace(volume, files=OpenFiles(16), rolled=set(), trashed=set())
+        volume = replace(volume, files=OpenFiles(16), rolled={}, trashed={})
         report = Recovery(volume, FOLDER, CONFIG, power).run(0, 20)
         found = offsets(open_log(volume, CONFIG, recovery_point=report.end))
         assert found in (list(range(20)), [*KEPT, *range(8, 20)])
