@@ -34,15 +34,12 @@ class FaultyBroker(TidelogBroker):
     ) -> None:
         super().__init__(home, settings or {})
         self.port = free_port()
-        self.dirs = list(dirs) or [self.data]
-        self.data = self.dirs[0]
+        self.folders = list(dirs) or self.folders
         self.prefix = list(prefix)
         self.node: int | None = None
 
     def command(self) -> list[str]:
         command = [*self.prefix, *super().command()]
-        for other in self.dirs[1:]:
-            command += ["--data", str(other)]
         return command if self.node is None else [*command, "--id", str(self.node)]
 
     def spawn(self) -> None:

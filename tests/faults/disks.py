@@ -9,12 +9,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+IS_ROOT = os.geteuid() == 0
+UNSHARE = ["unshare", *([] if IS_ROOT else ["--map-root-user"]), "--mount"]
+
 
 class Namespace:
     """A process that does nothing but keep the mounts alive over restarts of the broker."""
 
     def __init__(self) -> None:
-        command = ["unshare", "--map-root-user", "--mount", "sh", "-c", "echo ready; exec sleep 3600"]
+        command = [*UNSHARE, "sh", "-c", "echo ready; exec sleep 3600"]
         self._holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert self._holder.stdout is not None
         self._holder.stdout.readline()
@@ -22,15 +25,8 @@ class Namespace:
     @property
     def prefix(self) -> list[str]:
         """Put before a command, it runs inside."""
-        return [
-            "nsenter",
-            "--target",
-            str(self._holder.pid),
-            "--user",
-            "--mount",
-            "--preserve-credentials",
-            "--",
-        ]
+        user = [] if IS_ROOT else ["--user", "--preserve-credentials"]
+        return ["nsenter", "--target", str(self._holder.pid), *user, "--mount", "--"]
 
     def run(self, *command: str) -> str:
         return subprocess.run([*self.prefix, *command], check=True, capture_output=True, text=True).stdout
@@ -73,6 +69,6 @@ def missing() -> str | None:
     """Why there can be no namespaces here, or None."""
     if shutil.which("unshare") is None or shutil.which("nsenter") is None:
         return "unshare and nsenter (util-linux) are not installed"
-    probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/tmp"]
+    probe = [*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/tmp"]
     done = subprocess.run(probe, capture_output=True, text=True)
     return None if done.returncode == 0 else f"no mount namespaces here: {done.stderr.strip()}"

@@ -6,7 +6,7 @@ import fcntl
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.conformance.raw import Connection
 from tests.conformance.topics import append, await_leaders, create_topic, fetch, produce, values
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import SMALL, BrokerFactory
-from tests.faults.disks import Namespace
+from tests.faults.disks import IS_ROOT, Namespace
 
 TOPIC = "spread"
 PARTITIONS = 6
@@ -93,37 +93,31 @@ NO_LOG_FLUSH = struct.pack("I", 2)
 
 
 @pytest.fixture
-def broken(new_broker: BrokerFactory, tmp_path: Path) -> Iterator[Stage]:
+def broken(namespace: Namespace, new_broker: BrokerFactory, tmp_path: Path) -> Stage:
     """The second disk answers every access with EIO; after a repair it has what was synced, and more perhaps."""
-    if os.geteuid() != 0:
+    if not IS_ROOT:
         pytest.skip("mounting a file system of one's own takes root")
     one, two, image = tmp_path / "one", tmp_path / "two", tmp_path / "image"
     two.mkdir()
     mount = ["mount", "-o", "loop", str(image), str(two)]
     try:
-        subprocess.run(["truncate", "-s", "32M", str(image)], check=True)
-        subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as problem:
-        pytest.skip(f"no loop device: {problem}")
+        namespace.run("truncate", "-s", "32M", str(image))
+        namespace.run("mkfs.ext4", "-q", str(image))
+        namespace.run(*mount)
+    except subprocess.CalledProcessError as problem:
+        pytest.skip(f"no loop device: {problem.stderr}")
 
     def fail() -> None:
-        fd = os.open(two, os.O_RDONLY)
-        os.fsync(fd)
+        namespace.run("sync", "--file-system", str(two))
+        fd = os.open(namespace.inside(two), os.O_RDONLY)
         fcntl.ioctl(fd, GOING_DOWN, NO_LOG_FLUSH)
         os.close(fd)
 
     def repair() -> None:
-        subprocess.run(["umount", str(two)], check=True)
-        subprocess.run(mount, check=True)
+        namespace.run("umount", str(two))
+        namespace.run(*mount)
 
-    broker = new_broker(SMALL, [one, two])
-    try:
-        os.sync()
-        yield Stage(broker, fail, repair)
-    finally:
-        broker.discard()
-        subprocess.run(["umount", str(two)], check=True)
+    return Stage(new_broker(SMALL, [one, two], namespace.prefix), fail, repair)
 
 
 @pytest.mark.parametrize("kind", ["unplugged", "broken"])
@@ -131,7 +125,6 @@ def test_the_other_disk_goes_on(kind: str, request: pytest.FixtureRequest) -> No
     stage: Stage = request.getfixturevalue(kind)
     broker = stage.broker
     with Connection(broker.bootstrap) as connection:
-        os.sync()
         stage.fail()
         before = {index: len(stage.written[index]) for index in stage.second}
         failed = [index for index in stage.second if not stage.write(connection, index)]
