@@ -79,6 +79,8 @@ async def read_all(world: World, random: Random, name: TopicPartition, holes: bo
         if stopped is not None and not holes:
             raise Unreadable(f"{name} ends at {end}, but nothing came from {stopped} on")
         return Found(start, end, records)
+    except (OSError, errors.TidelogError) as problem:
+        raise Unreadable(f"{name}: the broker gave up on its reader: {problem}") from problem
     finally:
         requester.close()
 

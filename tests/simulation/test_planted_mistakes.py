@@ -23,6 +23,8 @@ from tidelog.testing import VirtualDisk
 
 SEEDS = range(60)
 POWER = Profile(ends=(End.POWER, End.POWER_IN_WRITE), topics=("cached", "sometimes"))
+TORN = Profile(ends=(End.POWER_IN_WRITE,), topics=("cached",))
+BOTH = Profile(ends=(End.KILL, End.POWER), topics=("cached",))
 KILLS = Profile(ends=(End.KILL, End.KILL_IN_WRITE))
 PAUSES = Profile(ends=(End.POWER,), topics=("cached",), pause_chance=1)
 
@@ -54,7 +56,7 @@ def recovery_overlooks_what_was_never_written(patch: pytest.MonkeyPatch) -> None
 
 
 def recovery_forgets_to_sync_what_it_trusts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "sync", lambda self: None)
+    patch.setattr(VirtualDisk, "sync_all", lambda self, path: None)
 
 
 def a_checkpoint_runs_ahead_of_the_data(patch: pytest.MonkeyPatch) -> None:
@@ -87,10 +89,10 @@ LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack"}
 PLANTED: dict[Plant, tuple[Profile, set[str]]] = {
     no_sync_before_the_answer: (POWER, LOST),
     folders_are_never_synced: (POWER, LOST),
-    recovery_does_not_check_crcs: (POWER, {"Restarts", "Unreadable", "NoCorruptServed"}),
+    recovery_does_not_check_crcs: (TORN, {"Restarts", "Unreadable", "NoCorruptServed"}),
     recovery_keeps_a_torn_tail: (POWER, {"Restarts", "Unreadable", "NoCorruptServed", "OffsetsDense"}),
     recovery_overlooks_what_was_never_written: (KILLS, {"Unreadable", "OffsetsDense"}),
-    recovery_forgets_to_sync_what_it_trusts: (Profile(), {*LOST, "Unreadable"}),
+    recovery_forgets_to_sync_what_it_trusts: (BOTH, {*LOST, "Restarts", "Unreadable"}),
     a_checkpoint_runs_ahead_of_the_data: (PAUSES, {"Restarts", "Unreadable", "OffsetsDense"}),
     any_producer_snapshot_is_believed: (POWER, {"StateForgotten", "IdempotentOnce", "PrefixOfHistory"}),
     repeated_batches_are_appended_again: (KILLS, {"IdempotentOnce", "PrefixOfHistory"}),

@@ -18,13 +18,16 @@ class Write:
     position: int
     data: bytes
 
+    @property
+    def end(self) -> int:
+        return self.position + len(self.data)
+
     def apply(self, content: bytearray) -> None:
         if not self.data:
             return  # writing nothing past the end does not make a file longer
-        end = self.position + len(self.data)
         if len(content) < self.position:
             content.extend(bytes(self.position - len(content)))
-        content[self.position : end] = self.data
+        content[self.position : self.end] = self.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,9 @@ Change = Write | Resize
 
 
 class Content:
-    """A file without its names.  `mappings` counts open shared windows: they pin the size, as the system's
-    do in effect (touching a page past the end of a shrunk file kills the process)."""
+    """A file without its names.  `mappings` counts open shared windows on `live`.  A file that is resized
+    gets a new `live`: windows of before show the old bytes, and whoever syncs one of them has made a
+    mistake (on a real system, touching a page past the end kills the process)."""
 
     __slots__ = ("_durable", "_mapped_since_sync", "_pending", "live", "mappings")
 
@@ -57,8 +61,8 @@ class Content:
         self._mapped_since_sync = False
 
     def change(self, change: Change) -> None:
-        if self.mappings and isinstance(change, Resize):
-            raise RuntimeError("resized a file while it is mapped: close the mapping first")
+        if self.mappings and (isinstance(change, Resize) or change.end > len(self.live)):
+            self.detach()
         change.apply(self.live)
         self._pending.append(change)
 
@@ -67,7 +71,7 @@ class Content:
         self._mapped_since_sync = True
 
     def detach(self) -> None:
-        """The process that mapped it is gone: what it still writes through its windows goes nowhere."""
+        """What is written through windows that are open now goes nowhere."""
         if self.mappings:
             self.live = bytearray(self.live)
             self.mappings = 0

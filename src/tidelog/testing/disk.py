@@ -66,11 +66,12 @@ class VirtualFile:
 
 
 class VirtualMapping:
-    __slots__ = ("_content", "_life", "_path", "_platter", "view")
+    __slots__ = ("_content", "_life", "_live", "_path", "_platter", "view")
 
     def __init__(self, platter: Platter, path: str, content: Content) -> None:
         content.mapped()
         self.view = memoryview(content.live)
+        self._live = content.live
         self._platter = platter
         self._life = platter.life
         self._path = path
@@ -78,12 +79,15 @@ class VirtualMapping:
 
     def sync(self) -> None:
         self._platter.check(self._life)
-        assert self._content is not None, "synced a mapping that is closed"
+        if self._content is None or self._content.live is not self._live:
+            raise RuntimeError(
+                f"{self._path}: synced a mapping that is closed or whose file was resized since"
+            )
         self._platter.sync(self._path, self._content)
 
     def close(self) -> None:
         self.view.release()
-        if self._content is not None and self._life == self._platter.life:
+        if self._content is not None and self._content.live is self._live:
             self._content.mappings -= 1
         self._content = None
 

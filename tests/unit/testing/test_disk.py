@@ -196,6 +196,19 @@ def test_a_synced_mapping_survives() -> None:
     assert contents(scenario) == {b"0123456789abcdef"}
 
 
+def test_a_mapping_whose_file_was_resized_must_not_be_synced() -> None:
+    disk = disk_with()
+    mapping = disk.map("/data/a", 8)
+    disk.open("/data/a").truncate(4)
+    mapping.view[:4] = b"late"
+    with pytest.raises(RuntimeError, match="resized"):
+        mapping.sync()
+    mapping.close()
+    assert disk.read_file("/data/a") == bytes(4)
+    with pytest.raises(RuntimeError, match="closed"):
+        mapping.sync()
+
+
 def test_a_kill_keeps_all_that_was_written_and_makes_none_of_it_durable() -> None:
     found = set()
     for seed in SEEDS:
