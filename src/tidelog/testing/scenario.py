@@ -39,12 +39,15 @@ def seeds(count: int, start: int = 0) -> Sequence[int]:
 
 
 def rerun_command(seed: int) -> str:
+    python = os.path.relpath(sys.executable)
+    if python.startswith(os.pardir):
+        python = os.path.basename(sys.executable)
     # "path::test[parameters] (call)": the parameters may hold the seed, which the variable replaces.
     test = re.sub(r"(\[.*\])? \(\w+\)$", "", os.environ.get("PYTEST_CURRENT_TEST", ""))
     if test:
         # Both markers, because a seed of a long run is worth a short one.
-        return f"{SEED_VARIABLE}={seed} pytest -m 'deep or not deep' {shlex.quote(test)}"
-    return f"{SEED_VARIABLE}={seed} {shlex.join([os.path.basename(sys.executable), *sys.argv])}"
+        return f"{SEED_VARIABLE}={seed} {python} -m pytest -m 'deep or not deep' {shlex.quote(test)}"
+    return f"{SEED_VARIABLE}={seed} {shlex.join([python, *sys.argv])}"
 
 
 def _close(loop: VirtualLoop) -> None:
