@@ -222,10 +222,14 @@ class TimeIndex(_Index):
             self.last_timestamp = timestamp
             self.last_offset = offset
 
-    def floor(self, timestamp: int) -> int:
-        """Every batch before this offset is older than `timestamp`."""
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """The last entry that is not newer: every batch before its offset is older than `timestamp`.  -1 and the
+        segment's start when there is none."""
         below = self._count_below(0, timestamp + 1)
-        return self.base if below == 0 else self.base + self._entry(below - 1)[1]
+        if below == 0:
+            return -1, self.base
+        known, relative = self._entry(below - 1)
+        return known, self.base + relative
 
     def truncate_to(self, offset: int) -> None:
         self.count = self._count_below(1, offset - self.base)

@@ -23,7 +23,11 @@ def offset_for_time(segments: Iterable[Segment], timestamp: int, start: int) -> 
     for segment in segments:
         if segment.end <= start or segment.newest()[0] < timestamp:
             continue
-        from_offset = max(start, segment.time_index.floor(timestamp))
+        known, floor = segment.time_index.floor(timestamp)
+        if not segment.fits(known, floor):
+            segment.rebuild_indexes()
+            _, floor = segment.time_index.floor(timestamp)
+        from_offset = max(start, floor)
         for position, header in segment.headers(segment.locate(from_offset)[0]):
             if header.max_timestamp >= timestamp:
                 found = _first(

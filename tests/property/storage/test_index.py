@@ -55,7 +55,7 @@ def test_no_record_before_the_floor_of_a_time_is_as_new(
             newest, newest_at = timestamp, offset
         index.append(newest, newest_at)
     for target in wanted:
-        floor = index.floor(target)
+        _, floor = index.floor(target)
         assert all(time < target for time, at in records if at < floor)
     assert index.last_timestamp == max((time for time, _ in records), default=-1)
     index.trim()

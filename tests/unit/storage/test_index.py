@@ -138,7 +138,8 @@ def test_times_are_kept_only_when_they_grow() -> None:
     for timestamp, offset in ((50, 100), (50, 105), (40, 110), (70, 120)):
         index.append(timestamp, offset)
     assert index.count == 2
-    assert [index.floor(time) for time in (49, 50, 69, 70, 1000)] == [100, 100, 100, 120, 120]
+    assert [index.floor(time) for time in (49, 50, 69)] == [(-1, 100), (50, 100), (50, 100)]
+    assert index.floor(70) == index.floor(1000) == (70, 120)
     assert (index.last_timestamp, index.last_offset) == (70, 120)
 
 
