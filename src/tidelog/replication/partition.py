@@ -16,6 +16,7 @@ from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.waiters import CommitWaits, FetchWait
 from tidelog.storage.log import Log
+from tidelog.storage.producers import Beginning
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
@@ -154,7 +155,13 @@ class Partition:
         base = log.next
         stamp(data, 0, base, state.epoch)
         last = base + header.last_offset_delta
-        pending = log.append(data, base, last, header.max_timestamp, base + max_timestamp_at, state.epoch)
+        try:
+            pending = log.append(data, base, last, header.max_timestamp, base + max_timestamp_at, state.epoch)
+        except errors.KafkaStorageError:
+            if header.producer_id >= 0:
+                first = header.producer_id, header.producer_epoch, header.base_sequence, header.max_timestamp
+                log.producers.expect(Beginning(*first))
+            raise
         if header.producer_id >= 0:
             log.producers.appended(header, base)
         if pending is None:

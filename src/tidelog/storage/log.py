@@ -257,10 +257,13 @@ class Log(Extent):
         self._queued = 0
         self._last_queued = None
         if self.next > self.end:
+            begun = self.producers.begun_at(self.end)
             try:
                 self._cut(self.end)
             except OSError as worse:
                 self._volume.failed(worse, f"cut {self.name}", at_risk=True)
+            for beginning in begun:
+                self.producers.expect(beginning)
         self._queueing = self.config.flush_messages == 1
         for job in withdrawn:
             job.fail(error)

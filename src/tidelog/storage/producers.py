@@ -40,6 +40,13 @@ class KeptBatch(NamedTuple):
     timestamp: int
 
 
+class Beginning(NamedTuple):
+    producer_id: int
+    epoch: int
+    sequence: int
+    timestamp: int
+
+
 class Producer:
     __slots__ = (
         "batches",
@@ -161,6 +168,23 @@ class Producers:
             producer.transaction_start = base
             self._open[base] = producer_id
 
+    def begun_at(self, offset: int) -> list[Beginning]:
+        """Producers of which nothing before `offset` is known, and how they began."""
+        return [
+            Beginning(p.id, p.epoch, p.batches[0].first_sequence, p.timestamp)
+            for p in self
+            if p.batches and p.batches[0].base_offset >= offset
+        ]
+
+    def expect(self, beginning: Beginning) -> None:
+        """A producer's first batch could not be written.  It will come again: what the producer had already sent
+        behind it must not be taken first, as anything of an unknown producer would be."""
+        if beginning.producer_id not in self._producers:
+            producer = Producer(beginning.producer_id, beginning.epoch)
+            producer.next_sequence = beginning.sequence
+            producer.timestamp = beginning.timestamp
+            self._producers[producer.id] = producer
+
     def ended(self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int) -> int:
         """A marker at `offset` ended the producer's transaction; the transaction's first offset, -1 if it had
         none here."""
@@ -220,8 +244,10 @@ class Producers:
 
     def snapshot(self, log_end: int) -> bytes:
         """`log_end` is the offset after the last batch that is known here."""
-        parts = [_COUNT.pack(log_end, len(self._producers))]
-        for p in self._producers.values():
+        # One that is only expected has left nothing in the log.
+        known = [p for p in self if p.batches or p.coordinator_epoch >= 0]
+        parts = [_COUNT.pack(log_end, len(known))]
+        for p in known:
             start, count = p.transaction_start, len(p.batches)
             parts.append(_PRODUCER.pack(p.id, p.epoch, p.coordinator_epoch, p.timestamp, start, count))
             parts += [_BATCH.pack(*batch) for batch in p.batches]
