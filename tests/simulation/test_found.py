@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import pytest
+
 from tests.simulation.readers import read_all
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog._speed.records import Record
-from tidelog.errors import NONE, KafkaStorageError
+from tidelog.errors import NONE, KafkaStorageError, OutOfOrderSequenceNumber
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
 from tidelog.testing import run
@@ -39,6 +41,10 @@ def submit(requester: Requester, data: bytes) -> asyncio.Future[ProduceResponse]
 
 async def produce(requester: Requester, data: bytes) -> PartitionProduceResponse:
     return (await submit(requester, data)).responses[0].partition_responses[0]
+
+
+def code_of(answer: ProduceResponse) -> int:
+    return answer.responses[0].partition_responses[0].error_code
 
 
 def test_a_kill_between_a_roll_and_the_writes_before_it_leaves_no_hole() -> None:
@@ -88,6 +94,30 @@ def test_what_a_failed_sync_left_behind_is_written_again_after_a_restart() -> No
 
     for seed in range(5):
         run(scenario, seed)
+
+
+@pytest.mark.parametrize("settings", [{}, {"flush.messages": "1"}], ids=["cached", "synced"])
+def test_behind_a_first_batch_that_found_no_space_nothing_is_taken_out_of_order(
+    settings: dict[str, str],
+) -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, settings)
+        requester = await world.connect("producer")
+        await produce(requester, batch(0, producer_id=1))
+        world.machine.disk.limit_free(0)
+        first = submit(requester, batch(0))
+        assert code_of(await first) == KafkaStorageError.code
+        world.machine.disk.limit_free(None)
+        behind = submit(requester, batch(1))
+        assert code_of(await behind) == OutOfOrderSequenceNumber.code
+        for sequence in (0, 1):
+            assert (await produce(requester, batch(sequence))).error_code == NONE
+        found = await read_all(world, random, NAME)
+        assert [value for _, value in found.records] == [b"value-0", b"value-0", b"value-1"]
+
+    run(scenario)
 
 
 def test_a_topic_made_again_does_not_inherit_the_checkpoints_of_the_deleted_one() -> None:
