@@ -7,7 +7,6 @@ The jars are in the folder that `TIDELOG_KAFKA_JARS` names, or in `.jars/` of th
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import shutil
 import subprocess
@@ -24,16 +23,7 @@ START_ATTEMPTS_MAX = 3
 # A small JVM that starts quickly; nothing here measures speed.
 JVM = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 
-LOG4J = """\
-status = error
-appender.err.type = Console
-appender.err.name = err
-appender.err.target = SYSTEM_ERR
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = [%d] %p %m (%c)%n
-rootLogger.level = {level}
-rootLogger.appenderRef.err.ref = err
-"""
+LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 # kafka_2.13 is the broker and kafka-tools the command line; their poms name no logging back end.
 POM = f"""\
@@ -112,18 +102,19 @@ def resolve_jars() -> str | None:
     return missing()
 
 
-@functools.cache
-def _tool_logging() -> str:
-    folder = Path(tempfile.mkdtemp(prefix="kafka-tools-"))
-    (folder / "log4j2.properties").write_text(LOG4J.format(level="warn"))
-    return str(folder / "log4j2.properties")
-
-
 def java(
     main_class: str, *arguments: str, stdin: str | None = None, seconds: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    logging = f"-Dlog4j2.configurationFile={_tool_logging()}"
-    command = ["java", *JVM, logging, "-cp", f"{jar_folder()}/*", main_class, *arguments]
+    command = [
+        "java",
+        *JVM,
+        LOGGING,
+        "-Dtests.level=warn",
+        "-cp",
+        f"{jar_folder()}/*",
+        main_class,
+        *arguments,
+    ]
     return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=seconds)
 
 
@@ -191,7 +182,6 @@ class KafkaBroker(BrokerProcess):
         }
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.home / "server.properties").write_text(text)
-        (self.home / "log4j2.properties").write_text(LOG4J.format(level="info"))
 
     def _format(self) -> None:
         if (self.data / "meta.properties").exists():
