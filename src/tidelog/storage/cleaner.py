@@ -217,6 +217,10 @@ class Cleaner:
         it, disk = current.log, self._volume.disk
         if it.recovery_point < state.bound:
             await it.flush()
+        # Compaction leaves gaps.  Recovery takes one above the recovery point it finds for a loss.
+        points = self._volume.recovery_points
+        points.offsets[it.name] = it.recovery_point
+        await disk.run(points.save)
         if it.damaged:
             raise CompactionFailed("it has damaged ranges", damaged=True)
         old = {segment.base: segment for segment in it.segments if segment.base < state.bound}

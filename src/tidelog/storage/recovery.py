@@ -136,8 +136,9 @@ class Recovery:
 
     def _gap(self, segment: Segment, expected: int) -> bool:
         """Whether what lay before the segment was lost with the power, or never written: appends that wait for
-        their sync get their place first, and a roll may follow before they are written.  Logs may have gaps, by
-        compaction for one: what was known when the segment was started tells them apart."""
+        their sync get their place first, and a roll may follow before they are written.  Logs may have gaps of
+        their own: what was known when the segment was started tells them apart.  Where that is lost, compaction had
+        no hand in it: it moves the recovery point first."""
         if not segment.base > expected >= self._recovery_point:
             return False
         if not self._power_lost:
@@ -145,7 +146,7 @@ class Recovery:
             if any(self._holds_any(each, expected) for each in later):
                 return False  # a kill leaves nothing written behind what was not
         ended = snapshots.log_end_before(self._disk, self._folder, segment.base)
-        return expected < ended if ended is not None else "compact" not in self._config.cleanup_policy
+        return ended is None or expected < ended
 
     def _begin(self, segment: Segment, expected: int) -> tuple[int, int]:
         """Where to start reading, and the offset expected there.  Below the recovery point the log is believed, and
