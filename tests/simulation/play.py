@@ -28,16 +28,13 @@ ROLLING = {
     "retention.ms": "-1",
     "message.timestamp.after.max.ms": str(1 << 62),
 }
+COMPACTED = {**ROLLING, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 TOPICS = {
     "synced": {**ROLLING, "flush.messages": "1"},
     "cached": ROLLING,
     "sometimes": {**ROLLING, "flush.messages": "7", "flush.ms": "300"},
-    "compacted": {
-        **ROLLING,
-        "flush.messages": "1",
-        "cleanup.policy": "compact",
-        "min.cleanable.dirty.ratio": "0.01",
-    },
+    "compacted": COMPACTED,
+    "compacted-synced": {**COMPACTED, "flush.messages": "1"},
 }
 
 
@@ -47,7 +44,7 @@ class Profile:
 
     rounds: int = 3
     ends: tuple[End, ...] = tuple(End)
-    topics: tuple[str, ...] = ("cached", "sometimes", "compacted")
+    topics: tuple[str, ...] = ("cached", "sometimes", "compacted", "compacted-synced")
     """One of these, beside "synced"."""
     pause_chance: float = 0.2
     recreate_chance: float = 0.15

@@ -147,6 +147,29 @@ def test_a_topic_made_again_does_not_inherit_the_checkpoints_of_the_deleted_one(
         run(scenario, seed)
 
 
+def test_a_compacted_log_ends_where_the_power_loss_took_something() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, {**TINY, "flush.messages": "1", "cleanup.policy": "compact"})
+        requester = await world.connect("producer")
+        for sequence in range(4):
+            assert (await produce(requester, batch(sequence))).error_code == NONE
+        world.lose_power()
+        world.machine.restart()
+        disk, folder = world.machine.disk, f"/data/{NAME}"
+        segments = sorted(name for name in disk.list(folder) if name.endswith(".log"))
+        first, second = f"{folder}/{segments[0]}", f"{folder}/{segments[1]}"
+        disk.open(first).truncate(disk.size(first) // 2)
+        disk.remove(second.replace(".log", ".snapshot"))
+        await world.start()
+        found = await read_all(world, random, NAME)
+        assert [value for _, value in found.records] == [b"value-0"]
+        assert found.end == 1
+
+    run(scenario)
+
+
 def test_compaction_does_not_make_a_restarted_broker_forget_the_last_batches_of_a_producer() -> None:
     async def scenario(random: Random) -> None:
         world = World(random, {"log.cleaner.backoff.ms": "100"})
