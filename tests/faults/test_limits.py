@@ -233,3 +233,43 @@ def test_thousands_of_partitions_with_few_descriptors(new_broker: BrokerFactory)
     with Connection(broker.bootstrap) as connection:
         assert values(connection, "many", 97 * 3) == [b"291", b"again"]
         assert broker.descriptors() < 64 + 40
+
+
+ENDLESS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "fetch": (
+        "fetch",
+        12,
+        {"session_epoch": -1, "topics": [{"topic": "t", "partitions": [{"partition": 0}] * 70_000}]},
+    ),
+    "forgotten": (
+        "fetch",
+        12,
+        {"session_epoch": 0, "forgotten_topics_data": [{"topic": "t", "partitions": [0] * 70_000}]},
+    ),
+    "produce": (
+        "produce",
+        11,
+        {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b""}] * 70_000}]},
+    ),
+    "offsets": (
+        "list_offsets",
+        7,
+        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}] * 400_000}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_request_about_more_than_there_can_be_is_refused(case: str, broker: FaultyBroker) -> None:
+    """Working through it would hold up everybody else."""
+    api, version, fields = ENDLESS[case]
+    request = encode_request(api, version, 1, **fields)
+    with Connection(broker.bootstrap) as neighbour, Connection(broker.bootstrap) as greedy:
+        before = broker.cpu_seconds()
+        try:
+            greedy.send_bytes(request)
+        except ConnectionError:
+            pass
+        assert greedy.closed_by_broker()
+        append(neighbour, "t", batch([b"x"]))
+        assert broker.cpu_seconds() - before < 0.5

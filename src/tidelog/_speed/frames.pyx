@@ -14,10 +14,15 @@ from tidelog._speed.batch cimport get_int16, get_int32, get_int64, put_int16, pu
 
 # Decoding
 
+cdef enum:
+    PARTITIONS_MAX = 1 << 16  # in one request: each takes microseconds, in which nobody else is served
+
+
 cdef struct Cursor:
     const uint8_t* data
     Py_ssize_t at
     Py_ssize_t end
+    Py_ssize_t partitions
 
 
 cdef int need(Cursor* cursor, Py_ssize_t size) except -1:
@@ -76,6 +81,15 @@ cdef Py_ssize_t take_count(Cursor* cursor, bint flexible, Py_ssize_t element_byt
     return count
 
 
+cdef Py_ssize_t take_partitions(Cursor* cursor, bint flexible, Py_ssize_t element_bytes_min) except -2:
+    """The number of a topic's partitions; all of a request together are bounded."""
+    cdef Py_ssize_t count = take_count(cursor, flexible, element_bytes_min)
+    cursor.partitions += count
+    if cursor.partitions > PARTITIONS_MAX:
+        raise ValueError(f"more than {<int>PARTITIONS_MAX} partitions in one request")
+    return count
+
+
 cdef object take_text(Cursor* cursor, bint flexible):
     cdef int64_t size
     size = <int64_t>take_varint(cursor) - 1 if flexible else take_int16(cursor)
@@ -118,6 +132,7 @@ cdef Cursor open_cursor(const uint8_t[::1] frame, Py_ssize_t at) except *:
     cursor.data = &frame[0]
     cursor.at = at
     cursor.end = frame.shape[0]
+    cursor.partitions = 0
     return cursor
 
 
@@ -153,7 +168,7 @@ def decode_produce(const uint8_t[::1] frame, Py_ssize_t at, int version):
         topics -= 1
         topic = take_topic(&cursor, flexible, version >= 13)
         parts = []
-        partitions = take_count(&cursor, flexible, 5)
+        partitions = take_partitions(&cursor, flexible, 5)
         while partitions > 0:
             partitions -= 1
             index = take_int32(&cursor)
@@ -248,7 +263,7 @@ def decode_fetch(const uint8_t[::1] frame, Py_ssize_t at, int version):
 
 cdef list take_fetch_partitions(Cursor* cursor, int version):
     cdef bint flexible = version >= 12
-    cdef Py_ssize_t partitions = take_count(cursor, flexible, 16)
+    cdef Py_ssize_t partitions = take_partitions(cursor, flexible, 16)
     cdef int32_t index, epoch, fetched_epoch, bytes_max
     cdef int64_t offset, log_start
     cdef list parts = []
@@ -269,7 +284,7 @@ cdef list take_fetch_partitions(Cursor* cursor, int version):
 
 
 cdef list take_numbers(Cursor* cursor, bint flexible):
-    cdef Py_ssize_t count = take_count(cursor, flexible, 4)
+    cdef Py_ssize_t count = take_partitions(cursor, flexible, 4)
     cdef list numbers = []
     while count > 0:
         count -= 1

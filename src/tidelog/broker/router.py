@@ -29,6 +29,7 @@ Pending = Answer | asyncio.Future[Any] | None
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._bytes_max = services.config().tidelog_request_bytes_max
         self._ready: dict[int, tuple[Route, Callable[..., Any], Handler]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -43,6 +44,11 @@ class Router:
         client_id, at = request_header(frame, version >= route.flexible_from)
         if api_key == PRODUCE:
             return produce(frame, at, version, correlation_id, self._services)
+        if len(frame) > self._bytes_max:
+            # What they are about is looked at piece by piece, while nobody else is served.
+            raise ValueError(
+                f"{route.name} of {len(frame)} bytes: tidelog.request.bytes.max is {self._bytes_max}"
+            )
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, client_id, self._services)
         _, decode, handle = self._ready.get(api_key) or self._load(route)

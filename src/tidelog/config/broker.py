@@ -98,6 +98,7 @@ class BrokerConfig:
     tidelog_connection_requests_max: int = 16
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
     tidelog_open_files_max: int = 4096
+    tidelog_request_bytes_max: int = 4_194_304
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
     dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)

@@ -7,4 +7,6 @@ tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
 tidelog.open.files.max int 4096 64.. built
   Bound on the files of segments that are held open; the least recently used are closed.
+tidelog.request.bytes.max int 4194304 1048576.. built
+  Bound on requests other than Produce, which may be as long as socket.request.max.bytes allows.
 """
