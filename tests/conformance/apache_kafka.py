@@ -191,8 +191,8 @@ class KafkaBroker(BrokerProcess):
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _launch(self) -> None:
-        logging = f"-Dlog4j2.configurationFile={self.home}/log4j2.properties"
-        command = ["java", *self.jvm, logging, "-cp", f"{jar_folder()}/*", "kafka.Kafka"]
+        options = [*self.jvm, LOGGING, "-Dtests.level=info"]
+        command = ["java", *options, "-cp", f"{jar_folder()}/*", "kafka.Kafka"]
         with (self.home / "broker.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, str(self.home / "server.properties")],
