@@ -19,13 +19,14 @@ from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.config import BrokerConfig
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import InvalidRequest
 from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.sqlite_store import SqliteStore, connect
-from tidelog.metadata.store import MetadataStore
+from tidelog.metadata.store import MetadataStore, Operation
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Machine, VirtualNetwork, run
 from tidelog.types import NodeId
+from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request
 from tidelog.wire.primitives import Unencodable
 
 DIRS = ("/data", "/more")
@@ -41,10 +42,11 @@ _PEER: Any = SimpleNamespace(peer="fuzz:1", listener="PLAINTEXT")
 
 
 class Inside:
-    def __init__(self, broker: Broker, router: Router, services: Any) -> None:
-        self._broker = broker
+    def __init__(self, router: Router, services: Any, store: MetadataStore) -> None:
         self._router = router
         self._services = services
+        self._store = store
+        self.node: NodeId = services.node_id
         self.known = Known()
 
     async def restore(self) -> None:
@@ -82,6 +84,20 @@ class Inside:
                 session_id = struct.unpack_from(">i", pending, 14)[0]
                 self.known = replace(self.known, sessions=[session_id, *self.known.sessions[:3]])
         return pending
+
+    async def call(self, api_key: int, version: int, request: Any) -> bytes:
+        """The body of the answer to a sound request."""
+        asked = encode_request(RequestHeader(api_key, version, 1, None), request.encode(version))[4:]
+        answer = await self.ask(asked)
+        assert answer is not None
+        _, at = decode_response_header(api_key, version, answer[4:])
+        return answer[4 + at :]
+
+    async def change(self, operations: list[Operation]) -> None:
+        """Behind the controller's back, as another broker or the end of a lease would."""
+        revision = await self._store.txn([], operations)
+        assert revision is not None
+        await self._services.controller.reached(revision)
 
     async def _settled(self, pending: asyncio.Future[Any], key: int) -> Any:
         done, _ = await asyncio.wait([pending], timeout=ANSWER_SECONDS_MAX)
@@ -131,13 +147,10 @@ def run_inside(scenario: Callable[[Inside, Random], Awaitable[None]], seed: int)
         broker = Broker(config, around)
         await broker.start()
         services = broker._services(NodeId(config.node_id))
-        inside = Inside(broker, Router(services), services)
+        inside = Inside(Router(services), services, broker._store)
         await inside.restore()
         await scenario(inside, random)
         assert not broker.ended.done()
         await broker.stop()
 
     run(main, seed)
-
-
-__all__ = ["Inside", "TidelogError", "run_inside"]

@@ -33,15 +33,18 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindC
 
 
 def _coordinator(key: str, kind: int, context: Context) -> Coordinator:
+    node = context.services.node_id
+    broker = context.services.image().brokers.get(node)
+    endpoint = None if broker is None else broker.endpoint(context.listener)
     problem = _refusal(key, kind, context.version)
-    if problem is not None:
+    if problem is None and endpoint is None:
+        problem = errors.CoordinatorNotAvailable("this broker is registering again after a pause: try again")
+    if problem is not None or endpoint is None:
+        assert problem is not None
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=problem.code, error_message=str(problem)
         )
-    broker = context.services.image().brokers[context.services.node_id]
-    return Coordinator(
-        key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message="NONE"
-    )
+    return Coordinator(key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_message="NONE")
 
 
 def _refusal(key: str, kind: int, version: int) -> errors.TidelogError | None:

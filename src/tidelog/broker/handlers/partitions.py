@@ -84,8 +84,10 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
             result.error_code, result.error_message = failed.code, str(failed)
         row = rows.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
         row.partition_result.append(result)
+    # Version 0 tells errors by partition only.
+    whole = errors.NONE if refused is None or context.version < _TYPES_FROM else refused.code
     return ElectLeadersResponse(
-        error_code=errors.NONE if refused is None else refused.code,
+        error_code=whole,
         replica_election_results=list(rows.values()),
     )
 
