@@ -175,6 +175,8 @@ class Play:
         gone, there = {NONE, UnknownTopicOrPartition.code}, {NONE, TopicAlreadyExists.code}
         await self._insist(lambda: world.ask_to_delete(topic), gone, power)
         await self._insist(lambda: world.ask_to_create(topic, len(partitions), TOPICS[topic]), there, power)
+        if world.machine.is_down:
+            await self._restart(power)
         world.machine.disk.heal()
         for name in partitions:
             world.partitions[name] = world.partitions[name].recreated()
