@@ -8,8 +8,6 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -48,39 +46,39 @@ class Fuzzer:
 
     def run(self, seconds: float) -> None:
         until = time.monotonic() + seconds
+        clients = [self._connected() for _ in range(CONNECTIONS)]
         while time.monotonic() < until:
-            with self._clients() as clients:
-                for _ in range(200):
-                    self._step(self.random.choice(clients))
+            number = self.random.randrange(CONNECTIONS)
+            if not self._step(clients[number]):
+                self._leave(clients[number])
+                clients[number] = self._connected()
+        for each in clients:
+            self._leave(each)
 
-    @contextmanager
-    def _clients(self) -> Iterator[list[socket.socket]]:
-        made = [socket.create_connection((self.broker.host, self.broker.port)) for _ in range(CONNECTIONS)]
-        try:
-            for each in made:
-                each.setblocking(False)
-            yield made
-        finally:
-            for each in made:
-                if self.random.random() < 0.3:
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-                each.close()
+    def _connected(self) -> socket.socket:
+        made = socket.create_connection((self.broker.host, self.broker.port))
+        made.setblocking(False)
+        return made
 
-    def _step(self, client: socket.socket) -> None:
-        """One request, in pieces; a client whose connection was closed stays silent."""
+    def _leave(self, client: socket.socket) -> None:
+        if self.random.random() < 0.3:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        client.close()
+
+    def _step(self, client: socket.socket) -> bool:
+        """One request, in pieces; false when the connection is of no use any more."""
         data = self._request()
         at = 0
         try:
             while at < len(data):
                 piece = self.random.choice([len(data), len(data), 1, 3, 4, 5, 100])
                 at += client.send(data[at : at + piece])
-            if select.select([client], [], [], 0.0)[0]:
-                client.recv(MIB)
-        except BlockingIOError:
-            pass  # the broker has enough of it for now: the rest is lost, which garbles what follows
+            self.sent += 1
+            if select.select([client], [], [], self.random.choice([0.0, 0.001]))[0]:
+                return client.recv(MIB) != b""
         except OSError:
-            pass
-        self.sent += 1
+            return False  # closed by the broker, or it has enough of this client for now
+        return True
 
     def _request(self) -> bytes:
         random = self.random

@@ -4,6 +4,7 @@ failed."""
 from __future__ import annotations
 
 import errno
+import logging
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -21,6 +22,9 @@ from tidelog.storage.flusher import Flusher
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 # Nor is it the disk's fault when the process is at its own limits.
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+TELL_EVERY_MS = 10_000
+
+logger = logging.getLogger("tidelog.storage")
 
 
 class Syncable(Protocol):
@@ -48,6 +52,8 @@ class Volume:
     simulated run has to repeat itself."""
     trashed: dict[Emptied, None] = field(default_factory=dict)
     """Logs that have deleted files still on disk."""
+    told_ms: int | None = None
+    """When a full disk, or a limit of the process, was last written to the log."""
 
     @classmethod
     def of(cls, path: str, disk: Disk, clock: Clock, random: Random, files: OpenFiles) -> Volume:
@@ -58,15 +64,22 @@ class Volume:
         """The error for whoever asked.  Anything but a full disk takes the whole directory offline, and so
         does a full disk when bytes that readers may have seen are `at_risk`."""
         if problem.errno in FULL and not at_risk:
-            return KafkaStorageError(
-                f"{doing}: the disk of {self.path} is full; free some space and try again"
-            )
+            return self._tell(f"{doing}: the disk of {self.path} is full; free some space and try again")
         if problem.errno in _EXHAUSTED and not at_risk:
-            return KafkaStorageError(f"{doing}: {problem.strerror}; raise the limits of this process")
+            return self._tell(f"{doing}: {problem.strerror}; raise the limits of this process")
         if self.problem is None:
             self.problem = problem
             identity.mark_failed(self.disk, self.path)
+            logger.error("%s failed: %s", doing, self.offline())
         return self.offline()
+
+    def _tell(self, message: str) -> KafkaStorageError:
+        """Once in a while: every producer runs into a full disk again and again."""
+        now_ms = self.clock.monotonic_ms()
+        if self.told_ms is None or now_ms - self.told_ms >= TELL_EVERY_MS:
+            self.told_ms = now_ms
+            logger.error("%s", message)
+        return KafkaStorageError(message)
 
     def offline(self) -> KafkaStorageError:
         return KafkaStorageError(

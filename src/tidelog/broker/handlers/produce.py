@@ -7,15 +7,12 @@ were sent.  Only the wait for replicas, or for a topic's own sync, happens after
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT
 from tidelog._speed.frames import ProduceAnswer, decode_produce, encode_produce
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Appended, Partition
-
-log = logging.getLogger("tidelog.produce")
 
 ACKS_ALL = -1
 _ZSTD, _ZSTD_FROM = 4, 7
@@ -148,8 +145,6 @@ def _failed(
     leader = None
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
-    elif isinstance(problem, errors.KafkaStorageError):
-        log.error("%s", problem)
     return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
 
 
