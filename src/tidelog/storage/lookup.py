@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tidelog._speed.batch import Header
 from tidelog._speed.records import Record
 from tidelog.record.reader import read_batches
+from tidelog.storage import times
 from tidelog.storage.segment import Segment
 
 
@@ -24,7 +25,7 @@ def offset_for_time(segments: Iterable[Segment], timestamp: int, start: int) -> 
         if segment.end <= start or segment.newest()[0] < timestamp:
             continue
         known, floor = segment.time_index.floor(timestamp)
-        if not segment.fits(known, floor):
+        if not times.fits(segment, known, floor):
             segment.rebuild_indexes()
             _, floor = segment.time_index.floor(timestamp)
         from_offset = max(start, floor)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelog._speed.batch import HEADER_SIZE, Header, find, header_at, walk
 from tidelog.errors import CorruptMessage
+from tidelog.storage import times
 from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import File
 from tidelog.storage.index import CorruptIndex, OffsetIndex, TimeIndex
@@ -274,22 +275,11 @@ class Segment(SegmentFiles):
     def newest(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the batch that has it; -1 when there is none."""
         if self.max_timestamp < 0 and self.size:
-            if not self.fits(self.time_index.last_timestamp, self.time_index.last_offset):
+            if not times.complete(self):
                 self.rebuild_indexes()
             self.max_timestamp = self.time_index.last_timestamp
             self.max_timestamp_offset = self.time_index.last_offset
         return self.max_timestamp, self.max_timestamp_offset
-
-    def fits(self, timestamp: int, offset: int) -> bool:
-        """Whether an entry of the time index is one: the batch with `offset` has that as its largest timestamp."""
-        if timestamp < 0 or not self.base <= offset < self.end:
-            return timestamp < 0
-        try:
-            position, header = self.locate(offset)
-            header = header or self.header(position)
-        except CorruptMessage:
-            return True  # of a damaged log it cannot be told
-        return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
 
     def age_from(self) -> int:
         """When its newest record was made; of records without a time, when the segment was first seen."""
