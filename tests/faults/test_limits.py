@@ -254,7 +254,7 @@ ENDLESS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "offsets": (
         "list_offsets",
         7,
-        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}] * 400_000}]},
+        {"topics": [{"name": "t" * 30_000, "partitions": []}] * 150},
     ),
 }
 

@@ -82,8 +82,18 @@ def test_an_end_while_starting(broker: FaultyBroker) -> None:
         assert values(connection, TOPIC) == [b"%d" % index for index in range(20)]
 
 
+def test_a_pause_is_survived(broker: FaultyBroker) -> None:
+    """SIGSTOP: clients wait, and go on when the broker goes on."""
+    pause(broker, 1)
+
+
+@pytest.mark.deep
 def test_a_pause_longer_than_the_session_is_survived(broker: FaultyBroker) -> None:
-    """SIGSTOP for longer than the broker's own lease: clients wait, and go on when it goes on."""
+    """The broker's own lease ends meanwhile, and clients give up their requests."""
+    pause(broker, 10)
+
+
+def pause(broker: FaultyBroker, seconds: float) -> None:
     with Writer(broker.bootstrap, TOPIC, 3, socket_timeout_ms=3000) as writer:
         wait_until(lambda: writer.acknowledged > 300, 30, "acknowledgements")
         consumer = kafka.KafkaConsumer(
@@ -96,7 +106,7 @@ def test_a_pause_longer_than_the_session_is_survived(broker: FaultyBroker) -> No
         consumer.seek_to_beginning()
         next(consumer)
         broker.send(signal.SIGSTOP)
-        time.sleep(10)
+        time.sleep(seconds)
         broker.send(signal.SIGCONT)
         reached = writer.acknowledged + 300
         wait_until(lambda: writer.acknowledged > reached, 30, "acknowledgements after the pause")
