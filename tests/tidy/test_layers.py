@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
     {"net"},
     {"metadata", "storage"},
     {"replication"},
+    {"coordination"},
     {"groups", "transactions", "access", "client"},
     {"broker", "pipeline", "aio"},
     {"gateways"},
@@ -27,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"testing"},
     {"cli"},
 ]
-NEVER_IN_CLIENTS = {"storage", "metadata", "replication", "groups", "transactions", "access", "broker"}
+NEVER_IN_CLIENTS = {"storage", "metadata", "replication", "coordination", "groups", "transactions", "access", "broker"}
 
 # Decisions: facts in, decisions out.  Nothing in them waits, reads a clock or touches a file.
 PURE = [
@@ -41,6 +42,7 @@ PURE = [
     "client/partition_queue.py",
     "client/partitioner.py",
     "client/topology.py",
+    "coordination/entries.py",
     "metadata/alterations.py",
     "metadata/changes.py",
     "metadata/decisions.py",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.acceptance import sound
-from tidelog._speed.batch import stamp
+from tidelog._speed.batch import header_at, stamp
 from tidelog.config import TopicConfig
 from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.state import ReplicaState
@@ -170,6 +170,44 @@ class Partition:
             size = len(data)
             pending.add_done_callback(lambda done: self._synced(done, size))
         return _appended(Appended, (base, last + 1, append_time, pending))
+
+    def append_own(self, data: bytearray) -> Appended:
+        """A batch that this broker made itself and that needs no checks: a coordinator's records, or a marker.  It is for
+        all in-sync replicas, like what a producer sends with acks=all."""
+        state, log = self.state, self.log
+        self._check_writable()
+        header = header_at(data)
+        assert header is not None and header.size == len(data)
+        if len(data) > self._batch_bytes_max:
+            raise errors.RecordListTooLarge(
+                f"{len(data)} bytes of records are too many for one batch of {self.name}: "
+                f"max.message.bytes is {self._batch_bytes_max}"
+            )
+        base = log.next
+        stamp(data, 0, base, state.epoch)
+        last = base + header.last_offset_delta
+        pending = log.append(data, base, last, header.max_timestamp, last, state.epoch)
+        if header.producer_id >= 0 and not header.control:
+            log.producers.appended(header, base)
+        self._grew(len(data), pending)
+        return Appended(Offset(base), Offset(last + 1), -1, pending)
+
+    def _check_writable(self) -> None:
+        """For what must be on all in-sync replicas."""
+        state = self.state
+        if self.leader != state.node:
+            raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
+        if len(state.in_sync) < self._in_sync_min:
+            raise errors.NotEnoughReplicas(
+                f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
+                f"{self.log.config.min_insync_replicas}"
+            )
+
+    def _grew(self, size: int, pending: asyncio.Future[None] | None) -> None:
+        if pending is None:
+            self.wrote(size)
+        else:
+            pending.add_done_callback(lambda done: self._synced(done, size))
 
     def _synced(self, done: asyncio.Future[None], size: int) -> None:
         if not done.cancelled() and done.exception() is None:

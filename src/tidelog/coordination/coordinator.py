@@ -1,0 +1,209 @@
+"""The shards of one internal topic that this node leads: loaded when leadership comes, dropped when it goes.
+
+While a shard loads, requests for it are told so, and clients try again.  Loading reads the log in slices and lets
+others on the loop have their turn between them.  `app.lifecycle` hands every metadata update on to `apply`, after the
+partitions have applied it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Generic
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.coordination.entries import Kinds
+from tidelog.coordination.internal_topic import InternalTopic, partition_for
+from tidelog.coordination.shard import NO_PRODUCER, M, Shard
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Image
+from tidelog.record.builder import Marker, read_marker
+from tidelog.record.reader import Batch, read_batches
+from tidelog.replication.partition import Partition
+from tidelog.replication.partitions import Partitions
+from tidelog.storage.log import Log
+from tidelog.types import Epoch, NodeId
+
+log = logging.getLogger("tidelog.coordination")
+
+READ_BYTES = 1 << 20
+RELOAD_S = 1.0
+
+
+class Coordinator(Generic[M]):
+    def __init__(
+        self,
+        topic: InternalTopic,
+        node: NodeId,
+        partitions: Partitions,
+        clock: Clock,
+        kinds: Kinds,
+        machine: Callable[[], M],
+    ) -> None:
+        self.topic = topic
+        self._node = node
+        self._partitions = partitions
+        self._clock = clock
+        self._kinds = kinds
+        self._machine = machine
+        self._image = Image()
+        self._shards: dict[int, Shard[M]] = {}
+        self._loading: dict[int, tuple[Epoch, asyncio.Task[None]]] = {}
+        self.opened: list[Callable[[Shard[M]], None]] = []
+        """Told of every shard whose state is loaded, before its first request."""
+        self.closed: list[Callable[[Shard[M]], None]] = []
+        """Told of every shard that is not coordinated here any more."""
+
+    # For handlers
+
+    def shard(self, name: str) -> Shard[M]:
+        """The shard that holds the state of `name`; the protocol's error when that is elsewhere or loading."""
+        count = self.topic.count(self._image)
+        if count is None:
+            raise errors.CoordinatorNotAvailable(
+                f"there is no {self.topic.name} yet: ask for the coordinator first"
+            )
+        return self.shard_at(partition_for(name, count))
+
+    def shard_at(self, index: int) -> Shard[M]:
+        shard = self._shards.get(index)
+        if shard is not None:
+            return shard
+        if index in self._loading:
+            raise errors.CoordinatorLoadInProgress(f"{self.topic.name}-{index} is being loaded: try again")
+        raise errors.NotCoordinator(f"{self.topic.name}-{index} is not led by this broker")
+
+    def shards(self) -> Iterator[Shard[M]]:
+        """Those that are loaded."""
+        return iter(list(self._shards.values()))
+
+    @property
+    def loading(self) -> bool:
+        return bool(self._loading)
+
+    def leader_of(self, name: str, count: int, image: Image) -> NodeId | None:
+        partition = image.partition(self.topic.name, partition_for(name, count))
+        return None if partition is None else partition.leader
+
+    # Following the metadata
+
+    def start(self, image: Image) -> None:
+        self._image = image
+        self._follow_leaders()
+
+    def apply(self, update: Update) -> None:
+        self._image = update.image
+        if self.topic.name in update.topics:
+            self._follow_leaders()
+
+    def _follow_leaders(self) -> None:
+        topic = self._image.topics.get(self.topic.name)
+        led: dict[int, Epoch] = {}
+        if topic is not None:
+            led = {p.index: Epoch(p.leader_epoch) for p in topic.partitions if p.leader == self._node}
+        for index, shard in list(self._shards.items()):
+            if led.get(index) != shard.epoch:
+                self._close(shard)
+        for index, (epoch, task) in list(self._loading.items()):
+            if led.get(index) != epoch:
+                task.cancel()
+                del self._loading[index]
+        for index, epoch in led.items():
+            if index not in self._shards and index not in self._loading:
+                self._load(index, epoch, 0.0)
+
+    def _close(self, shard: Shard[M]) -> None:
+        shard.closed = True
+        self._shards.pop(shard.index, None)
+        for tell in self.closed:
+            tell(shard)
+
+    def _load(self, index: int, epoch: Epoch, after_s: float) -> None:
+        try:
+            partition = self._partitions.led_here(self.topic.name, index)
+            if partition.log.start == partition.log.next and not after_s:
+                self._open(index, partition, self._machine())  # nothing to read: there from the start
+                return
+        except errors.TidelogError:
+            pass  # the task tells, and tries again
+        task = asyncio.get_running_loop().create_task(self._load_until_done(index, after_s))
+        self._loading[index] = (epoch, task)
+
+    async def _load_until_done(self, index: int, after_s: float) -> None:
+        name = f"{self.topic.name}-{index}"
+        while True:
+            await asyncio.sleep(after_s)
+            try:
+                partition = self._partitions.led_here(self.topic.name, index)
+                machine = self._machine()
+                await _replay(partition.log, machine, self._kinds, name)
+                break
+            except errors.TidelogError as problem:
+                log.error("cannot load %s, trying again: %s", name, problem)
+                after_s = RELOAD_S
+        self._loading.pop(index, None)
+        self._open(index, partition, machine)
+
+    def _open(self, index: int, partition: Partition, machine: M) -> None:
+        shard = Shard(index, partition, machine, self._kinds, self._clock, self._broken)
+        self._shards[index] = shard
+        for tell in self.opened:
+            tell(shard)
+
+    def _broken(self, shard: Shard[M], problem: Exception) -> None:
+        if not shard.closed:
+            log.error("%s lost what was not on disk yet, loading it again: %s", shard, problem)
+            self._close(shard)
+            self._load(shard.index, shard.epoch, RELOAD_S)
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._loading.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loading.clear()
+        for shard in self.shards():
+            self._close(shard)
+
+
+async def _replay(it: Log, machine: M, kinds: Kinds, name: str) -> None:
+    offset = it.start
+    while offset < it.next:
+        bad = next((one for one in it.damaged if one.start <= offset < one.end), None)
+        if bad is not None:
+            log.error("%s: offsets %d to %d are damaged, what they held is lost", name, bad.start, bad.end)
+            offset = bad.end
+            continue
+        part = it.read(offset, READ_BYTES, it.end)
+        if part is None:
+            if offset >= it.end:
+                await it.flush()  # appends that are on their way to the disk
+            if offset >= it.end or it.end == it.next:
+                return
+            continue
+        data = part.file.read(part.size, part.position)
+        for batch in read_batches(data):
+            if batch.header.last_offset >= offset:
+                _replay_batch(batch, machine, kinds, name)
+                offset = batch.header.last_offset + 1
+        await asyncio.sleep(0)
+
+
+def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
+    header = batch.header
+    if header.control:
+        for record in batch.records():
+            end = read_marker(record)
+            if end is not None:
+                machine.ended(header.producer_id, end.marker is Marker.COMMIT)
+        return
+    producer_id = header.producer_id if header.transactional else NO_PRODUCER
+    for record in batch.records():
+        try:
+            entry = kinds.decode(record.key, record.value)
+        except errors.InvalidRecord as problem:
+            log.error("%s: the record at offset %d is not understood: %s", name, record.offset, problem)
+            continue
+        if entry is not None:
+            machine.replay(entry, producer_id)

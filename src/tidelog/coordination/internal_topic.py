@@ -1,0 +1,68 @@
+"""The topics that coordinators keep their state in: which partition a name belongs to, and making one at first use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.image import Image
+from tidelog.metadata.planning import NewTopic
+
+
+class Shape(NamedTuple):
+    """How a topic is made; the settings say so."""
+
+    partitions: int
+    replication: int
+    configs: Mapping[str, str]
+
+
+class InternalTopic:
+    def __init__(self, name: str, controller: Controller, shape: Callable[[], Shape]) -> None:
+        self.name = name
+        self._controller = controller
+        self._shape = shape
+        self._making = asyncio.Lock()
+
+    def count(self, image: Image) -> int | None:
+        """None while the topic is not there."""
+        topic = image.topics.get(self.name)
+        return None if topic is None else len(topic.partitions)
+
+    async def ensure(self) -> int:
+        """Its number of partitions; made first if it must be.  On fewer brokers than its replication asks for it gets
+        as many replicas as there are brokers."""
+        count = self.count(self._controller.image)
+        if count is not None:
+            return count
+        async with self._making:
+            count = self.count(self._controller.image)
+            return await self._make() if count is None else count
+
+    async def _make(self) -> int:
+        shape = self._shape()
+        live = len(self._controller.image.live_brokers)
+        if live == 0:
+            raise errors.CoordinatorNotAvailable(f"no broker is there to hold {self.name} yet: try again")
+        wanted = NewTopic(
+            self.name, shape.partitions, min(shape.replication, live), configs=dict(shape.configs)
+        )
+        (made,) = await self._controller.create_topics([wanted])
+        if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
+            raise errors.CoordinatorNotAvailable(f"{self.name} cannot be made: {made}")
+        count = self.count(self._controller.image)
+        if count is None:
+            raise errors.CoordinatorNotAvailable(f"{self.name} is being made: try again")
+        return count
+
+
+def partition_for(name: str, count: int) -> int:
+    """The partition that holds the state of `name`: Java's string hash, as every Kafka tool computes it."""
+    value = 0
+    encoded = name.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[at] << 8) + encoded[at + 1]) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % count
