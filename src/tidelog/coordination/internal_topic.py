@@ -65,4 +65,6 @@ def partition_for(name: str, count: int) -> int:
     encoded = name.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
         value = (31 * value + (encoded[at] << 8) + encoded[at + 1]) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % count
+    if value >= 1 << 31:
+        value = (1 << 32) - value  # what Java's Math.abs makes of a negative one
+    return value % (1 << 31) % count  # the smallest has no positive, and counts as 0
