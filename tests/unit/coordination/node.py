@@ -1,0 +1,92 @@
+"""A node with partitions and one coordinator, without a server: on a disk and a store that outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+
+from tidelog.config import BrokerConfig
+from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.entries import Entry, Kind, Kinds
+from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.records import BrokerRecord, Endpoint
+from tidelog.metadata.registration import Registration
+from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.replication.partitions import Partitions
+from tidelog.storage.files import OpenFiles
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.testing import VirtualClock, VirtualDisk
+from tidelog.types import NodeId
+from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+
+TOPIC = "__ledger"
+NODE = NodeId(1)
+KINDS = Kinds(Kind(OffsetCommitKey, OffsetCommitValue, 3))
+
+
+def entry(name: str, amount: int | None) -> Entry:
+    value = None if amount is None else OffsetCommitValue(offset=amount)
+    return Entry(OffsetCommitKey(group=name, topic="t"), value)
+
+
+class Ledger:
+    """The smallest machine there is: amounts by name, and those of open transactions apart."""
+
+    def __init__(self) -> None:
+        self.amounts: dict[str, int] = {}
+        self.pending: dict[int, list[Entry]] = {}
+
+    def replay(self, entry: Entry, producer_id: int) -> None:
+        if producer_id >= 0:
+            self.pending.setdefault(producer_id, []).append(entry)
+        elif entry.value is None:
+            self.amounts.pop(entry.key.group, None)
+        else:
+            self.amounts[entry.key.group] = entry.value.offset
+
+    def ended(self, producer_id: int, committed: bool) -> None:
+        for entry in self.pending.pop(producer_id, []):
+            if committed:
+                self.replay(entry, -1)
+
+
+class Node:
+    def __init__(self, configs: Mapping[str, str] | None = None) -> None:
+        self.disk = VirtualDisk()
+        self.clock = VirtualClock()
+        self._configs = configs or {}
+        self._metadata = connect(":memory:")
+
+    async def start(self) -> Coordinator[Ledger]:
+        random = Random(1)
+        config = BrokerConfig()
+        self._store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
+        self.controller = await Controller.start(self._store, NODE, config, random, True)
+        folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
+        self.dirs = LogDirs([folder], self.controller.topic_config)
+        await self.dirs.start(self.controller.image.cluster_id, NODE)
+        self.partitions = Partitions(NODE, self.dirs, self.controller.image, self.controller.topic_config)
+        await self.partitions.start()
+        shape = Shape(3, 3, {"cleanup.policy": "compact", **self._configs})
+        topic = InternalTopic(TOPIC, self.controller, lambda: shape)
+        self.coordinator = Coordinator(topic, NODE, self.partitions, self.clock, KINDS, Ledger)
+        self.coordinator.start(self.controller.image)
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        record = BrokerRecord((Endpoint("PLAINTEXT", "here", 9092),), None)
+        revision = await Registration(self._store, NODE, record).register()
+        await self.controller.reached(revision)
+        return self.coordinator
+
+    async def _follow(self) -> None:
+        async for update in self.controller.follow():
+            await self.partitions.apply(update)
+            self.coordinator.apply(update)
+
+    async def crash(self) -> None:
+        """As kill -9: what was written stays, nothing is closed."""
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        self.disk.kill()
