@@ -1,9 +1,10 @@
-"""Settings: Kafka's names, types, defaults and limits as tables, and the two parsed forms that code reads.
+"""Settings: Kafka's names, types, defaults and limits as tables, and the parsed forms that code reads.
 
-`TopicConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` tells where each value came from.
+`TopicConfig`, `GroupConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` tells where each value came from.
 """
 
 from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
+from tidelog.config.group import GroupConfig
 from tidelog.config.listener import Listener
 from tidelog.config.properties import parse_properties
 from tidelog.config.table import Kind, Setting
@@ -14,6 +15,7 @@ __all__ = [
     "TOPIC_SETTINGS",
     "TOPIC_SYNONYMS",
     "BrokerConfig",
+    "GroupConfig",
     "Kind",
     "Listener",
     "Setting",

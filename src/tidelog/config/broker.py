@@ -16,6 +16,7 @@ from tidelog.config.broker_log_table import LOG
 from tidelog.config.broker_network_table import NETWORK
 from tidelog.config.broker_replication_table import REPLICATION
 from tidelog.config.broker_security_table import SECURITY
+from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners
 from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
@@ -77,6 +78,18 @@ class BrokerConfig:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
+    group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_max_size: int = (1 << 31) - 1
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_min_heartbeat_interval_ms: int = 5000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_session_timeout_ms: int = 45_000
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -161,6 +174,9 @@ class BrokerConfig:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:
             raise InvalidConfig(f"log.cleaner.dedupe.buffer.size must be at least {1 << 20}")
+        if not self.group_consumer_assignors:
+            raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
+        check_group_bounds("consumer", lambda name: getattr(self, name.replace(".", "_")))
         for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:

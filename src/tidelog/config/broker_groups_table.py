@@ -1,29 +1,29 @@
 """Broker settings about consumer, share and streams groups.  See `tidelog.config.table`."""
 
 GROUPS = """
-group.consumer.assignment.interval.ms int 1000 0.. dynamic
+group.consumer.assignment.interval.ms int 1000 0.. built dynamic
   Least time between two assignments of a consumer group.
-group.consumer.assignors list uniform,range
+group.consumer.assignors list uniform,range uniform|range built
   Assignors of consumer groups, the first by default.
-group.consumer.heartbeat.interval.ms int 5000 1..
+group.consumer.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of consumer group members.
-group.consumer.max.assignment.interval.ms int 15000 0..
+group.consumer.max.assignment.interval.ms int 15000 0.. built
   Largest assignment interval a consumer group may set.
-group.consumer.max.heartbeat.interval.ms int 15000 1..
+group.consumer.max.heartbeat.interval.ms int 15000 1.. built
   Largest heartbeat interval a consumer group may set.
-group.consumer.max.session.timeout.ms int 60000 1..
+group.consumer.max.session.timeout.ms int 60000 1.. built
   Largest session timeout a consumer group may set.
-group.consumer.max.size int 2147483647 1..
+group.consumer.max.size int 2147483647 1.. built
   Most members of a consumer group.
-group.consumer.migration.policy string bidirectional disabled|downgrade|upgrade|bidirectional
+group.consumer.migration.policy string bidirectional disabled|downgrade|upgrade|bidirectional built
   Whether groups may move between the classic and the consumer protocol.
-group.consumer.min.assignment.interval.ms int 0 0..
+group.consumer.min.assignment.interval.ms int 0 0.. built
   Smallest assignment interval a consumer group may set.
-group.consumer.min.heartbeat.interval.ms int 5000 1..
+group.consumer.min.heartbeat.interval.ms int 5000 1.. built
   Smallest heartbeat interval a consumer group may set.
-group.consumer.min.session.timeout.ms int 45000 1..
+group.consumer.min.session.timeout.ms int 45000 1.. built
   Smallest session timeout a consumer group may set.
-group.consumer.session.timeout.ms int 45000 1..
+group.consumer.session.timeout.ms int 45000 1.. built
   A consumer group member silent for this long is removed.
 group.coordinator.append.linger.ms int -1 -1..
   How long the group coordinator collects records before it writes them.

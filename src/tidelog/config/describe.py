@@ -26,6 +26,7 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +91,23 @@ def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = N
             yield _entry(setting, text, (synonym,), read_only=not setting.dynamic)
 
 
-def describe_group(names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Groups have Kafka's defaults: nothing about them can be changed yet."""
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> Iterator[Entry]:
+    """All settings of a group with these settings of its own, or those in `names`."""
     for setting in _chosen(GROUP_SETTINGS, names):
-        text = setting.text(setting.default)
-        broker_name = GROUP_BROKER_PREFIX + setting.name
-        synonym = Synonym(
-            broker_name if broker_name in BROKER_SETTINGS else setting.name, text, Source.DEFAULT
-        )
-        yield _entry(setting, text, (synonym,), read_only=False)
+        synonyms = _group_synonyms(setting, broker)
+        if setting.name in overrides:
+            text = setting.text(setting.parse(overrides[setting.name]))
+            synonyms = (Synonym(setting.name, text, Source.GROUP), *synonyms)
+        yield _entry(setting, synonyms[0].value, synonyms, read_only=False)
+
+
+def _group_synonyms(setting: Setting, broker: BrokerConfig) -> tuple[Synonym, ...]:
+    broker_name = GROUP_BROKER_PREFIX + setting.name
+    if broker_name in BROKER_SETTINGS:
+        return _broker_synonyms(broker_name, [broker_name], broker)
+    return (Synonym(setting.name, setting.text(setting.default), Source.DEFAULT),)
 
 
 def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[Entry]:

@@ -1,5 +1,5 @@
-"""Settings of groups and of client metrics subscriptions: listed as Kafka lists them, none of them built yet.
-See `tidelog.config.table`."""
+"""Settings of groups and of client metrics subscriptions, as Kafka lists them, and `share.dead.letter.topic`, which is
+our own.  See `tidelog.config.table`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from tidelog.config.table import Setting, read_table
 GROUP_BROKER_PREFIX = "group."
 
 GROUP_SETTINGS: dict[str, Setting] = read_table("""
-consumer.assignment.interval.ms int 1000 0..
+consumer.assignment.interval.ms int 1000 0.. built
   Least time between two assignments of the group.
-consumer.heartbeat.interval.ms int 5000 1..
+consumer.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the group's members.
-consumer.session.timeout.ms int 45000 1..
+consumer.session.timeout.ms int 45000 1.. built
   A member silent for this long is removed.
 share.assignment.interval.ms int 1000 0..
   Least time between two assignments of the share group.
 share.auto.offset.reset string latest
   Where a share group starts on a partition it has not read yet.
-share.delivery.count.limit int 5 2..10
+share.dead.letter.topic string ""
+  Topic that gets the records a share group gives up; none when empty.
+share.delivery.count.limit int 5 2..
   How often a record is delivered before it is given up.
 share.heartbeat.interval.ms int 5000 1..
   Heartbeat interval of the share group's members.
 share.isolation.level string read_uncommitted read_committed|read_uncommitted
   Whether a share group reads records of open or aborted transactions.
-share.partition.max.record.locks int 2000 100..10000
+share.partition.max.record.locks int 2000 100..
   Bound on the acquired records of a partition.
-share.record.lock.duration.ms int 30000 1000..3600000
+share.record.lock.duration.ms int 30000 1000..
   How long a record stays acquired.
 share.renew.acknowledge.enable boolean true
   Let members renew the lock on an acquired record.

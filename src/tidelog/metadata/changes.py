@@ -36,6 +36,7 @@ class Update:
     topic_configs: tuple[str, ...]
     brokers: bool
     broker_configs: bool
+    group_configs: tuple[str, ...] = ()
 
 
 class _Written(NamedTuple):
@@ -61,6 +62,7 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
     fresh = read(snapshot)
     topics = {*image.topics, *fresh.topics}
     configs = {*image.topic_configs, *fresh.topic_configs}
+    groups = {*image.group_configs, *fresh.group_configs}
     return Update(
         before=image,
         image=fresh,
@@ -70,6 +72,9 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
         ),
         brokers=image.brokers != fresh.brokers,
         broker_configs=image.broker_configs != fresh.broker_configs,
+        group_configs=tuple(
+            sorted(name for name in groups if image.group_overrides(name) != fresh.group_overrides(name))
+        ),
     )
 
 
@@ -81,6 +86,7 @@ class _Draft:
         self._records: dict[str, tuple[TopicRecord, int] | None] = {}
         self._stored: dict[UUID, dict[int, Stored | None]] = {}
         self._topic_configs: dict[str, Configs | None] = {}
+        self._group_configs: dict[str, Configs | None] = {}
         self._others: dict[str, Any] = {}
 
     def finish(self, written: Iterable[_Written], revision: int) -> Update:
@@ -93,6 +99,7 @@ class _Draft:
             topics=self._image.topics.changed(topics),
             names=self._image.names.changed(names),
             topic_configs=self._image.topic_configs.changed(self._topic_configs),
+            group_configs=self._image.group_configs.changed(self._group_configs),
             **self._others,
         )
         return Update(
@@ -102,6 +109,7 @@ class _Draft:
             topic_configs=tuple(sorted(self._topic_configs)),
             brokers="brokers" in self._others,
             broker_configs="broker_configs" in self._others,
+            group_configs=tuple(sorted(self._group_configs)),
         )
 
     def _apply(self, change: _Written) -> None:
@@ -185,6 +193,8 @@ class _Draft:
     def _configs_changed(self, key: str, configs: Configs | None) -> None:
         if key.startswith(records.TOPIC_CONFIGS):
             self._topic_configs[key[len(records.TOPIC_CONFIGS) :]] = configs
+        elif key.startswith(records.GROUP_CONFIGS):
+            self._group_configs[key[len(records.GROUP_CONFIGS) :]] = configs
         elif key.startswith(records.BROKER_CONFIGS):
             node = key[len(records.BROKER_CONFIGS) :]
             self._set("broker_configs", None if node == records.ALL_BROKERS else NodeId(int(node)), configs)

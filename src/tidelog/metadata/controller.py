@@ -17,11 +17,12 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
+from tidelog.config.group import check_group
 from tidelog.metadata import changes, decisions, planning, records
 from tidelog.metadata.changes import Update
 from tidelog.metadata.decisions import Raised
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
-from tidelog.metadata.names import plain_names
+from tidelog.metadata.names import check_topic_name, plain_names
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
 from tidelog.metadata.records import PartitionRecord
 from tidelog.metadata.store import (
@@ -224,6 +225,20 @@ class Controller:
 
         await self._swap(attempt, validate_only)
 
+    async def alter_group_configs(
+        self, name: str, change: ChangeConfigs, validate_only: bool = False
+    ) -> None:
+        """A group need not be there: its settings wait for it."""
+
+        def attempt(image: Image) -> tuple[None, Swap]:
+            configs = image.group_configs.get(name, NO_CONFIGS)
+            after = change(configs.values)
+            check_group(after, self._config)
+            _check_dead_letter_topic(after.get("share.dead.letter.topic", ""))
+            return None, _put_configs(records.group_config_key(name), configs.revision, configs.values, after)
+
+        await self._swap(attempt, validate_only)
+
     # Leaders
 
     async def elect_leaders(
@@ -321,6 +336,14 @@ def _delete(wanted: Sequence[str | UUID], image: Image) -> tuple[list[Topic | er
         swap.then.append(Delete(records.topic_config_key(topic.name)))
         swap.then.append(DeletePrefix(records.partitions_prefix(topic.id)))
     return answers, swap
+
+
+def _check_dead_letter_topic(topic: str) -> None:
+    try:
+        if topic:
+            check_topic_name(topic)
+    except errors.InvalidTopicException as problem:
+        raise errors.InvalidConfig(f"share.dead.letter.topic: {problem}") from None
 
 
 def _put_configs(key: str, revision: int, before: Mapping[str, str], after: Mapping[str, str]) -> Swap:

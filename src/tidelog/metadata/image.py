@@ -85,6 +85,7 @@ class Image:
     names: ShardedMap[UUID, str] = field(default_factory=ShardedMap)
     topic_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     broker_configs: Mapping[NodeId | None, Configs] = field(default_factory=dict)
+    group_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     # Keys of partitions whose topic is not there: not yet, or not any more.
     strays: Mapping[UUID, Mapping[int, Stored]] = field(default_factory=dict)
 
@@ -103,6 +104,10 @@ class Image:
     def broker_overrides(self, node: NodeId | None) -> Mapping[str, str]:
         """The settings changed on one broker; None: on all of them."""
         return self.broker_configs.get(node, NO_CONFIGS).values
+
+    def group_overrides(self, name: str) -> Mapping[str, str]:
+        """The settings that this group has of its own."""
+        return self.group_configs.get(name, NO_CONFIGS).values
 
     @property
     def live_brokers(self) -> list[Broker]:

@@ -8,6 +8,7 @@ Keys:
     partitions/TOPIC-ID/INDEX   who leads and who is in sync, only once that differs from what a new topic has
     configs/topics/NAME         settings of a topic
     configs/brokers/ID          settings of a broker; `all` in place of the id: of every broker
+    configs/groups/NAME         settings of a group
     producer-ids/next           the first producer id that is not handed out
 
 A topic is one key however many partitions it has, so it is created in one small transaction and read fast at the
@@ -30,6 +31,7 @@ TOPICS = "topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
+GROUP_CONFIGS = "configs/groups/"
 ALL_BROKERS = "all"
 PRODUCER_IDS = "producer-ids/next"
 
@@ -126,6 +128,10 @@ def topic_config_key(name: str) -> str:
 def broker_config_key(node: NodeId | None) -> str:
     """None: the settings of every broker."""
     return f"{BROKER_CONFIGS}{ALL_BROKERS if node is None else node}"
+
+
+def group_config_key(name: str) -> str:
+    return GROUP_CONFIGS + name
 
 
 def put_partition(topic_id: UUID, index: int, record: PartitionRecord) -> Put:

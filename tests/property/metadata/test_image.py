@@ -40,7 +40,9 @@ partition_puts = st.builds(
 )
 config_puts = st.builds(
     lambda key, value: (key, records.encode_configs({"retention.ms": value})),
-    topic_names.map(records.topic_config_key) | (st.none() | nodes).map(records.broker_config_key),
+    topic_names.map(records.topic_config_key)
+    | (st.none() | nodes).map(records.broker_config_key)
+    | st.sampled_from(["g", "g/1"]).map(records.group_config_key),
     st.sampled_from(["1", "2"]),
 )
 broker_puts = st.builds(
@@ -101,6 +103,7 @@ def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
         assert caught_up.image == fresh
         assert {*caught_up.topics} <= {*update.topics}
         assert {*caught_up.topic_configs} <= {*update.topic_configs}
+        assert {*caught_up.group_configs} <= {*update.group_configs}
         assert not caught_up.brokers or update.brokers
         assert not caught_up.broker_configs or update.broker_configs
 

@@ -138,7 +138,7 @@ def test_a_broker_its_loggers_groups_and_client_metrics_are_described() -> None:
         assert broker["ssl.key.password"] == (None, 5)
         assert await values(admin, BROKER, "") == {}
         assert (await values(admin, LOGGER, "1"))["root"][1] == 6
-        assert len(await values(admin, GROUP, "g")) == 17
+        assert len(await values(admin, GROUP, "g")) == 18
         assert len(await values(admin, CLIENT_METRICS, "m")) == 3
 
     testing.run(scenario)
@@ -291,7 +291,14 @@ def test_settings_of_one_broker_win_over_those_of_all() -> None:
         (LOGGER, "1", ("no.such", SET, "INFO"), "INVALID_CONFIG"),
         (LOGGER, "1", ("root", SET, "LOUD"), "INVALID_CONFIG"),
         (LOGGER, "7", ("root", SET, "INFO"), "INVALID_REQUEST"),
-        (GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), "INVALID_CONFIG"),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), "NONE"),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "44999"), "INVALID_CONFIG"),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "60001"), "INVALID_CONFIG"),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "x"), "INVALID_CONFIG"),
+        (GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "4999"), "INVALID_CONFIG"),
+        (GROUP, "g", ("share.auto.offset.reset", SET, "foo"), "INVALID_CONFIG"),
+        (GROUP, "g", ("share.dead.letter.topic", SET, "a b"), "INVALID_CONFIG"),
+        (GROUP, "g", ("streams.num.standby.replicas", SET, "1"), "INVALID_CONFIG"),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "45000"), "NONE"),
         (GROUP, "g", ("consumer.session.timeout.ms", DELETE, None), "NONE"),
         (GROUP, "g", ("no.such", SET, "1"), "INVALID_CONFIG"),
@@ -305,6 +312,35 @@ def test_a_change_of_other_settings_gets_its_code(kind: int, name: str, change: 
     async def scenario(random: Random) -> None:
         admin = await started(random)
         assert await alter(admin, kind, name, change) == error
+
+    testing.run(scenario)
+
+
+def test_settings_of_a_group_are_kept_listed_and_unset() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await started(random)
+        assert await alter(admin, GROUP, "g/1", ("consumer.session.timeout.ms", SET, "46000")) == "NONE"
+        assert await alter(admin, GROUP, "g/1", ("consumer.heartbeat.interval.ms", SET, "6000")) == "NONE"
+        assert await values(admin, GROUP, "g/1", "consumer.session.timeout.ms") == {
+            "consumer.session.timeout.ms": ("46000", 8)
+        }
+        assert await values(admin, GROUP, "other", "consumer.session.timeout.ms") == {
+            "consumer.session.timeout.ms": ("45000", 5)
+        }
+        image = admin.node.controller.image
+        assert dict(image.group_overrides("g/1")) == {
+            "consumer.heartbeat.interval.ms": "6000",
+            "consumer.session.timeout.ms": "46000",
+        }
+        (listed,) = (await admin.ask(ListConfigResourcesRequest(resource_types=[GROUP]))).config_resources
+        assert (listed.resource_name, listed.resource_type) == ("g/1", GROUP)
+        assert [update.group_configs for update in admin.node.updates if update.group_configs] == [
+            ("g/1",),
+            ("g/1",),
+        ]
+        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"):
+            assert await alter(admin, GROUP, "g/1", (name, DELETE, None)) == "NONE"
+        assert list(admin.node.controller.image.group_configs) == []
 
     testing.run(scenario)
 

@@ -106,8 +106,21 @@ def test_the_defaults_of_all_brokers_are_only_what_was_changed() -> None:
     )
 
 
+def test_a_group_setting_shows_its_own_value_before_the_brokers() -> None:
+    broker = BrokerConfig.of({"group.consumer.session.timeout.ms": "46000"})
+    (entry,) = describe_group(
+        {"consumer.session.timeout.ms": "47000"}, broker, ["consumer.session.timeout.ms"]
+    )
+    assert (entry.value, entry.source) == ("47000", Source.GROUP)
+    assert chain(entry) == [
+        ("consumer.session.timeout.ms", "47000", Source.GROUP),
+        ("group.consumer.session.timeout.ms", "46000", Source.STATIC_BROKER),
+        ("group.consumer.session.timeout.ms", "45000", Source.DEFAULT),
+    ]
+
+
 def test_groups_and_client_metrics_show_kafkas_defaults() -> None:
-    group = {entry.name: entry for entry in describe_group()}
+    group = {entry.name: entry for entry in describe_group({}, BrokerConfig())}
     assert chain(group["consumer.session.timeout.ms"]) == [
         ("group.consumer.session.timeout.ms", "45000", Source.DEFAULT)
     ]

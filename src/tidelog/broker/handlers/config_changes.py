@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from tidelog import errors
 from tidelog.broker import loggers
 from tidelog.broker.services import Context
-from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.resource_tables import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tidelog.config.table import NotBuilt, UnknownSetting, find
@@ -49,6 +49,13 @@ async def alter(
         loggers.alter(
             [(one.name, None if one.action is Action.DELETE else one.value) for one in wanted], validate_only
         )
+    elif kind == GROUP:
+        check_group_name(name)
+
+        def change_group(current: Mapping[str, str]) -> dict[str, str]:
+            return altered(current, wanted, GROUP_SETTINGS, {}, "group setting")
+
+        await context.services.controller.alter_group_configs(name, change_group, validate_only)
     else:
         _check_fixed(kind, name, {one.name: one.value for one in wanted if one.action is not Action.DELETE})
 
@@ -63,6 +70,9 @@ async def replace(
         await controller.alter_topic_configs(name, lambda _: values, validate_only)
     elif kind == BROKER:
         await _alter_broker(name, values, lambda _: values, context, validate_only)
+    elif kind == GROUP:
+        check_group_name(name)
+        await context.services.controller.alter_group_configs(name, lambda _: values, validate_only)
     else:
         _check_fixed(kind, name, values)
 
@@ -97,13 +107,16 @@ async def _alter_broker(
         raise errors.InvalidRequest(str(problem)) from problem
 
 
-def _check_fixed(kind: int, name: str, values: Mapping[str, str | None]) -> None:
-    """Groups and client metrics have only their defaults, and those may be set."""
-    if kind not in (GROUP, CLIENT_METRICS):
-        raise errors.InvalidRequest(f"the settings of resources of type {kind} cannot be changed this way")
-    settings: Mapping[str, Setting] = GROUP_SETTINGS if kind == GROUP else CLIENT_METRICS_SETTINGS
-    what = "group" if kind == GROUP else "client metrics"
+def check_group_name(name: str) -> None:
     if not name:
-        raise errors.InvalidRequest(f"a {what} resource has a name")
+        raise errors.InvalidRequest("a group resource has a name: there are no settings of all groups")
+
+
+def _check_fixed(kind: int, name: str, values: Mapping[str, str | None]) -> None:
+    """Client metrics have only their defaults, and those may be set."""
+    if kind != CLIENT_METRICS:
+        raise errors.InvalidRequest(f"the settings of resources of type {kind} cannot be changed this way")
+    if not name:
+        raise errors.InvalidRequest("a client metrics resource has a name")
     for key, value in values.items():
-        find(settings, key, f"{what} setting").accept(value)
+        find(CLIENT_METRICS_SETTINGS, key, "client metrics setting").accept(value)

@@ -1,7 +1,7 @@
 """DescribeConfigs (api 32), versions 1-4; AlterConfigs (api 33), versions 0-2; IncrementalAlterConfigs (api 44),
 versions 0-1; ListConfigResources (api 74), versions 0-1.
 
-Resources are topics, brokers (a number, or empty for all of them) and this broker's loggers.  Settings of groups and
+Resources are topics, groups, brokers (a number, or empty for all of them) and this broker's loggers.  Settings of
 client metrics are described with their defaults, and can be set to nothing else yet.  Other brokers are not asked."""
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidelog.broker.handlers.config_changes import (
     LOGGER,
     TOPIC,
     check_broker,
+    check_group_name,
     topic_overrides,
 )
 from tidelog.broker.services import Context
@@ -83,9 +84,8 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[En
             raise errors.InvalidRequest("a client metrics subscription has a name")
         return describe_client_metrics(keys)
     if kind == GROUP:
-        if not name:
-            raise errors.InvalidRequest("a group has a name")
-        return describe_group(keys)
+        check_group_name(name)
+        return describe_group(context.services.image().group_overrides(name), config, keys)
     raise errors.InvalidRequest(f"there are no settings for resources of type {kind}")
 
 
@@ -187,7 +187,7 @@ def list_config_resources(
         BROKER: [str(node) for node in sorted(image.brokers)],
         LOGGER: [str(node) for node in sorted(image.brokers)],
         CLIENT_METRICS: [],
-        GROUP: [],
+        GROUP: sorted(image.group_configs),
     }
     kinds = list(request.resource_types) if context.version >= 1 else [CLIENT_METRICS]
     if any(kind not in names for kind in kinds):

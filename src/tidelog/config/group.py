@@ -1,0 +1,125 @@
+"""The settings of one group, parsed: what the group coordinators read.
+
+A group's own settings win over the broker's of the same name with `group.` in front.  What the broker allows groups
+to set is bounded by its `min` and `max` settings; a value stored before the bounds were narrowed is drawn into them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.resource_tables import GROUP_BROKER_PREFIX, GROUP_SETTINGS
+from tidelog.config.table import Value, find
+from tidelog.errors import InvalidConfig
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(
+    r"([+-]?)P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    consumer_assignment_interval_ms: int = 1000
+    consumer_heartbeat_interval_ms: int = 5000
+    consumer_session_timeout_ms: int = 45_000
+    share_assignment_interval_ms: int = 1000
+    share_auto_offset_reset: str = "latest"
+    share_dead_letter_topic: str = ""
+    share_delivery_count_limit: int = 5
+    share_heartbeat_interval_ms: int = 5000
+    share_isolation_level: str = "read_uncommitted"
+    share_partition_max_record_locks: int = 2000
+    share_record_lock_duration_ms: int = 30_000
+    share_renew_acknowledge_enable: bool = True
+    share_session_timeout_ms: int = 45_000
+
+    @staticmethod
+    def of(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
+        """`overrides` on top of what the broker gives every group."""
+        values: dict[str, Any] = {}
+        for name in _NAMES:
+            own = overrides.get(name)
+            value = inherited(name, broker) if own is None else GROUP_SETTINGS[name].parse(own)
+            if own is not None and isinstance(value, int):
+                least, most = _bounds(name, broker)
+                value = max(value, least) if least is not None else value
+                value = min(value, most) if most is not None else value
+            values[name.replace(".", "_")] = value
+        return GroupConfig(**values)
+
+
+_NAMES = tuple(field.name.replace("_", ".") for field in fields(GroupConfig))
+
+
+def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    """InvalidConfig names the first setting that does not exist, is wrong, or is outside of the broker's bounds."""
+    for name, text in overrides.items():
+        value = find(GROUP_SETTINGS, name, "group setting").accept(text)
+        if name == "share.auto.offset.reset":
+            check_offset_reset(text)
+        if isinstance(value, int) and not isinstance(value, bool):
+            least, most = _bounds(name, broker)
+            if least is not None and value < least:
+                raise InvalidConfig(f"{name} cannot be {value}: {_bound_name(name, 'min')} is {least}")
+            if most is not None and value > most:
+                raise InvalidConfig(f"{name} cannot be {value}: {_bound_name(name, 'max')} is {most}")
+
+
+def inherited(name: str, broker: BrokerConfig) -> Value:
+    """What a group has that did not set it."""
+    broker_name = GROUP_BROKER_PREFIX + name
+    if broker_name not in BROKER_SETTINGS:
+        return GROUP_SETTINGS[name].default
+    return _broker_value(broker_name, broker)
+
+
+def check_offset_reset(text: str) -> None:
+    if text not in ("earliest", "latest") and not text.startswith(BY_DURATION):
+        raise InvalidConfig(
+            f"share.auto.offset.reset cannot be {text!r}: it must be earliest, latest or {BY_DURATION}PnDTnHnMn.nS"
+        )
+    if text.startswith(BY_DURATION):
+        duration_ms(text[len(BY_DURATION) :])
+
+
+def duration_ms(text: str) -> int:
+    """An ISO 8601 duration of days and less, such as PT1H30M; InvalidConfig when it is none, or negative."""
+    found = _DURATION.fullmatch(text)
+    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+        raise InvalidConfig(f"{text!r} is no duration: write it as PnDTnHnMn.nS, for example PT1H30M")
+    days, hours, minutes, seconds = (int(part or 0) for part in found.group(2, 4, 5, 6))
+    fraction = int((found[7] or "").ljust(9, "0")) // 1_000_000
+    if (found[6] or "").startswith("-"):
+        fraction = -fraction
+    total = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction
+    if found[1] == "-":
+        total = -total
+    if total < 0:
+        raise InvalidConfig(f"{text!r} is negative: a duration back from now is not")
+    return total
+
+
+def _bounds(name: str, broker: BrokerConfig) -> tuple[int | None, int | None]:
+    found = [
+        _broker_value(bound, broker) if (bound := _bound_name(name, which)) in BROKER_SETTINGS else None
+        for which in ("min", "max")
+    ]
+    least, most = (bound if isinstance(bound, int) else None for bound in found)
+    return least, most
+
+
+def _bound_name(name: str, which: str) -> str:
+    kind, _, rest = name.partition(".")
+    return f"{GROUP_BROKER_PREFIX}{kind}.{which}.{rest}"
+
+
+def _broker_value(name: str, broker: BrokerConfig) -> Value:
+    setting = BROKER_SETTINGS[name]
+    value: Value = getattr(broker, setting.attribute, setting.default)
+    return value
