@@ -20,6 +20,7 @@ from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
+from tidelog.groups.coordinator import Groups
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
@@ -88,6 +89,8 @@ class Broker:
         self._undo.push_async_callback(self._dirs.stop)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
+        self._groups = Groups(node, controller, self._partitions, around.clock)
+        self._groups.start()
         router = Router(self._services(node))
         connections_max = around.descriptors_max - files.limit - spare
         self._server = Server(controller.config, around.network, router, connections_max)
@@ -103,6 +106,7 @@ class Broker:
         self._run(registration.keep(), "keeping the registration")
         self._start_housekeeping()
         self._undo.push_async_callback(self._partitions.stop)
+        self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._server.start()
         if self._http is not None:
@@ -158,6 +162,7 @@ class Broker:
                 self._given.max_incremental_fetch_session_cache_slots,
                 lambda: around.random.randint(1, (1 << 31) - 1),
             ),
+            groups=self._groups,
         )
 
     def _endpoints(self, bound: dict[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
@@ -189,6 +194,7 @@ class Broker:
     async def _follow(self) -> None:
         async for update in self._controller.follow():
             await self._partitions.apply(update)
+            self._groups.apply(update)
             if update.broker_configs:
                 self._hand_on_settings()
 

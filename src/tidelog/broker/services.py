@@ -13,6 +13,7 @@ from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.groups.coordinator import Groups
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
@@ -32,6 +33,7 @@ class Services:
     log_dirs: LogDirs
     producer_ids: ProducerIds
     sessions: FetchSessions
+    groups: Groups
 
 
 @dataclass(frozen=True, slots=True)

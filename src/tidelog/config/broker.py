@@ -78,6 +78,10 @@ class BrokerConfig:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = (1 << 31) - 1
+    group_min_session_timeout_ms: int = 6000
     group_consumer_assignment_interval_ms: int = 1000
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_heartbeat_interval_ms: int = 5000
@@ -102,6 +106,13 @@ class BrokerConfig:
     max_request_partition_size_limit: int = 2000
     node_id: int = 1
     num_partitions: int = 1
+    offset_metadata_max_bytes: int = 4096
+    offsets_commit_timeout_ms: int = 5000
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     replica_lag_time_max_ms: int = 30_000
     socket_receive_buffer_bytes: int = 102_400

@@ -35,13 +35,13 @@ group.coordinator.rebalance.protocols list classic,consumer,streams consumer|cla
   Kinds of groups that are served.
 group.coordinator.threads int 4 1..
   Threads of the group coordinator.
-group.initial.rebalance.delay.ms int 3000
+group.initial.rebalance.delay.ms int 3000 built
   How long a new classic group waits for more members.
-group.max.session.timeout.ms int 1800000
+group.max.session.timeout.ms int 1800000 built
   Largest session timeout of a classic group member.
-group.max.size int 2147483647 1..
+group.max.size int 2147483647 1.. built
   Most members of a classic group.
-group.min.session.timeout.ms int 6000
+group.min.session.timeout.ms int 6000 built
   Smallest session timeout of a classic group member.
 group.share.assignment.interval.ms int 1000 0.. dynamic
   Least time between two assignments of a share group.
@@ -111,23 +111,23 @@ group.streams.num.standby.replicas int 0 0..
   Standby copies of each task of a streams group.
 group.streams.session.timeout.ms int 45000 1..
   A streams group member silent for this long is removed.
-offset.metadata.max.bytes int 4096
+offset.metadata.max.bytes int 4096 built
   Longest text a consumer may store with an offset.
-offsets.commit.timeout.ms int 5000 1..
+offsets.commit.timeout.ms int 5000 1.. built
   How long a commit of offsets waits for replicas.
 offsets.load.buffer.size int 5242880 1..
   Bytes read at once when offsets are loaded.
-offsets.retention.check.interval.ms long 600000 1..
+offsets.retention.check.interval.ms long 600000 1.. built
   How often expired offsets are looked for.
-offsets.retention.minutes int 10080 1..
+offsets.retention.minutes int 10080 1.. built
   How long the offsets of an empty group are kept.
 offsets.topic.compression.codec int 0
   Codec of the offsets topic, as Kafka's number.
-offsets.topic.num.partitions int 50 1..
+offsets.topic.num.partitions int 50 1.. built
   Partitions of the offsets topic.
-offsets.topic.replication.factor short 3 1..
+offsets.topic.replication.factor short 3 1.. built
   Replicas of the offsets topic.
-offsets.topic.segment.bytes int 104857600 1..
+offsets.topic.segment.bytes int 104857600 1.. built
   Segment size of the offsets topic.
 share.coordinator.append.linger.ms int -1 -1..
   How long the share coordinator collects records before it writes them.

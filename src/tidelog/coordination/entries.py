@@ -5,6 +5,7 @@ tools which read these topics understand them.  Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -23,11 +24,12 @@ class Entry(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Which messages a record consists of; `version` is the one its values are written in, all are read."""
+    """Which messages a record consists of; `version` is the one its values are written in (or what chooses it for a
+    value), all are read."""
 
     key: type[Message]
     value: type[Message]
-    version: int
+    version: int | Callable[[Any], int]
 
 
 class Kinds:
@@ -42,6 +44,8 @@ class Kinds:
         if entry.value is None:
             return key, None
         version = self._by_number[number].version
+        if not isinstance(version, int):
+            version = version(entry.value)
         return key, _NUMBER.pack(version) + entry.value.encode(version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> Entry | None:

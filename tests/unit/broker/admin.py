@@ -36,6 +36,7 @@ class Admin:
             log_dirs=nobody,
             producer_ids=ProducerIds(node.store),
             sessions=nobody,
+            groups=nobody,
         )
         return Admin(node, services)
 

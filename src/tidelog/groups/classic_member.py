@@ -1,0 +1,73 @@
+"""One member of a classic group.  Pure; `ClassicGroup` owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.wire.messages.group_metadata_record import MemberMetadata
+
+Protocols = Sequence[tuple[str, bytes]]
+"""(name, metadata), the one that the member likes best first."""
+
+
+@dataclass(slots=True)
+class Member:
+    """`joining` and `syncing` stand for a request of this member that waits for its answer.  `new` until the first
+    answer to its JoinGroup: a client that gives up before would be a member that nobody hears of."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Hashable | None = field(default=None, compare=False)
+    syncing: Hashable | None = field(default=None, compare=False)
+    new: bool = field(default=False, compare=False)
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def waits(self) -> bool:
+        """A request of it is being held, so it is there although it cannot send heartbeats."""
+        return not self.new and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str | None:
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self.protocols}
+
+    def recorded(self, protocol: str | None) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=self.assignment,
+        )
+
+    @staticmethod
+    def of(stored: MemberMetadata, protocol: str | None) -> Member:
+        rebalance_ms = stored.rebalance_timeout
+        return Member(
+            id=stored.member_id,
+            instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=stored.session_timeout if rebalance_ms == -1 else rebalance_ms,
+            session_timeout_ms=stored.session_timeout,
+            protocols=((protocol or "", stored.subscription),),
+            assignment=stored.assignment,
+        )

@@ -1,0 +1,92 @@
+"""The groups that this broker coordinates: one state machine for each partition of `__consumer_offsets` it leads.
+
+What drivers of groups share: the shards, timers, settings, the cluster's metadata.  How a driver of another kind of
+group (consumer, share) plugs in: it takes the `Groups` at construction (in `app.lifecycle`) and
+- finds the shard of a group with `groups.shard(group_id)`, decides, appends, awaits `shard.committed(...)`;
+- names its deadlines `(kind, group id, ...)` in `groups.timers`, so that kinds do not meet;
+- adds to `groups.coordinator.opened` / `.closed` what arms its timers after a load, and drops its soft state and answers
+  whoever waits when a shard goes;
+- adds to `groups.updated` what must follow the metadata (topics that come, grow or go)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.config import BrokerConfig
+from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.shard import Shard
+from tidelog.coordination.timers import Timers
+from tidelog.groups.kinds import KINDS
+from tidelog.groups.machine import GroupMachine
+from tidelog.groups.replays import new_machine
+from tidelog.metadata.changes import Update
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.image import Image
+from tidelog.replication.partitions import Partitions
+from tidelog.types import NodeId
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+GroupShard = Shard[GroupMachine]
+
+
+class Groups:
+    def __init__(self, node: NodeId, controller: Controller, partitions: Partitions, clock: Clock) -> None:
+        self._controller = controller
+        self.clock = clock
+        self.topic = InternalTopic(OFFSETS_TOPIC, controller, self._shape)
+        self.coordinator: Coordinator[GroupMachine] = Coordinator(
+            self.topic, node, partitions, clock, KINDS, new_machine
+        )
+        self.timers = Timers(clock)
+        self.updated: list[Callable[[Update], None]] = []
+        """Told of every change of the metadata, after the shards have followed it."""
+
+    # For drivers
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._controller.config()
+
+    @property
+    def image(self) -> Image:
+        return self._controller.image
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self.config.offsets_commit_timeout_ms
+
+    def shard(self, group_id: str) -> GroupShard:
+        """Where the group's state is; the protocol's error when that is elsewhere, loading, or not made yet."""
+        if not group_id:
+            raise errors.InvalidGroupId("the group id is empty")
+        return self.coordinator.shard(group_id)
+
+    def _shape(self) -> Shape:
+        config = self.config
+        return Shape(
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+
+    # Life
+
+    def start(self) -> None:
+        self.coordinator.start(self.image)
+
+    def apply(self, update: Update) -> None:
+        self.coordinator.apply(update)
+        for tell in self.updated:
+            tell(update)
+
+    async def stop(self) -> None:
+        await self.coordinator.stop()
+        self.timers.clear()

@@ -1,0 +1,131 @@
+"""The committed offsets of one shard's groups, and those of transactions that are still open.
+
+What records add up to: an offset committed in a transaction is pending until the transaction's marker comes, and
+then counts only if nothing later in the log has replaced it.  Pure; `GroupMachine` owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+
+NO_TOPIC_ID = UUID(int=0)
+NEVER = -1
+
+Place = tuple[str, int]  # topic, partition
+
+
+class Committed(NamedTuple):
+    """`order` says which of two records about one partition is the later one in the log."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int  # NEVER: as long as the group's retention says
+    topic_id: UUID
+    order: int
+
+
+class Offsets:
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[Place, Committed]] = {}
+        self._pending: dict[int, dict[str, dict[Place, Committed]]] = {}  # by producer id
+        self._open: dict[str, dict[Place, set[int]]] = {}  # the producers that have something pending
+        self._order = 0
+
+    # Reading
+
+    def of(self, group: str) -> dict[Place, Committed]:
+        """What the group has committed; not to be changed."""
+        return self._groups.get(group, {})
+
+    def get(self, group: str, topic: str, partition: int) -> Committed | None:
+        found = self._groups.get(group)
+        return None if found is None else found.get((topic, partition))
+
+    def has_any(self, group: str) -> bool:
+        """Committed, or pending in a transaction."""
+        return group in self._groups or group in self._open
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Does an open transaction hold an offset for this partition?"""
+        places = self._open.get(group)
+        return places is not None and (topic, partition) in places
+
+    def pending(self, group: str) -> set[Place]:
+        return set(self._open.get(group, ()))
+
+    def groups(self) -> Iterator[str]:
+        """Those that have committed something."""
+        return iter(list(self._groups))
+
+    def view(self) -> tuple[object, object]:
+        """All of it, to be compared."""
+        return (
+            {name: dict(places) for name, places in self._groups.items()},
+            {
+                producer: {name: dict(places) for name, places in groups.items()}
+                for producer, groups in self._pending.items()
+            },
+        )
+
+    # What records say
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
+        place = (key.topic, key.partition)
+        self._order += 1
+        if value is None:
+            self._forget(key.group, place)
+            return
+        committed = Committed(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            self._order,
+        )
+        if producer_id < 0:
+            self._groups.setdefault(key.group, {})[place] = committed
+            return
+        self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = committed
+        self._open.setdefault(key.group, {}).setdefault(place, set()).add(producer_id)
+
+    def ended(self, producer_id: int, committed: bool) -> None:
+        for group, places in self._pending.pop(producer_id, {}).items():
+            for place, pending in places.items():
+                self._closed(group, place, producer_id)
+                if not committed:
+                    continue
+                mine = self._groups.setdefault(group, {})
+                known = mine.get(place)
+                # What was committed outside of the transaction while it was open, and later, stands.
+                if known is None or known.order < pending.order:
+                    mine[place] = pending
+
+    def _forget(self, group: str, place: Place) -> None:
+        mine = self._groups.get(group)
+        if mine is not None:
+            mine.pop(place, None)
+            if not mine:
+                del self._groups[group]
+        for producer_id in tuple(self._open.get(group, {}).get(place, ())):
+            self._closed(group, place, producer_id)
+            groups = self._pending[producer_id]
+            del groups[group][place]
+            if not groups[group]:
+                del groups[group]
+            if not groups:
+                del self._pending[producer_id]
+
+    def _closed(self, group: str, place: Place, producer_id: int) -> None:
+        places = self._open[group]
+        places[place].discard(producer_id)
+        if not places[place]:
+            del places[place]
+        if not places:
+            del self._open[group]

@@ -1,0 +1,22 @@
+"""The one table of which function takes which record of `__consumer_offsets` into the state.  Pure.
+
+Each kind of group adds its rows; a record without a row is passed over."""
+
+from __future__ import annotations
+
+from tidelog.groups.classic import replay_group
+from tidelog.groups.machine import GroupMachine, Replay
+from tidelog.groups.offset_records import replay_legacy_offset, replay_offset
+from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
+from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
+from tidelog.wire.messages.offset_commit_record import OffsetCommitKey
+
+REPLAYS: dict[type, Replay] = {
+    LegacyOffsetCommitKey: replay_legacy_offset,
+    OffsetCommitKey: replay_offset,
+    GroupMetadataKey: replay_group,
+}
+
+
+def new_machine() -> GroupMachine:
+    return GroupMachine(REPLAYS)
