@@ -34,13 +34,16 @@ cdef enum:
 
 def sound(const uint8_t[::1] data, int64_t batch_bytes_max, int64_t timestamp_max):
     """The header of the one batch in `data` when nothing is wrong with it; None when a closer look is needed."""
-    cdef Py_ssize_t size = data.shape[0]
-    cdef const uint8_t* start
+    if data.shape[0] < HEADER:
+        return None
+    return sound_header(&data[0], data.shape[0], batch_bytes_max, timestamp_max)
+
+
+cdef Header sound_header(const uint8_t* start, Py_ssize_t size, int64_t batch_bytes_max, int64_t timestamp_max):
     cdef Header header
     cdef Found found
     if size < HEADER or size > batch_bytes_max:
         return None
-    start = &data[0]
     if batch_size(start, size) != size:
         return None
     header = read_header(start, 0, size)

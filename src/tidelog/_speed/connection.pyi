@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tidelog._speed.poller import Poller
+from tidelog._speed.shortcut import ProduceShortcut
 
 Answer = (
     bytes | list[Any]
@@ -11,6 +12,8 @@ Answer = (
 
 class FrameConnection:
     """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.
+
+    `shortcut` may answer produce requests in the common case; `frame_arrived` gets all others.
 
     `frame_arrived` gets a view that is valid only until it returns.  It gives back the answer, None when there is
     none to send, or a Future of one of these; answers leave in the order of their requests."""
@@ -28,6 +31,7 @@ class FrameConnection:
         scratch: bytearray,
         frame_bytes_max: int,
         in_flight_max: int,
+        shortcut: ProduceShortcut | None = None,
     ) -> None: ...
     @property
     def unanswered(self) -> int: ...

@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
 from tidelog._speed.batch cimport get_int16, get_int32
+from tidelog._speed.shortcut cimport ProduceShortcut
 
 
 cdef extern from "<sys/socket.h>":
@@ -29,6 +30,8 @@ cdef enum:
     FIRST_PIECE = 1 << 17  # a longer frame gets its memory as its bytes arrive, not on its word
     TURN_BYTES = 1 << 20  # what one connection may write before the others get their turn
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
+    PRODUCE = 0
+    SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
 
 
 cdef class FrameConnection:
@@ -53,9 +56,10 @@ cdef class FrameConnection:
     cdef bint reading
     cdef bint writing
     cdef bint draining
+    cdef ProduceShortcut shortcut
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
 
-    def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max):
+    def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max, shortcut=None):
         self.watcher = watcher
         self.sock = sock
         self.fd = sock.fileno()
@@ -65,6 +69,7 @@ cdef class FrameConnection:
         self.scratch_view = memoryview(scratch)
         self.frame_bytes_max = frame_bytes_max
         self.in_flight_max = in_flight_max
+        self.shortcut = shortcut
         self.slots = deque()
         self.unsent = deque()
 
@@ -161,14 +166,14 @@ cdef class FrameConnection:
         return got
 
     cdef int take_scratch(self, Py_ssize_t size) except -1:
-        cdef Py_ssize_t taken = self.consume(self.scratch_view, <const uint8_t*><char*>(<bytearray>self.scratch), size)
+        cdef Py_ssize_t taken = self.consume(self.scratch_view, <uint8_t*><char*>(<bytearray>self.scratch), size)
         if taken < size and not self.is_closed:
             self.keep(<const uint8_t*><char*>(<bytearray>self.scratch) + taken, size - taken)
         return 0
 
     cdef int take_partial(self) except -1:
         cdef bytearray held = self.partial
-        cdef Py_ssize_t taken = self.consume(memoryview(held), <const uint8_t*><char*>held, self.filled)
+        cdef Py_ssize_t taken = self.consume(memoryview(held), <uint8_t*><char*>held, self.filled)
         if self.is_closed:
             return 0
         if taken == self.filled:
@@ -192,7 +197,7 @@ cdef class FrameConnection:
         self.filled = size
         return 0
 
-    cdef Py_ssize_t consume(self, view, const uint8_t* data, Py_ssize_t size) except -1:
+    cdef Py_ssize_t consume(self, view, uint8_t* data, Py_ssize_t size) except -1:
         """Hands on every whole frame until reading has to pause; the number of bytes handed on."""
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t length
@@ -208,16 +213,17 @@ cdef class FrameConnection:
                 self.held_back = True
                 break
             at += FRAME_HEADER
-            self.take_frame(view[at:at + length], data + at)
+            self.take_frame(view, data, at, length)
             if self.is_closed:
                 return at
             at += length
         return at
 
-    cdef int take_frame(self, frame, const uint8_t* data) except -1:
+    cdef int take_frame(self, view, uint8_t* data, Py_ssize_t at, Py_ssize_t size) except -1:
+        cdef uint8_t* frame = data + at
         self.frames += 1
         try:
-            answer = self.frame_arrived(frame, get_int16(data), get_int16(data + 2), get_int32(data + 4))
+            answer = self.answer(view, frame, at, size)
         except Exception as problem:
             self.refused(problem)
             self.write_some()
@@ -239,6 +245,17 @@ cdef class FrameConnection:
             self.slots.append(answer)
             answer.add_done_callback(self.on_answered)
         return 0
+
+    cdef object answer(self, view, uint8_t* frame, Py_ssize_t at, Py_ssize_t size):
+        cdef int api_key = get_int16(frame)
+        cdef int version = get_int16(frame + 2)
+        cdef int32_t correlation_id = get_int32(frame + 4)
+        cdef bytes produced
+        if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
+            produced = self.shortcut.answer(frame, size, version, correlation_id)
+            if produced is not None:
+                return produced if PyBytes_GET_SIZE(produced) else None
+        return self.frame_arrived(view[at:at + size], api_key, version, correlation_id)
 
     cdef bint is_full(self):
         return self.draining or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX

@@ -32,7 +32,7 @@ class Connection(FrameConnection):
         listener: str,
         ended: Callable[[Connection], None],
     ) -> None:
-        super().__init__(watcher, sock, scratch, frame_bytes_max, in_flight_max)
+        super().__init__(watcher, sock, scratch, frame_bytes_max, in_flight_max, router.shortcut)
         self._router = router
         self.peer = peer
         self.listener = listener

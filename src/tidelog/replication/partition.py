@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.acceptance import sound
 from tidelog._speed.batch import header_at, stamp
+from tidelog._speed.tail import PartitionTail
 from tidelog.config import TopicConfig
 from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.state import ReplicaState
@@ -36,34 +37,24 @@ class Appended(NamedTuple):
     durable: asyncio.Future[None] | None
 
 
-class Partition:
-    __slots__ = (
-        "_after_ms_max",
-        "_batch_bytes_max",
-        "_in_sync_min",
-        "_plain",
-        "_replica_count",
-        "_rules",
-        "commit_waits",
-        "fetch_waits",
-        "index",
-        "leader",
-        "log",
-        "name",
-        "state",
-        "topic",
-        "topic_id",
-    )
+class Partition(PartitionTail):
+    __slots__ = ("_replica_count", "_rules", "index", "name", "topic", "topic_id")
+
+    leader: NodeId | None
+    log: Log
+    state: ReplicaState
+    commit_waits: CommitWaits
+    fetch_waits: set[FetchWait]
 
     def __init__(self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log) -> None:
         self.name = name
         self.topic, self.index = name
         self.topic_id = topic_id
         self.log = log
-        self.leader: NodeId | None = None
+        self.leader = None
         self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
         self.commit_waits = CommitWaits()
-        self.fetch_waits: set[FetchWait] = set()
+        self.fetch_waits = set()
         self._replica_count = 1
         self._set_rules(log.config)
 

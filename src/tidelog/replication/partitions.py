@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from uuid import UUID
 
 from tidelog import errors
@@ -56,6 +56,11 @@ class Partitions:
             return None
         partition = found.partitions[index]
         return (-1 if partition.leader is None else partition.leader, partition.leader_epoch)
+
+    @property
+    def held(self) -> Mapping[Key, Partition]:
+        """The open ones, by topic name and by topic id; always the same object."""
+        return self._held
 
     def open_ones(self) -> Iterator[Partition]:
         return (partition for (topic, _), partition in list(self._held.items()) if type(topic) is str)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from tidelog._speed.tail import Descriptor
+
 T = TypeVar("T")
 
 
@@ -115,8 +117,8 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-class SystemFile:
-    __slots__ = ("_fd", "path")
+class SystemFile(Descriptor):
+    __slots__ = ("path",)
 
     def __init__(self, path: str, flags: int) -> None:
         self._fd = -1

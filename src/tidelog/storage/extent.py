@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tidelog._speed.tail import LogTail
 from tidelog.config import TopicConfig
 from tidelog.errors import OffsetOutOfRange
 from tidelog.storage import rolling, snapshots, swapping
 from tidelog.storage.damage import BadRange, Damage
 from tidelog.storage.durability import Durability
+from tidelog.storage.epochs import Epochs
 from tidelog.storage.loading import Loaded, list_segments
+from tidelog.storage.producers import Producers
 from tidelog.storage.retention import UNLIMITED, deletable
 from tidelog.storage.segment import NEVER, Segment
 from tidelog.storage.segments import Segments
@@ -23,24 +26,22 @@ from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 
-class Extent:
+class Extent(LogTail):
     __slots__ = (
-        "_active",
         "_changed",
         "_damage",
-        "_durability",
         "_trash",
-        "_volume",
         "config",
-        "end",
-        "epochs",
         "folder",
         "name",
-        "next",
-        "producers",
         "segments",
-        "start",
     )
+
+    epochs: Epochs
+    producers: Producers
+    _active: Segment
+    _durability: Durability
+    _volume: Volume
 
     def __init__(
         self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded

@@ -29,7 +29,7 @@ from tidelog.types import TopicPartition
 
 
 class Log(Extent):
-    __slots__ = ("_last_queued", "_opened_end", "_queued", "_queueing", "_segment_bytes")
+    __slots__ = ("_last_queued", "_opened_end", "_queued")
 
     def __init__(
         self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded

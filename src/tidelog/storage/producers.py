@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tidelog._speed.batch import Header
 from tidelog._speed.crc32c import crc32c
+from tidelog._speed.tail import KeptBatch, ProducerTable, ProducerTail
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 
 BATCHES_KEPT = 5
@@ -32,14 +33,6 @@ class CorruptSnapshot(Exception):
     """Not a snapshot, or a torn one: an older one and the log itself have the same facts."""
 
 
-class KeptBatch(NamedTuple):
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp: int
-
-
 class Beginning(NamedTuple):
     producer_id: int
     epoch: int
@@ -47,22 +40,16 @@ class Beginning(NamedTuple):
     timestamp: int
 
 
-class Producer:
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "id",
-        "next_sequence",
-        "timestamp",
-        "transaction_start",
-    )
+class Producer(ProducerTail):
+    __slots__ = ()
+
+    batches: deque[KeptBatch]
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.id = producer_id
         self.epoch = epoch
         self.next_sequence = 0
-        self.batches: deque[KeptBatch] = deque(maxlen=BATCHES_KEPT)
+        self.batches = deque(maxlen=BATCHES_KEPT)
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
@@ -83,11 +70,13 @@ class Producer:
         self.timestamp = batch.timestamp
 
 
-class Producers:
-    __slots__ = ("_decided", "_last_end", "_open", "_producers")
+class Producers(ProducerTable):
+    __slots__ = ("_decided", "_last_end", "_open")
+
+    _producers: dict[int, Producer]
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers = {}
         self._open: dict[int, int] = {}  # first offset of a transaction that has no marker yet: its producer
         self._decided: list[
             tuple[int, int]
@@ -160,8 +149,8 @@ class Producers:
             producer.begin_epoch(header.producer_epoch)
         # What `keep` does, without the calls: this runs for every append.
         last, timestamp = header.last_sequence, header.max_timestamp
-        facts = (header.base_sequence, last, base, base + header.last_offset_delta, timestamp)
-        producer.batches.append(tuple.__new__(KeptBatch, facts))
+        last_offset = base + header.last_offset_delta
+        producer.batches.append(KeptBatch(header.base_sequence, last, base, last_offset, timestamp))
         producer.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
         producer.timestamp = timestamp
         if producer.transaction_start < 0 and header.transactional:

@@ -30,20 +30,10 @@ class Segment(SegmentFiles):
     __slots__ = (
         "_before",
         "_fresh",
-        "_interval_bytes",
-        "_recent",
-        "_since_index",
         "bad",
         "created_ms",
-        "end",
-        "first_timestamp",
         "index_full",
         "jitter_ms",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "reserved",
-        "roll_at",
-        "size",
     )
 
     def __init__(
@@ -65,7 +55,7 @@ class Segment(SegmentFiles):
         self._since_index = 0
         self._fresh = False  # made in this run: an index that is not there has no entries yet
         # Where the latest batches start, for readers at the tail: two generations bound it.
-        self._recent: dict[int, int] = {}
+        self._recent = {}
         self._before: dict[int, int] = {}
 
     @classmethod

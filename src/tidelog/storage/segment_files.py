@@ -5,6 +5,7 @@ What is in the files is `segment`'s business.
 
 from __future__ import annotations
 
+from tidelog._speed.tail import SegmentTail
 from tidelog.storage.disk import File
 from tidelog.storage.flusher import sync
 from tidelog.storage.index import OffsetIndex, TimeIndex
@@ -21,19 +22,18 @@ def stem(folder: str, base: int) -> str:
     return f"{folder}/{base:020d}"
 
 
-class SegmentFiles:
+class SegmentFiles(SegmentTail):
     __slots__ = (
-        "_file",
         "_index",
         "_index_bytes_max",
         "_time_index",
         "_volume",
-        "base",
         "folder",
         "stem",
         "suffix",
-        "used",
     )
+
+    _file: File | None
 
     def __init__(self, volume: Volume, folder: str, base: int, index_bytes_max: int) -> None:
         self.base = base
@@ -43,7 +43,7 @@ class SegmentFiles:
         self.used = False
         self._volume = volume
         self._index_bytes_max = index_bytes_max
-        self._file: File | None = None
+        self._file = None
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
 

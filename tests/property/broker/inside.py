@@ -23,8 +23,9 @@ from tidelog.errors import InvalidRequest
 from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.sqlite_store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
+from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
-from tidelog.testing import Machine, VirtualNetwork, run
+from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
 from tidelog.types import NodeId
 from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request
 from tidelog.wire.primitives import Unencodable
@@ -42,7 +43,8 @@ _PEER: Any = SimpleNamespace(peer="fuzz:1", listener="PLAINTEXT")
 
 
 class Inside:
-    def __init__(self, router: Router, services: Any, store: MetadataStore) -> None:
+    def __init__(self, router: Router, services: Any, store: MetadataStore, disk: VirtualDisk) -> None:
+        self.disk = disk
         self._router = router
         self._services = services
         self._store = store
@@ -84,6 +86,17 @@ class Inside:
                 session_id = struct.unpack_from(">i", pending, 14)[0]
                 self.known = replace(self.known, sessions=[session_id, *self.known.sessions[:3]])
         return pending
+
+    def ask_shortcut(self, frame: bytes) -> bytes | None:
+        """What a connection tries first: None when it is not for the shortcut, empty for silence."""
+        _, version, correlation_id = struct.unpack_from(">hhi", frame)
+        taken = bytearray(frame)
+        answer = self._router.shortcut.produce(taken, version, correlation_id)
+        assert answer is not None or taken == frame, "the router is to see what the client has sent"
+        return answer
+
+    def held(self) -> list[Partition]:
+        return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)
 
     async def call(self, api_key: int, version: int, request: Any) -> bytes:
         """The body of the answer to a sound request."""
@@ -147,7 +160,7 @@ def run_inside(scenario: Callable[[Inside, Random], Awaitable[None]], seed: int)
         broker = Broker(config, around)
         await broker.start()
         services = broker._services(NodeId(config.node_id))
-        inside = Inside(Router(services), services, broker._store)
+        inside = Inside(Router(services), services, broker._store, machine.disk)
         await inside.restore()
         await scenario(inside, random)
         assert not broker.ended.done()

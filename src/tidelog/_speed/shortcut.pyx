@@ -1,0 +1,342 @@
+"""A produce request in the common case, from its frame to its answer, without leaving native code.
+
+One small batch for one partition that this node leads alone, from a producer that goes on where it was, into a segment
+that has room.  Whatever is different is left to `broker.handlers.produce`, which has all the rules and does the same in
+this case: a property test holds the two against each other.  Nothing is changed before the batch is written."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.errno cimport errno
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from tidelog._speed.acceptance cimport sound_header
+from tidelog._speed.batch cimport (
+    EPOCH,
+    HEADER,
+    Header,
+    get_int16,
+    get_int32,
+    put_int16,
+    put_int32,
+    put_int64,
+)
+from tidelog._speed.tail cimport (
+    Descriptor,
+    KeptBatch,
+    LogTail,
+    PartitionTail,
+    ProducerTable,
+    ProducerTail,
+    SegmentTail,
+)
+
+import os
+
+
+cdef extern from "<unistd.h>":
+    ssize_t pwrite(int fd, const void* data, size_t size, int64_t position)
+
+
+cdef extern from "Python.h":
+    enum:
+        PyBUF_READ
+
+
+cdef enum:
+    VERSION_MIN = 3
+    VERSION_MAX = 13
+    FLEXIBLE_FROM = 9
+    TOPIC_ID_FROM = 13
+    ZSTD_FROM = 7
+    ZSTD = 4
+    CODEC_BITS = 0x07
+    ACKS_ALL = -1
+    OFFSETS_MAX = 0x7FFFFFFF
+    SEQUENCE_MAX = 0x7FFFFFFF
+    HEADER_FIELDS = 8  # API key, version, correlation id
+    TOPIC_BYTES_MAX = 256
+    ANSWER_BYTES_MAX = TOPIC_BYTES_MAX + 80
+
+
+cdef struct Ask:
+    int acks
+    const uint8_t* topic  # as in the request, its length included
+    Py_ssize_t topic_size
+    const uint8_t* name
+    Py_ssize_t name_size
+    int32_t index
+    uint8_t* records
+    Py_ssize_t records_size
+
+
+cdef Py_ssize_t take_length(const uint8_t* data, Py_ssize_t left, Py_ssize_t* used) noexcept nogil:
+    """A varint of at most three bytes, less one; -2 for anything else."""
+    cdef Py_ssize_t value = 0
+    cdef Py_ssize_t at
+    used[0] = 0
+    for at in range(min(left, 3)):
+        value |= <Py_ssize_t>(data[at] & 0x7F) << (7 * at)
+        if data[at] < 0x80:
+            used[0] = at + 1
+            return value - 1
+    return -2
+
+
+cdef bint read_ask(uint8_t* data, Py_ssize_t size, int version, Ask* ask) noexcept nogil:
+    """Whether the request is of the common shape; `ask` is filled in then."""
+    cdef bint flexible = version >= FLEXIBLE_FROM
+    cdef Py_ssize_t at = HEADER_FIELDS
+    cdef Py_ssize_t length, used
+    # The client's id: whatever is plain ASCII.
+    if size - at < 2:
+        return False
+    length = get_int16(data + at)
+    at += 2
+    if length < -1 or length > size - at:
+        return False
+    while length > 0:
+        if data[at] >= 0x80:
+            return False
+        at += 1
+        length -= 1
+    # No tags, no transaction, one topic.
+    if flexible:
+        if size - at < 9 or data[at] or data[at + 1] or data[at + 8] != 2:
+            return False
+        ask.acks = get_int16(data + at + 2)
+        at += 9
+    else:
+        if size - at < 12 or get_int16(data + at) != -1 or get_int32(data + at + 8) != 1:
+            return False
+        ask.acks = get_int16(data + at + 2)
+        at += 12
+    if ask.acks < -1 or ask.acks > 1:
+        return False
+    # The topic.
+    ask.topic = data + at
+    if version >= TOPIC_ID_FROM:
+        ask.name = data + at
+        ask.name_size = 16
+    elif flexible:
+        ask.name_size = take_length(data + at, size - at, &used)
+        ask.name = data + at + used
+    else:
+        if size - at < 2:
+            return False
+        ask.name_size = get_int16(data + at)
+        ask.name = data + at + 2
+    if ask.name_size < 0 or ask.name_size > size - (ask.name - data):
+        return False
+    ask.topic_size = ask.name - ask.topic + ask.name_size
+    if ask.topic_size > TOPIC_BYTES_MAX:
+        return False
+    at += ask.topic_size
+    # One partition.
+    if flexible:
+        if size - at < 6 or data[at] != 2:
+            return False
+        ask.index = get_int32(data + at + 1)
+        at += 5
+        ask.records_size = take_length(data + at, size - at, &used)
+        at += used
+    else:
+        if size - at < 12 or get_int32(data + at) != 1:
+            return False
+        ask.index = get_int32(data + at + 4)
+        ask.records_size = get_int32(data + at + 8)
+        at += 12
+    if ask.records_size < HEADER or ask.records_size > size - at:
+        return False
+    ask.records = data + at
+    at += ask.records_size
+    # No tags: of the partition, the topic, the request.
+    if flexible and (size - at < 3 or data[at] or data[at + 1] or data[at + 2]):
+        return False
+    return True
+
+
+cdef bytes encode(Ask* ask, int version, int32_t correlation_id, int64_t base, int64_t log_start):
+    cdef uint8_t out[ANSWER_BYTES_MAX]
+    cdef bint flexible = version >= FLEXIBLE_FROM
+    cdef Py_ssize_t at = 8
+    put_int32(out + 4, correlation_id)
+    if flexible:
+        out[8] = 0
+        out[9] = 2
+        at = 10
+    else:
+        put_int32(out + 8, 1)
+        at = 12
+    memcpy(out + at, ask.topic, ask.topic_size)
+    at += ask.topic_size
+    if flexible:
+        out[at] = 2
+        at += 1
+    else:
+        put_int32(out + at, 1)
+        at += 4
+    put_int32(out + at, ask.index)
+    put_int16(out + at + 4, 0)
+    put_int64(out + at + 6, base)
+    put_int64(out + at + 14, -1)  # no append time
+    at += 22
+    if version >= 5:
+        put_int64(out + at, log_start)
+        at += 8
+    if flexible:
+        out[at] = 1  # no records at fault
+        out[at + 1] = 0  # no message
+        out[at + 2] = 0  # no tags: of the partition, the topic
+        out[at + 3] = 0
+        at += 4
+    elif version >= 8:
+        put_int32(out + at, 0)
+        put_int16(out + at + 4, -1)
+        at += 6
+    put_int32(out + at, 0)  # no throttling
+    at += 4
+    if flexible:
+        out[at] = 0
+        at += 1
+    put_int32(out, <int32_t>(at - 4))
+    return PyBytes_FromStringAndSize(<char*>out, at)
+
+
+cdef class ProduceShortcut:
+    def __init__(self, dict held, node, now_ms):
+        self.held = held
+        self.node = node
+        self.now_ms = now_ms
+
+    def produce(self, uint8_t[::1] frame, int version, int32_t correlation_id):
+        if frame.shape[0] < HEADER_FIELDS:
+            return None
+        return self.answer(&frame[0], frame.shape[0], version, correlation_id)
+
+    cdef bytes answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id):
+        """The answer, empty when the client wants none; None when nothing was done."""
+        cdef Ask ask
+        cdef PartitionTail partition
+        cdef LogTail log
+        cdef Header header
+        cdef int64_t base
+        if version < VERSION_MIN or version > VERSION_MAX or not read_ask(frame, size, version, &ask):
+            return None
+        if version >= TOPIC_ID_FROM:
+            topic = PyBytes_FromStringAndSize(<char*>ask.name, ask.name_size)
+        else:
+            topic = (<char*>ask.name)[:ask.name_size].decode("utf-8", "replace")
+        partition = self.held.get((topic, ask.index))
+        if partition is None or not self.takes(partition, ask.acks, ask.records_size):
+            return None
+        header = sound_header(
+            ask.records,
+            ask.records_size,
+            partition._batch_bytes_max,
+            <int64_t>self.now_ms() + partition._after_ms_max,
+        )
+        if header is None or (header.attributes & CODEC_BITS == ZSTD and version < ZSTD_FROM):
+            return None
+        log = partition.log
+        base = log.next
+        if not append(log, header, ask.records, partition.state.epoch):
+            return None
+        partition.state.end = partition.state.committed = log.end
+        if partition.fetch_waits or partition.commit_waits.waiting:
+            (<object>partition)._committed_moved(header.size)
+        if ask.acks == 0:
+            return b""
+        return encode(&ask, version, correlation_id, base, log.start)
+
+    cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1:
+        """Whether nothing stands against an append now that has to do with the state of the partition alone."""
+        cdef LogTail log = partition.log
+        cdef SegmentTail segment = log._active
+        state = partition.state
+        return (
+            state._alone
+            and partition._plain
+            and not log._queueing
+            and segment._file is not None
+            and segment.first_timestamp >= 0
+            and segment._since_index <= segment._interval_bytes
+            and size <= segment._interval_bytes
+            and segment.size + size <= log._segment_bytes
+            and (acks != ACKS_ALL or partition._in_sync_min <= 1)
+            and partition.leader == self.node
+            and log._volume.problem is None
+            and log.epochs.latest == state.epoch
+        )
+
+
+cdef bint append(LogTail log, Header header, uint8_t* data, int32_t epoch) except -1:
+    """Writes the batch at the log's end if its producer and its segment take it; whether it did."""
+    cdef SegmentTail segment = log._active
+    cdef ProducerTail producer = None
+    cdef int64_t base = log.next
+    cdef int64_t last = base + header.last_offset_delta
+    if (
+        header.max_timestamp > segment.roll_at
+        or last - segment.base > OFFSETS_MAX
+        or last >= <int64_t>log._durability.due_at
+    ):
+        return False
+    if header.producer_id >= 0:
+        producer = (<ProducerTable>log.producers)._producers.get(header.producer_id)
+        if (
+            producer is None
+            or header.producer_epoch != producer.epoch
+            or header.base_sequence != producer.next_sequence
+            or producer.transaction_start >= 0
+        ):
+            return False
+    if not write(log, segment, data, header.size, base, epoch):
+        return False
+    if header.max_timestamp > segment.max_timestamp:
+        segment.max_timestamp = header.max_timestamp
+        segment.max_timestamp_offset = base + header.max_timestamp_at
+    segment._since_index += header.size
+    segment._recent[base] = segment.size
+    segment.size += header.size
+    segment.end = log.end = log.next = last + 1
+    segment.used = True
+    if producer is not None:
+        keep(producer, header, base, last)
+    return True
+
+
+cdef bint write(LogTail log, SegmentTail segment, uint8_t* data, Py_ssize_t size, int64_t base, int32_t epoch) except -1:
+    """Stamped.  After a failure, which the log is told of, the batch is as it came."""
+    cdef int32_t came_with = get_int32(data + EPOCH)
+    cdef Py_ssize_t written = size
+    put_int64(data, base)
+    put_int32(data + EPOCH, epoch)
+    try:
+        if isinstance(segment._file, Descriptor):
+            written = pwrite((<Descriptor>segment._file)._fd, data, size, segment.size)
+            if written < 0:
+                raise OSError(errno, os.strerror(errno))
+        else:
+            segment._file.write(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ), segment.size)
+    except OSError as problem:
+        (<object>log)._append_failed(problem)
+        written = -1
+    if written == size:
+        return True
+    put_int64(data, 0)
+    put_int32(data + EPOCH, came_with)
+    return False
+
+
+cdef int keep(ProducerTail producer, Header header, int64_t base, int64_t last) except -1:
+    cdef KeptBatch batch = KeptBatch.__new__(KeptBatch)
+    batch.first_sequence = header.base_sequence
+    batch.last_sequence = <int32_t>((<int64_t>header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX)
+    batch.base_offset = base
+    batch.last_offset = last
+    batch.timestamp = header.max_timestamp
+    producer.batches.append(batch)
+    producer.next_sequence = <int64_t>batch.last_sequence + 1 if batch.last_sequence != SEQUENCE_MAX else 0
+    producer.timestamp = header.max_timestamp
+    return 0

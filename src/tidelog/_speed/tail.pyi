@@ -1,0 +1,70 @@
+"""What an append in the common case reads and changes, as fields that native code reaches without Python."""
+
+from collections.abc import Iterator
+from typing import Any
+
+class Descriptor:
+    _fd: int
+
+class SegmentTail:
+    base: int
+    size: int
+    reserved: int
+    end: int
+    first_timestamp: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    roll_at: int
+    used: bool
+    _interval_bytes: int
+    _since_index: int
+    _file: Any
+    _recent: dict[int, int]
+
+class LogTail:
+    start: int
+    end: int
+    next: int
+    epochs: Any
+    producers: Any
+    _active: Any
+    _durability: Any
+    _queueing: bool
+    _segment_bytes: int
+    _volume: Any
+
+class KeptBatch:
+    """A batch that a log has seen of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    def __init__(
+        self, first_sequence: int, last_sequence: int, base_offset: int, last_offset: int, timestamp: int
+    ) -> None: ...
+    def __iter__(self) -> Iterator[int]: ...
+
+class ProducerTail:
+    id: int
+    epoch: int
+    coordinator_epoch: int
+    next_sequence: int
+    timestamp: int
+    transaction_start: int
+    batches: Any
+
+class ProducerTable:
+    _producers: dict[int, Any]
+
+class PartitionTail:
+    leader: Any
+    log: Any
+    state: Any
+    commit_waits: Any
+    fetch_waits: set[Any]
+    _after_ms_max: int
+    _batch_bytes_max: int
+    _in_sync_min: int
+    _plain: bool
