@@ -166,7 +166,7 @@ class _Draft:
         partitions = list(topic.partitions)
         for index, stored in changed.items():
             if index < count:
-                partitions[index] = build_partition(index, partitions[index].replicas, stored)
+                partitions[index] = build_partition(index, partitions[index].first_replicas, stored)
         self._stored[topic.id] = {index: stored for index, stored in changed.items() if index >= count}
         self._finish_strays(topic.id, {}, 0)
         return topic._replace(partitions=tuple(partitions))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.metadata.records import Endpoint, PartitionRecord, Replicas
+from tidelog.metadata.records import Endpoint, PartitionRecord, Replicas, Tail
 from tidelog.metadata.sharded import ShardedMap
 from tidelog.types import NodeId
 
@@ -17,13 +17,15 @@ _NO_CONFIGS: Mapping[str, str] = {}
 
 
 class Broker(NamedTuple):
-    """`epoch` grows with every registration.  A fenced broker is there, but must not lead."""
+    """`epoch` grows with every registration.  A fenced broker is there, but must not lead; nor must a leaving one, which
+    serves clients until others have taken over."""
 
     node_id: NodeId
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     fenced: bool
+    leaving: bool = False
 
     @property
     def host(self) -> str:
@@ -47,10 +49,31 @@ class Partition(NamedTuple):
     in_sync: Replicas
     partition_epoch: int
     revision: int
+    unsure: tuple[Tail, ...] = ()
+    moved: Replicas | None = None
+    """Its replicas, when they are not those that its topic was made with."""
+    adding: Replicas = ()
+    removing: Replicas = ()
+    made_with: Replicas = ()
+    """The replicas of the topic's record, when it was moved."""
+
+    @property
+    def first_replicas(self) -> Replicas:
+        """Those of the topic's record."""
+        return self.made_with or self.replicas
 
     @property
     def record(self) -> PartitionRecord:
-        return PartitionRecord(self.leader, self.leader_epoch, self.in_sync, self.partition_epoch)
+        return PartitionRecord(
+            self.leader,
+            self.leader_epoch,
+            self.in_sync,
+            self.partition_epoch,
+            self.unsure,
+            self.moved,
+            self.adding,
+            self.removing,
+        )
 
 
 class Topic(NamedTuple):
@@ -110,9 +133,14 @@ class Image:
         return self.group_configs.get(name, NO_CONFIGS).values
 
     @property
+    def reachable_brokers(self) -> list[Broker]:
+        """Those that serve clients, in the order of their ids."""
+        return [self.brokers[node] for node in sorted(self.brokers) if not self.brokers[node].fenced]
+
+    @property
     def live_brokers(self) -> list[Broker]:
         """Those that may lead, in the order of their ids."""
-        return [self.brokers[node] for node in sorted(self.brokers) if not self.brokers[node].fenced]
+        return [broker for broker in self.reachable_brokers if not broker.leaving]
 
 
 def build_partitions(replicas: tuple[Replicas, ...], stored: Mapping[int, Stored]) -> tuple[Partition, ...]:
@@ -120,9 +148,25 @@ def build_partitions(replicas: tuple[Replicas, ...], stored: Mapping[int, Stored
 
 
 def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Partition:
+    """`replicas` are those of the topic's record."""
     if stored is None:
         return Partition(index, replicas, replicas[0], 0, replicas, 0, 0)
-    return Partition(index, replicas, *stored.record, stored.revision)
+    leader, epoch, in_sync, partition_epoch, unsure, moved, adding, removing = stored.record
+    now, before = (replicas, ()) if moved is None else (moved, replicas)
+    return Partition(
+        index,
+        now,
+        leader,
+        epoch,
+        in_sync,
+        partition_epoch,
+        stored.revision,
+        unsure,
+        moved,
+        adding,
+        removing,
+        before,
+    )
 
 
 def stored_of(topic: Topic) -> dict[int, Stored]:

@@ -112,7 +112,7 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
             )
     else:
         added = decisions.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
-    replicas = tuple(partition.replicas for partition in topic.partitions) + added
+    replicas = tuple(partition.first_replicas for partition in topic.partitions) + added
     states = _states(image, dict(enumerate(added, have)))
     return topic, Plan(topic.name, TopicRecord(topic.id, replicas), states, {})
 

@@ -47,18 +47,21 @@ class Endpoint(NamedTuple):
 
 
 class BrokerRecord(NamedTuple):
+    """`leaving`: it is about to stop, and gives away what it leads."""
+
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     fenced: bool = False
+    leaving: bool = False
 
     def encode(self) -> bytes:
-        return _json({"endpoints": self.endpoints, "rack": self.rack, "fenced": self.fenced})
+        return _json(self._asdict())
 
     @staticmethod
     def decode(value: bytes) -> BrokerRecord:
         fields = json.loads(value)
         endpoints = tuple(Endpoint(*endpoint) for endpoint in fields["endpoints"])
-        return BrokerRecord(endpoints, fields["rack"], fields["fenced"])
+        return BrokerRecord(endpoints, fields["rack"], fields["fenced"], fields.get("leaving", False))
 
 
 class TopicRecord(NamedTuple):
@@ -74,13 +77,28 @@ class TopicRecord(NamedTuple):
         return TopicRecord(UUID(fields["id"]), tuple(map(tuple, fields["replicas"])))
 
 
+class Tail(NamedTuple):
+    """How far the log of a replica reaches that may have lost its end with its machine."""
+
+    node: NodeId
+    epoch: int
+    end: int
+
+
 class PartitionRecord(NamedTuple):
-    """`leader` None: no replica may lead.  `epoch` counts leaders, `partition_epoch` every change."""
+    """`leader` None: no replica may lead.  `leader_epoch` counts leaders, `partition_epoch` every change.
+
+    `unsure` are members of the in-sync set whose machines went down: they may lack what was acknowledged.  `replicas`
+    (None: those of the topic's record), `adding` and `removing` differ from nothing only once a partition was moved."""
 
     leader: NodeId | None
     leader_epoch: int
     in_sync: Replicas
     partition_epoch: int
+    unsure: tuple[Tail, ...] = ()
+    replicas: Replicas | None = None
+    adding: Replicas = ()
+    removing: Replicas = ()
 
     @staticmethod
     def initial(replicas: Replicas) -> PartitionRecord:
@@ -88,12 +106,23 @@ class PartitionRecord(NamedTuple):
         return PartitionRecord(replicas[0], 0, replicas, 0)
 
     def encode(self) -> bytes:
-        return _json(self)
+        # What is seldom there is left out: there are many of these.
+        return _json(self if any(self[4:]) else self[:4])
 
     @staticmethod
     def decode(value: bytes) -> PartitionRecord:
-        leader, leader_epoch, in_sync, partition_epoch = json.loads(value)
-        return PartitionRecord(leader, leader_epoch, tuple(in_sync), partition_epoch)
+        leader, leader_epoch, in_sync, partition_epoch, *moved = json.loads(value)
+        unsure, replicas, adding, removing = moved or ((), None, (), ())
+        return PartitionRecord(
+            leader,
+            leader_epoch,
+            tuple(in_sync),
+            partition_epoch,
+            tuple(Tail(*tail) for tail in unsure),
+            None if replicas is None else tuple(replicas),
+            tuple(adding),
+            tuple(removing),
+        )
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:

@@ -123,7 +123,7 @@ async def _missing(
 
 def _brokers(image: Image, listener: str) -> list[MetadataResponseBroker]:
     brokers = []
-    for broker in image.live_brokers:
+    for broker in image.reachable_brokers:
         endpoint = broker.endpoint(listener)
         if endpoint is not None:
             brokers.append(
