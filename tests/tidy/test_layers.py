@@ -43,6 +43,7 @@ PURE = [
     "client/partitioner.py",
     "client/topology.py",
     "coordination/entries.py",
+    "groups/assignors.py",
     "groups/classic.py",
     "groups/classic_member.py",
     "groups/group.py",
