@@ -71,6 +71,8 @@ _NOTHING: Mapping[str, str] = {}
 class BrokerConfig:
     """One attribute for each built setting; those that are defaults for topics are in `topic_defaults`."""
 
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    add_partitions_to_txn_retry_backoff_ms: int = 20
     advertised_listeners: tuple[Listener, ...] = ()
     auto_create_topics_enable: bool = True
     broker_rack: str | None = None
@@ -123,6 +125,15 @@ class BrokerConfig:
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
     tidelog_open_files_max: int = 4096
     tidelog_request_bytes_max: int = 4_194_304
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_partition_verification_enable: bool = True
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transactional_id_expiration_ms: int = 604_800_000
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
     dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)

@@ -47,32 +47,32 @@ replication.quota.window.size.seconds int 1 1..
   Length of a window that measures replication.
 unclean.leader.election.enable boolean false built dynamic
   Default of the topic setting unclean.leader.election.enable.
-add.partitions.to.txn.retry.backoff.max.ms int 100 0..
+add.partitions.to.txn.retry.backoff.max.ms int 100 0.. built
   Longest pause before adding partitions to a transaction is tried again.
-add.partitions.to.txn.retry.backoff.ms int 20 1..
+add.partitions.to.txn.retry.backoff.ms int 20 1.. built
   Pause before adding partitions to a transaction is tried again.
 producer.id.expiration.ms int 86400000 1.. built dynamic
   A producer that has not written to a partition for this long is forgotten there.
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. built
   How often transactions that took too long are looked for.
-transaction.max.timeout.ms int 900000 1..
+transaction.max.timeout.ms int 900000 1.. built
   Longest transaction a producer may ask for.
-transaction.partition.verification.enable boolean true dynamic
+transaction.partition.verification.enable boolean true built dynamic
   Check that a partition belongs to the transaction before writing to it.
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1..
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1.. built
   How often expired transactional ids are looked for.
 transaction.state.log.load.buffer.size int 5242880 1..
   Bytes read at once when transactions are loaded.
-transaction.state.log.min.isr int 2 1..
+transaction.state.log.min.isr int 2 1.. built
   Least in-sync replicas of the transactions topic.
-transaction.state.log.num.partitions int 50 1..
+transaction.state.log.num.partitions int 50 1.. built
   Partitions of the transactions topic.
-transaction.state.log.replication.factor short 3 1..
+transaction.state.log.replication.factor short 3 1.. built
   Replicas of the transactions topic.
-transaction.state.log.segment.bytes int 104857600 1..
+transaction.state.log.segment.bytes int 104857600 1.. built
   Segment size of the transactions topic.
 transaction.two.phase.commit.enable boolean false
   Allow transactions that an outside coordinator ends.
-transactional.id.expiration.ms int 604800000 1..
+transactional.id.expiration.ms int 604800000 1.. built
   A transactional id unused for this long is forgotten.
 """
