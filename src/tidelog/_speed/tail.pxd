@@ -21,6 +21,16 @@ cdef class SegmentTail:
     cdef public dict _recent
 
 
+cdef class Gathering:
+    cdef public object owner
+    cdef public object future
+    cdef public SegmentTail segment
+    cdef public list pieces
+    cdef public Py_ssize_t size
+    cdef public int64_t end
+    cdef public object answers
+
+
 cdef class LogTail:
     cdef public int64_t start
     cdef public int64_t end
@@ -28,6 +38,7 @@ cdef class LogTail:
     cdef public int64_t _segment_bytes
     cdef public bint _queueing
     cdef public SegmentTail _active
+    cdef public Gathering _gathering
     cdef public object epochs
     cdef public object producers
     cdef public object _durability

@@ -1,5 +1,6 @@
 """What an append in the common case reads and changes, as fields that native code reaches without Python."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,15 @@ class SegmentTail:
     _file: Any
     _recent: dict[int, int]
 
+class Gathering:
+    owner: Any
+    future: asyncio.Future[None]
+    segment: Any
+    pieces: list[bytes]
+    size: int
+    end: int
+    answers: Any  # those of the shortcut
+
 class LogTail:
     start: int
     end: int
@@ -29,6 +39,7 @@ class LogTail:
     producers: Any
     _active: Any
     _durability: Any
+    _gathering: Any
     _queueing: bool
     _segment_bytes: int
     _volume: Any

@@ -12,6 +12,10 @@ cdef class SegmentTail:
     pass
 
 
+cdef class Gathering:
+    pass
+
+
 cdef class LogTail:
     pass
 

@@ -11,6 +11,7 @@ import asyncio
 from functools import partial
 from typing import Protocol
 
+from tidelog._speed.tail import Gathering
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.storage import checkpoints
@@ -229,11 +230,10 @@ def _sync_file(disk: Disk, path: str) -> None:
 
 
 class _Job:
-    __slots__ = ("future", "owner")
+    __slots__ = ()
 
-    def __init__(self, owner: object) -> None:
-        self.owner = owner
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    owner: object
+    future: asyncio.Future[None]
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
@@ -247,11 +247,11 @@ class _Job:
 class Sync(_Job):
     """Makes durable what a log has written by the time its group starts."""
 
-    __slots__ = ("_durability", "end", "sealed")
+    __slots__ = ("_durability", "end", "future", "owner", "sealed")
 
     def __init__(self, durability: Durability) -> None:
-        super().__init__(durability)
-        self._durability = durability
+        self.owner = self._durability = durability
+        self.future = asyncio.get_running_loop().create_future()
         self.end = -1
         self.sealed: list[Segment] = []
 
@@ -267,31 +267,41 @@ class Sync(_Job):
 
 
 class AppendOwner(Protocol):
+    def append_started(self, append: Append) -> None: ...
     def plan_names(self, plan: Plan) -> None: ...
     def append_written(self, append: Append) -> None: ...
     def append_failed(self, problem: OSError) -> Exception: ...
 
 
-class Append(_Job):
-    """Bytes whose offsets are given out and whose place in the segment is reserved: to be written and
-    synced."""
+class Append(Gathering, _Job):
+    """Bytes whose offsets are given out and whose place in the segment is reserved: to be written and synced.  Until
+    its group starts it gathers what is appended behind it, so that a log has one job in a group."""
 
-    __slots__ = ("_log", "data", "end", "file", "position", "segment")
+    __slots__ = ("_log", "file", "position")
 
-    def __init__(
-        self, log: AppendOwner, segment: Segment, file: File, position: int, data: bytes, end: int
-    ) -> None:
-        super().__init__(log)
-        self._log = log
+    segment: Segment
+
+    def __init__(self, log: AppendOwner, segment: Segment, file: File, position: int) -> None:
+        self.owner = self._log = log
+        self.future = asyncio.get_running_loop().create_future()
         self.segment = segment
         self.file = file
         self.position = position
-        self.data = data
+        self.pieces = []
+        self.size = 0
+        self.end = -1
+        self.answers = None
+
+    def add(self, data: bytes, end: int) -> None:
+        self.pieces.append(data)
+        self.size += len(data)
         self.end = end
 
     def start(self) -> Plan:
+        self._log.append_started(self)
         plan = Plan()
-        plan.writes.append((self.file, self.data, self.position))
+        pieces = self.pieces
+        plan.writes.append((self.file, pieces[0] if len(pieces) == 1 else b"".join(pieces), self.position))
         plan.files.append(self.file)
         self._log.plan_names(plan)
         return plan

@@ -14,7 +14,7 @@ from tidelog.config import TopicConfig
 from tidelog.errors import OffsetOutOfRange
 from tidelog.storage import rolling, snapshots, swapping
 from tidelog.storage.damage import BadRange, Damage
-from tidelog.storage.durability import Durability
+from tidelog.storage.durability import Append, Durability
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.loading import Loaded, list_segments
 from tidelog.storage.producers import Producers
@@ -41,6 +41,7 @@ class Extent(LogTail):
     producers: Producers
     _active: Segment
     _durability: Durability
+    _gathering: Append | None
     _volume: Volume
 
     def __init__(

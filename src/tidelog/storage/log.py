@@ -126,10 +126,13 @@ class Log(Extent):
         if segment.first_timestamp < 0:
             self._started(segment, max_timestamp)
         self.next = last + 1
-        self._queued += 1
-        write = self._last_queued = Append(self, segment, file, position, bytes(data), last + 1)
-        self._volume.flusher.submit(write)
-        return write.future
+        append = self._gathering
+        if append is None or append.segment is not segment:
+            append = self._gathering = self._last_queued = Append(self, segment, file, position)
+            self._queued += 1
+            self._volume.flusher.submit(append)
+        append.add(bytes(data), last + 1)
+        return append.future
 
     def _append_failed(self, problem: OSError) -> Exception:
         """Part of it may have been written.  If cutting it fails too, the next append overwrites it."""
@@ -238,8 +241,12 @@ class Log(Extent):
     def plan_names(self, plan: Plan) -> None:
         self._durability.plan_names(plan)
 
+    def append_started(self, append: Append) -> None:
+        if self._gathering is append:
+            self._gathering = None
+
     def append_written(self, append: Append) -> None:
-        append.segment.written(len(append.data), append.end)
+        append.segment.written(append.size, append.end)
         self.end = append.end
         self._durability.appended_durably(append.end)
         self._queued -= 1
@@ -255,7 +262,7 @@ class Log(Extent):
         error = self._volume.failed(problem, f"append to {self.name}")
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
-        self._last_queued = None
+        self._last_queued = self._gathering = None
         if self.next > self.end:
             begun = self.producers.begun_at(self.end)
             try:
@@ -272,6 +279,7 @@ class Log(Extent):
     def abandon(self) -> None:
         """Its folder is about to go: nothing is written any more, and who waits is told so."""
         self._durability.abandoned = True
+        self._gathering = None
         gone = KafkaStorageError(f"{self.name} is deleted")
         for job in self._volume.flusher.withdraw(self) + self._volume.flusher.withdraw(self._durability):
             job.fail(gone)
