@@ -42,6 +42,10 @@ class FrameConnection:
     def drain(self) -> None:
         """No more requests; those that are under way are still answered."""
 
+    def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool:
+        """For the answer to the request that was number `frame` of this connection: it waits for `waits`, which is
+        completed as soon as another request arrives.  False: one has, or is being held up, so it must not wait."""
+
     def close(self) -> None: ...
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -57,6 +57,7 @@ cdef class FrameConnection:
     cdef bint writing
     cdef bint draining
     cdef ProduceShortcut shortcut
+    cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
 
     def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max, shortcut=None):
@@ -89,9 +90,24 @@ cdef class FrameConnection:
     def drain(self):
         """No more requests; those that are under way are still answered."""
         self.draining = True
+        self.give_way()
         if self.reading:
             self.reading = False
             self.watcher.remove_reader(self.fd)
+
+    def hold(self, Py_ssize_t frame, waits):
+        """The answer to request number `frame` waits for `waits`, which is completed as soon as another one arrives."""
+        if frame != self.frames or len(self.slots) != 1 or self.in_flight_max < 2 or self.draining or self.is_closed:
+            return False
+        self.held = waits
+        return True
+
+    cdef int give_way(self) except -1:
+        waits = self.held
+        self.held = None
+        if waits is not None and not waits.done():
+            waits.set_result(None)
+        return 0
 
     def close(self):
         if self.is_closed:
@@ -222,6 +238,8 @@ cdef class FrameConnection:
     cdef int take_frame(self, view, uint8_t* data, Py_ssize_t at, Py_ssize_t size) except -1:
         cdef uint8_t* frame = data + at
         self.frames += 1
+        if self.held is not None:
+            self.give_way()
         try:
             answer = self.answer(view, frame, at, size)
         except Exception as problem:

@@ -21,7 +21,10 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
 from tidelog.groups.coordinator import Groups
+from tidelog.groups.classic_coordinator import ClassicGroups
 from tidelog.metadata.controller import Controller
+from tidelog.groups.directory import Directory
+from tidelog.groups.offset_coordinator import GroupOffsets
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
@@ -96,6 +99,9 @@ class Broker:
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
+        self._classic_groups = ClassicGroups(self._groups, around.random)
+        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
+        self._group_offsets.start()
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
@@ -190,6 +196,10 @@ class Broker:
         if not self._dirs.online():
             return f"no log directory works: {', '.join(where.path for where in self._dirs.dirs)}"
         return None
+            classic_groups=self._classic_groups,
+            group_offsets=self._group_offsets,
+            group_directory=Directory(self._groups, self._classic_groups),
+            in_sync=self._replicating.in_sync,
 
     async def _follow(self) -> None:
         async for update in self._controller.follow():

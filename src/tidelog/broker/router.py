@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,14 @@ class Router:
         _, decode, handle = self._ready.get(api_key) or self._load(route)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
-        context = Context(self._services, version, client_id, connection.peer, connection.listener)
+        context = Context(
+            self._services,
+            version,
+            client_id,
+            connection.peer,
+            connection.listener,
+            partial(connection.hold, connection.frames),
+        )
         task = asyncio.get_running_loop().create_task(
             self._answer(route, handle, request, context, correlation_id)
         )
@@ -67,6 +75,7 @@ class Router:
     def drain(self) -> None:
         """Answers now what waits for something that may not come: the broker stops."""
         self._services.partitions.wake_fetches()
+        self._services.classic_groups.drain()
 
     async def _answer(
         self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int

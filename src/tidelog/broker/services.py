@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
@@ -13,6 +14,7 @@ from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.groups.classic_coordinator import ClassicGroups
     from tidelog.groups.coordinator import Groups
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
@@ -37,6 +39,14 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
+    classic_groups: ClassicGroups
+    group_offsets: GroupOffsets
+    group_directory: Directory
+    in_sync: InSync
+
+
+def _answer_at_once(waits: Future[Any]) -> bool:
+    return False
 class Context:
     """One request: who asks, in which version, and what may be used to answer."""
 
@@ -45,3 +55,6 @@ class Context:
     client_id: str | None
     peer: str
     listener: str
+    hold: Callable[[Future[Any]], bool] = _answer_at_once
+    """For an answer that may wait as long as nobody is held up by it: completes the future when the connection gets
+    another request.  False: it must not wait."""

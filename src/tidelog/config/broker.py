@@ -131,6 +131,7 @@ class BrokerConfig:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
     transaction_state_log_min_isr: int = 2
     transaction_state_log_num_partitions: int = 50
+    tidelog_group_heartbeat_hold_ms: int = 2500
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000

@@ -155,3 +155,5 @@ def coordinator_error(problem: errors.TidelogError) -> errors.TidelogError:
     ):
         return errors.CoordinatorNotAvailable(str(problem))
     return problem
+    if isinstance(problem, errors.MessageTooLarge | errors.RecordListTooLarge):
+        return errors.UnknownServerError(str(problem))

@@ -51,7 +51,7 @@ class ClassicGroup:
         self.promised: set[str] = set()  # member ids that were handed out, and have not joined yet
         self.unsynced: set[str] = set()
         self.joined_lately = False  # somebody joined during the initial delay: it is extended
-        self.delayed = False  # the initial delay is running: all being there does not end it
+        self.initial = False  # the initial delay is running: that all are there does not end it
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation}, {len(self.members)} members)"
@@ -182,29 +182,17 @@ class ClassicGroup:
         self.unsynced.discard(member_id)
         return member
 
-    def replace(self, old_id: str, new_id: str) -> Member:
-        """A static member came back under a new id, in the old one's place; the old one."""
-        old = self.members[old_id]
-        member = Member(
-            new_id,
-            old.instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocols,
-            old.assignment,
-        )
-        # The others keep their places: the order of members is what assignors of clients go by.
+    def replace(self, old_id: str, member: Member) -> None:
+        """A static member came back under a new id, in the old one's place.  The others keep theirs: the order of
+        members is what assignors of clients go by."""
         self.members = {
-            (new_id if known == old_id else known): (member if known == old_id else one)
+            (member.id if known == old_id else known): (member if known == old_id else one)
             for known, one in self.members.items()
         }
-        assert old.instance_id is not None
-        self.static[old.instance_id] = new_id
+        assert member.instance_id is not None
+        self.static[member.instance_id] = member.id
         if self.leader == old_id:
-            self.leader = new_id
-        return old
+            self.leader = member.id
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.coordination.coordinator import Coordinator
@@ -61,8 +60,6 @@ class Groups:
 
     def shard(self, group_id: str) -> GroupShard:
         """Where the group's state is; the protocol's error when that is elsewhere, loading, or not made yet."""
-        if not group_id:
-            raise errors.InvalidGroupId("the group id is empty")
         return self.coordinator.shard(group_id)
 
     def _shape(self) -> Shape:

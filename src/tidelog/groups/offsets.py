@@ -62,6 +62,12 @@ class Offsets:
         """Those that have committed something."""
         return iter(list(self._groups))
 
+    def all_pending(self) -> Iterator[tuple[str, str, int, Committed]]:
+        for groups in self._pending.values():
+            for group, places in groups.items():
+                for (topic, partition), committed in places.items():
+                    yield group, topic, partition, committed
+
     def view(self) -> tuple[object, object]:
         """All of it, to be compared."""
         return (

@@ -37,6 +37,9 @@ class Admin:
             producer_ids=ProducerIds(node.store),
             sessions=nobody,
             groups=nobody,
+            classic_groups=nobody,
+            group_offsets=nobody,
+            group_directory=nobody,
         )
         return Admin(node, services)
 

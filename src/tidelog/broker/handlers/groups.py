@@ -1,0 +1,57 @@
+"""JoinGroup (api 11), versions 0-9, SyncGroup (api 14), versions 0-5, Heartbeat (api 12), versions 0-4, and LeaveGroup
+(api 13), versions 0-5.
+
+A Heartbeat may be held until a rebalance begins, so that members learn of it at once; the next request of its
+connection ends that, so nobody waits behind it.  Reasons for joining and leaving are not kept."""
+
+from __future__ import annotations
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.groups.classic_coordinator import Caller
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_REBALANCE_TIMEOUT_FROM = 1
+_NULL_PROTOCOL_FROM = 7
+_PROTOCOL_IN_SYNC_FROM = 5
+_MANY_LEAVE_FROM = 3
+
+
+async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    if context.version < _REBALANCE_TIMEOUT_FROM:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    response = await context.services.classic_groups.join(request, _caller(context))
+    if context.version < _NULL_PROTOCOL_FROM and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
+
+
+async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    if context.version >= _PROTOCOL_IN_SYNC_FROM and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=errors.InconsistentGroupProtocol.code)
+    return await context.services.classic_groups.sync(request)
+
+
+async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    code = await context.services.classic_groups.heartbeat(request, _caller(context))
+    return HeartbeatResponse(error_code=code)
+
+
+async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+    many = context.version >= _MANY_LEAVE_FROM
+    leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
+    try:
+        answers = await context.services.classic_groups.leave(request.group_id, leaving)
+    except errors.TidelogError as problem:
+        return LeaveGroupResponse(error_code=problem.code)
+    if many:
+        return LeaveGroupResponse(members=answers)
+    return LeaveGroupResponse(error_code=answers[0].error_code)
+
+
+def _caller(context: Context) -> Caller:
+    host = context.peer.rpartition(":")[0]
+    return Caller(context.client_id or "", f"/{host}", context.version, context.hold)

@@ -1,0 +1,249 @@
+"""OffsetCommit (api 8), versions 2-10, OffsetFetch (api 9), versions 1-10, and OffsetDelete (api 47), version 0.
+
+Topics and partitions that are not there are refused one by one; what is wrong with the group or its member is the
+answer for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.groups.offset_commits import Commit, Committer, Found
+from tidelog.groups.offsets import NO_TOPIC_ID
+from tidelog.metadata.image import Image, Topic
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_IDS_FROM = 10
+_GROUPS_FROM = 8
+_GROUP_ERROR_FROM = 2
+
+_NO_TOPIC = errors.UnknownTopicOrPartition.code
+_NO_ID = errors.UnknownTopicId.code
+
+
+# Commit
+
+
+async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    response = OffsetCommitResponse()
+    commits, answers = _commits(request, response, context)
+    if not commits:
+        return response
+    who = Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        context.version,
+    )
+    try:
+        codes = await context.services.group_offsets.commit(who, commits, request.retention_time_ms)
+    except errors.TidelogError as problem:
+        codes = [problem.code] * len(commits)
+    for answer, code in zip(answers, codes, strict=True):
+        answer.error_code = code
+    return response
+
+
+def _commits(
+    request: OffsetCommitRequest, response: OffsetCommitResponse, context: Context
+) -> tuple[list[Commit], list[OffsetCommitResponsePartition]]:
+    """What can be committed, and the answers to it, which stand in `response` already."""
+    image, by_id = context.services.image(), context.version >= _IDS_FROM
+    commits, answers = [], []
+    for asked in request.topics:
+        topic = image.topic_by_id(asked.topic_id) if by_id else image.topics.get(asked.name)
+        name = asked.name if topic is None else topic.name
+        answered = OffsetCommitResponseTopic(name, asked.topic_id)
+        response.topics.append(answered)
+        for one in asked.partitions:
+            index = one.partition_index
+            answer = OffsetCommitResponsePartition(index)
+            answered.partitions.append(answer)
+            if topic is None or not 0 <= index < len(topic.partitions):
+                answer.error_code = _NO_ID if by_id and topic is None else _NO_TOPIC
+                continue
+            commits.append(
+                Commit(
+                    name,
+                    topic.id,
+                    index,
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.committed_metadata,
+                )
+            )
+            answers.append(answer)
+    return commits, answers
+
+
+# Fetch
+
+
+async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    if context.version >= _GROUPS_FROM:
+        return OffsetFetchResponse(
+            groups=[await _fetch(group, request.require_stable, context) for group in request.groups]
+        )
+    topics = request.topics
+    asked = OffsetFetchRequestGroup(
+        request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(one.name, partition_indexes=one.partition_indexes) for one in topics],
+    )
+    group = await _fetch(asked, request.require_stable, context)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        one.partition_index,
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        one.metadata,
+                        one.error_code,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+        error_code=group.error_code,
+    )
+
+
+async def _fetch(asked: OffsetFetchRequestGroup, stable: bool, context: Context) -> OffsetFetchResponseGroup:
+    try:
+        if asked.topics is None:
+            topics = await _fetch_all(asked, stable, context)
+        else:
+            topics = await _fetch_some(asked, asked.topics, stable, context)
+    except errors.TidelogError as problem:
+        if context.version >= _GROUP_ERROR_FROM:
+            return OffsetFetchResponseGroup(asked.group_id, error_code=problem.code)
+        topics = [
+            OffsetFetchResponseTopics(
+                topic.name,
+                partitions=[_told(index, Found(None, problem.code)) for index in topic.partition_indexes],
+            )
+            for topic in asked.topics or ()
+        ]
+    return OffsetFetchResponseGroup(asked.group_id, topics)
+
+
+async def _fetch_some(
+    group: OffsetFetchRequestGroup, topics: Sequence[OffsetFetchRequestTopics], stable: bool, context: Context
+) -> list[OffsetFetchResponseTopics]:
+    image, by_id = context.services.image(), context.version >= _IDS_FROM
+    asked: list[tuple[str, UUID, int]] = []
+    known: list[OffsetFetchResponseTopics] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        name = _name(image, topic) if by_id else topic.name
+        if name is None:
+            partitions = [_told(index, Found(None, _NO_ID)) for index in topic.partition_indexes]
+            unknown.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
+            continue
+        known.append(OffsetFetchResponseTopics(name, topic.topic_id))
+        asked += [(name, topic.topic_id, index) for index in topic.partition_indexes]
+    found = await context.services.group_offsets.fetch(
+        group.group_id, group.member_id, group.member_epoch, asked, stable
+    )
+    told = iter(zip(asked, found, strict=True))
+    counts = [
+        len(topic.partition_indexes) for topic in topics if not by_id or _name(image, topic) is not None
+    ]
+    for answered, count in zip(known, counts, strict=True):
+        for _ in range(count):
+            (_, _, index), one = next(told)
+            answered.partitions.append(_told(index, one))
+    return known + unknown
+
+
+def _name(image: Image, asked: OffsetFetchRequestTopics) -> str | None:
+    if asked.topic_id == NO_TOPIC_ID:
+        return asked.name or None
+    topic = image.topic_by_id(asked.topic_id)
+    return None if topic is None else topic.name
+
+
+async def _fetch_all(
+    group: OffsetFetchRequestGroup, stable: bool, context: Context
+) -> list[OffsetFetchResponseTopics]:
+    found = await context.services.group_offsets.fetch_all(
+        group.group_id, group.member_id, group.member_epoch, stable
+    )
+    image = context.services.image()
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for (name, index), one in found.items():
+        known = image.topics.get(name)
+        if context.version >= _IDS_FROM and known is None:
+            continue  # it has no id that could be told
+        answered = topics.get(name)
+        if answered is None:
+            answered = topics[name] = OffsetFetchResponseTopics(
+                name, NO_TOPIC_ID if known is None else known.id
+            )
+        answered.partitions.append(_told(index, one))
+    return list(topics.values())
+
+
+def _told(index: int, found: Found) -> OffsetFetchResponsePartitions:
+    known = found.committed
+    if known is None:
+        return OffsetFetchResponsePartitions(index, -1, -1, "", found.error_code)
+    return OffsetFetchResponsePartitions(index, known.offset, known.leader_epoch, known.metadata)
+
+
+# Delete
+
+
+async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+    image = context.services.image()
+    response = OffsetDeleteResponse()
+    places, answers = [], []
+    for topic in request.topics:
+        known: Topic | None = image.topics.get(topic.name)
+        answered = OffsetDeleteResponseTopic(topic.name)
+        response.topics.append(answered)
+        for one in topic.partitions:
+            answer = OffsetDeleteResponsePartition(one.partition_index)
+            answered.partitions.append(answer)
+            if known is None or not 0 <= one.partition_index < len(known.partitions):
+                answer.error_code = _NO_TOPIC
+                continue
+            places.append((topic.name, one.partition_index))
+            answers.append(answer)
+    try:
+        codes = await context.services.group_offsets.delete(request.group_id, places)
+    except errors.TidelogError as problem:
+        return OffsetDeleteResponse(error_code=problem.code)
+    for answer, code in zip(answers, codes, strict=True):
+        answer.error_code = code
+    return response

@@ -1,0 +1,153 @@
+"""Offsets of all kinds of groups: performs what `offset_commits` decides, and expires what nobody needs any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.coordination.entries import Entry
+from tidelog.coordination.shard import Shard, Writer
+from tidelog.groups import offset_commits
+from tidelog.groups.classic import ClassicGroup
+from tidelog.groups.classic_coordinator import ClassicGroups
+from tidelog.groups.coordinator import Groups
+from tidelog.groups.machine import GroupMachine
+from tidelog.groups.offset_commits import Commit, Committer, Found, Limits
+from tidelog.groups.offsets import Committed, Place
+from tidelog.metadata.changes import Update
+
+log = logging.getLogger("tidelog.groups")
+
+GroupShard = Shard[GroupMachine]
+ENTRIES_MAX = 1000  # deleted in one batch
+_MINUTE_MS = 60_000
+_EXPIRY = ("offsets", "expiry")
+
+
+class GroupOffsets:
+    def __init__(self, groups: Groups, classic: ClassicGroups) -> None:
+        self._groups = groups
+        self._classic = classic
+        groups.updated.append(self._updated)
+
+    def start(self) -> None:
+        """Begins to look for what has expired, every `offsets.retention.check.interval.ms`."""
+        after_ms = self._groups.config.offsets_retention_check_interval_ms
+        self._groups.timers.set(_EXPIRY, after_ms, self._check_expiry)
+
+    # Requests
+
+    async def commit(self, who: Committer, commits: Sequence[Commit], retention_ms: int) -> list[int]:
+        """An error code for each; raises what is wrong with all of them."""
+        shard = self._groups.shard(who.group_id)
+        config = self._groups.config
+        limits = Limits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes, retention_ms)
+        entries, codes = offset_commits.commit(shard.machine, who, commits, limits)
+        appended = shard.append(entries)
+        group = shard.machine.groups.get(who.group_id)
+        if isinstance(group, ClassicGroup):
+            self._classic.committed(shard, group, who.member_id)
+        await shard.committed(appended, config.offsets_commit_timeout_ms)
+        return codes
+
+    async def commit_transactional(
+        self, who: Committer, commits: Sequence[Commit], writer: Writer
+    ) -> list[int]:
+        """For TxnOffsetCommit, once it is known that the writer's transaction has this group's partition: the offsets
+        count when the transaction is committed.  An error code for each; raises what is wrong with all of them."""
+        if not who.group_id:
+            raise errors.InvalidGroupId("the group id is empty")
+        shard = self._groups.shard(who.group_id)
+        config = self._groups.config
+        limits = Limits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes)
+        entries, codes = offset_commits.commit_transactional(shard.machine, who, commits, limits)
+        appended = shard.append(entries, writer)
+        await shard.committed(appended, config.offsets_commit_timeout_ms)
+        return codes
+
+    async def fetch(
+        self,
+        group_id: str,
+        member_id: str | None,
+        epoch: int,
+        asked: Iterable[tuple[str, UUID, int]],
+        stable: bool,
+    ) -> list[Found]:
+        """What is committed for each (topic, its id, partition)."""
+        shard = self._groups.shard(group_id)
+        machine = shard.machine
+        if offset_commits.readable(machine, group_id, member_id, epoch):
+            found = [offset_commits.find(machine, group_id, *one, stable) for one in asked]
+        else:
+            found = [Found(None) for _ in asked]
+        await shard.settled(self._groups.commit_timeout_ms)
+        return found
+
+    async def fetch_all(
+        self, group_id: str, member_id: str | None, epoch: int, stable: bool
+    ) -> dict[Place, Found]:
+        shard = self._groups.shard(group_id)
+        machine = shard.machine
+        found = {}
+        if offset_commits.readable(machine, group_id, member_id, epoch):
+            found = {
+                place: _unless_pending(machine, group_id, place, known, stable)
+                for place, known in machine.offsets.of(group_id).items()
+            }
+        await shard.settled(self._groups.commit_timeout_ms)
+        return found
+
+    async def delete(self, group_id: str, places: Sequence[Place]) -> list[int]:
+        if not group_id:
+            raise errors.InvalidGroupId("the group id is empty")
+        shard = self._groups.shard(group_id)
+        group = shard.machine.groups.get(group_id)
+        if group is None:
+            raise errors.GroupIdNotFound(f"there is no group {group_id}")
+        entries, codes = offset_commits.delete(shard.machine, group, places)
+        await shard.committed(shard.append(entries), self._groups.commit_timeout_ms)
+        return codes
+
+    # What nobody asks for
+
+    def _check_expiry(self) -> None:
+        self.start()
+        for shard in self._groups.coordinator.shards():
+            self.expire(shard)
+
+    def expire(self, shard: GroupShard) -> None:
+        now_ms = self._groups.clock.now_ms()
+        retention_ms = self._groups.config.offsets_retention_minutes * _MINUTE_MS
+        entries: list[Entry] = []
+        for group in list(shard.machine.groups.values()):
+            entries += offset_commits.expired(shard.machine, group, now_ms, retention_ms)
+        self._write(shard, entries, "expired")
+
+    def _updated(self, update: Update) -> None:
+        deleted = {}
+        for name in update.topics:
+            before, after = update.before.topics.get(name), update.image.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                deleted[name] = before.id
+        if deleted:
+            for shard in self._groups.coordinator.shards():
+                self._write(
+                    shard, offset_commits.of_deleted_topics(shard.machine, deleted), "of deleted topics"
+                )
+
+    def _write(self, shard: GroupShard, entries: list[Entry], which: str) -> None:
+        try:
+            for at in range(0, len(entries), ENTRIES_MAX):
+                shard.append(entries[at : at + ENTRIES_MAX])
+        except errors.TidelogError as problem:
+            log.warning("%s: offsets %s were not deleted: %s", shard, which, problem)
+
+
+def _unless_pending(
+    machine: GroupMachine, group_id: str, place: Place, known: Committed, stable: bool
+) -> Found:
+    if stable and machine.offsets.is_pending(group_id, *place):
+        return Found(None, errors.UnstableOffsetCommit.code)
+    return Found(known)
