@@ -20,11 +20,11 @@ from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
-from tidelog.groups.coordinator import Groups
 from tidelog.groups.classic_coordinator import ClassicGroups
-from tidelog.metadata.controller import Controller
+from tidelog.groups.coordinator import Groups
 from tidelog.groups.directory import Directory
 from tidelog.groups.offset_coordinator import GroupOffsets
+from tidelog.metadata.controller import Controller
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
@@ -93,15 +93,15 @@ class Broker:
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
         self._groups = Groups(node, controller, self._partitions, around.clock)
+        self._classic_groups = ClassicGroups(self._groups, around.random)
+        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
+        self._group_offsets.start()
         self._groups.start()
         router = Router(self._services(node))
         connections_max = around.descriptors_max - files.limit - spare
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
-        self._classic_groups = ClassicGroups(self._groups, around.random)
-        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
-        self._group_offsets.start()
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
@@ -169,6 +169,9 @@ class Broker:
                 lambda: around.random.randint(1, (1 << 31) - 1),
             ),
             groups=self._groups,
+            classic_groups=self._classic_groups,
+            group_offsets=self._group_offsets,
+            group_directory=Directory(self._groups, self._classic_groups),
         )
 
     def _endpoints(self, bound: dict[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
@@ -196,10 +199,6 @@ class Broker:
         if not self._dirs.online():
             return f"no log directory works: {', '.join(where.path for where in self._dirs.dirs)}"
         return None
-            classic_groups=self._classic_groups,
-            group_offsets=self._group_offsets,
-            group_directory=Directory(self._groups, self._classic_groups),
-            in_sync=self._replicating.in_sync,
 
     async def _follow(self) -> None:
         async for update in self._controller.follow():

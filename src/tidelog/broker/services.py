@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.groups.classic_coordinator import ClassicGroups
     from tidelog.groups.coordinator import Groups
+    from tidelog.groups.directory import Directory
+    from tidelog.groups.offset_coordinator import GroupOffsets
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
@@ -36,17 +38,16 @@ class Services:
     producer_ids: ProducerIds
     sessions: FetchSessions
     groups: Groups
-
-
-@dataclass(frozen=True, slots=True)
     classic_groups: ClassicGroups
     group_offsets: GroupOffsets
     group_directory: Directory
-    in_sync: InSync
 
 
 def _answer_at_once(waits: Future[Any]) -> bool:
     return False
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """One request: who asks, in which version, and what may be used to answer."""
 
