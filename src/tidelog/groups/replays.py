@@ -5,6 +5,7 @@ Each kind of group adds its rows; a record without a row is passed over."""
 from __future__ import annotations
 
 from tidelog.groups.classic import replay_group
+from tidelog.groups.consumer import CONSUMER_RECORDS, replay_consumer_record
 from tidelog.groups.machine import GroupMachine, Replay
 from tidelog.groups.offset_records import replay_legacy_offset, replay_offset
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
@@ -15,6 +16,7 @@ REPLAYS: dict[type, Replay] = {
     LegacyOffsetCommitKey: replay_legacy_offset,
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group,
+    **dict.fromkeys(CONSUMER_RECORDS, replay_consumer_record),
 }
 
 
