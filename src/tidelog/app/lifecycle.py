@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog import errors
+from tidelog.app.replicating import Replicating, own_up
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.router import Router
@@ -29,6 +30,7 @@ from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import MetadataStore
+from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.cleaner import Cleanable, Cleaner
@@ -37,6 +39,8 @@ from tidelog.storage.identity import read_last_run
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
+from tidelog.transactions.coordinator import Transactions
+from tidelog.transactions.markers import Markers
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog")
@@ -86,17 +90,29 @@ class Broker:
         for where in dirs:
             self._undo.callback(where.volume.disk.close)
         clean = all(map(_stopped_cleanly, dirs))
+        power_lost = any(map(_lost_power, dirs))
         self._controller = controller = await Controller.start(self._store, node, given, around.random, clean)
         self._dirs = LogDirs(dirs, controller.topic_config)
         _tell(await self._dirs.start(controller.image.cluster_id, node))
         self._undo.push_async_callback(self._dirs.stop)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
         await self._partitions.start()
+        self._replicating = Replicating(
+            node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
+        )
         self._groups = Groups(node, controller, self._partitions, around.clock)
         self._classic_groups = ClassicGroups(self._groups, around.random)
         self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
+        self._producer_ids = ProducerIds(self._store)
+        self._markers = Markers(
+            self._partitions, {self._groups.topic.name: self._groups.coordinator}, around.clock
+        )
+        self._transactions = Transactions(
+            node, controller, self._partitions, around.clock, self._producer_ids, self._markers
+        )
+        self._transactions.start()
         router = Router(self._services(node))
         connections_max = around.descriptors_max - files.limit - spare
         self._server = Server(controller.config, around.network, router, connections_max)
@@ -105,15 +121,24 @@ class Broker:
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
+        if power_lost:
+            await own_up(node, controller, self._dirs)
         record = BrokerRecord(self._endpoints(bound), given.broker_rack)
-        registration = Registration(self._store, node, record)
+        registration = Registration(self._store, node, record, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
+        steward = self._replicating.steward(self._store, registration)
         await controller.reached(await registration.register())
         self._run(registration.keep(), "keeping the registration")
+        self._run(steward.run(), "the controller's duties")
+        self._run(self._replicating.in_sync.run(), "watching in-sync sets")
+        await self._replicating.start()
+        self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._groups.stop)
+        self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
+        self._undo.push_async_callback(self._replicating.hand_over)
         self._server.start()
         if self._http is not None:
             self._http.start()
@@ -144,6 +169,19 @@ class Broker:
             self._partitions.forgotten.append(cleaner.removed)
             self._run(cleaner.run(), f"compaction in {where.path}")
 
+    def _truncated(self, partition: Partition) -> None:
+        for cleaner in self._cleaners:
+            cleaner.truncated(partition.name, partition.log.end)
+
+    def _inter_broker_listener(self) -> str:
+        given = self._given
+        named = given.inter_broker_listener_name
+        if named is not None and named not in [listener.name for listener in given.listeners]:
+            raise errors.InvalidConfig(
+                f"inter.broker.listener.name is {named}, which listeners does not have"
+            )
+        return named or given.listeners[0].name
+
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
         found = []
         for name, it in list(where.logs.items()):
@@ -163,15 +201,18 @@ class Broker:
             controller=controller,
             partitions=self._partitions,
             log_dirs=self._dirs,
-            producer_ids=ProducerIds(self._store),
+            producer_ids=self._producer_ids,
             sessions=FetchSessions(
                 self._given.max_incremental_fetch_session_cache_slots,
                 lambda: around.random.randint(1, (1 << 31) - 1),
             ),
             groups=self._groups,
+            transactions=self._transactions,
+            markers=self._markers,
             classic_groups=self._classic_groups,
             group_offsets=self._group_offsets,
             group_directory=Directory(self._groups, self._classic_groups),
+            in_sync=self._replicating.in_sync,
         )
 
     def _endpoints(self, bound: dict[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
@@ -203,9 +244,12 @@ class Broker:
     async def _follow(self) -> None:
         async for update in self._controller.follow():
             await self._partitions.apply(update)
+            await self._replicating.apply(update)
             self._groups.apply(update)
+            self._transactions.apply(update)
             if update.broker_configs:
                 self._hand_on_settings()
+            self._replicating.applied(update)
 
     def _hand_on_settings(self) -> None:
         """Those that can change while the broker runs; the server and handlers ask for theirs each time."""
@@ -241,6 +285,14 @@ def _stopped_cleanly(where: LogDir) -> bool:
         return read_last_run(where.volume.disk, where.path).clean
     except OSError:
         return False  # a disk that does not work: its directory will be offline
+
+
+def _lost_power(where: LogDir) -> bool:
+    try:
+        last = read_last_run(where.volume.disk, where.path)
+    except OSError:
+        return False
+    return not last.clean and (last.power_lost or last.failed)
 
 
 def _tell(reports: Iterable[Report]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
+    from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
     from tidelog.storage.log_dirs import LogDirs
+    from tidelog.transactions.coordinator import Transactions
+    from tidelog.transactions.markers import Markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Services:
     classic_groups: ClassicGroups
     group_offsets: GroupOffsets
     group_directory: Directory
+    in_sync: InSync
+    transactions: Transactions
+    markers: Markers
+    held_produces: dict[int, Future[Any]] = field(default_factory=dict)
+    """By producer: its last request that waits for the coordinator of its transaction."""
 
 
 def _answer_at_once(waits: Future[Any]) -> bool:

@@ -75,6 +75,7 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_ms: int = 20
     advertised_listeners: tuple[Listener, ...] = ()
     auto_create_topics_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
     connections_max_idle_ms: int = 600_000
     default_replication_factor: int = 1
@@ -96,6 +97,8 @@ class BrokerConfig:
     group_consumer_min_heartbeat_interval_ms: int = 5000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_session_timeout_ms: int = 45_000
+    inter_broker_listener_name: str | None = None
+    leader_imbalance_check_interval_seconds: int = 300
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -116,12 +119,19 @@ class BrokerConfig:
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
+    replica_socket_timeout_ms: int = 30_000
     socket_receive_buffer_bytes: int = 102_400
     socket_request_max_bytes: int = 104_857_600
     socket_send_buffer_bytes: int = 102_400
     telemetry_max_bytes: int = 1_048_576
+    tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
+    tidelog_group_heartbeat_hold_ms: int = 2500
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
     tidelog_open_files_max: int = 4096
     tidelog_request_bytes_max: int = 4_194_304
@@ -131,7 +141,6 @@ class BrokerConfig:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
     transaction_state_log_min_isr: int = 2
     transaction_state_log_num_partitions: int = 50
-    tidelog_group_heartbeat_hold_ms: int = 2500
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000

@@ -5,7 +5,7 @@ alter.log.dirs.replication.quota.window.num int 11 1..
   Windows kept to measure moves between folders.
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
   Length of a window that measures moves between folders.
-auto.leader.rebalance.enable boolean true
+auto.leader.rebalance.enable boolean true built
   Give leadership back to preferred replicas from time to time.
 delete.records.purgatory.purge.interval.requests int 1
   How many finished waits for deleted records are kept before they are swept.
@@ -13,23 +13,23 @@ fetch.purgatory.purge.interval.requests int 1000
   How many finished waits for records are kept before they are swept.
 follower.fetch.last.tiered.offset.enable boolean false dynamic
   Let a new follower start where remote storage ends.
-inter.broker.listener.name string null
+inter.broker.listener.name string null built
   Listener that brokers use among themselves.
-leader.imbalance.check.interval.seconds long 300 1..
+leader.imbalance.check.interval.seconds long 300 1.. built
   How often leadership is checked for balance.
 num.replica.fetchers int 1 1.. dynamic
   Connections a follower uses for each leader.
 producer.purgatory.purge.interval.requests int 1000
   How many finished waits of producers are kept before they are swept.
-replica.fetch.backoff.ms int 1000 0..
+replica.fetch.backoff.ms int 1000 0.. built
   Pause of a follower after a failed fetch.
-replica.fetch.max.bytes int 1048576 0..
+replica.fetch.max.bytes int 1048576 0.. built
   Bytes of one partition that a follower asks for.
 replica.fetch.min.bytes int 1
   Bytes a follower's fetch waits for.
-replica.fetch.response.max.bytes int 10485760 0..
+replica.fetch.response.max.bytes int 10485760 0.. built
   Bytes of all partitions that a follower asks for.
-replica.fetch.wait.max.ms int 500
+replica.fetch.wait.max.ms int 500 built
   How long a follower's fetch may wait.
 replica.high.watermark.checkpoint.interval.ms long 5000
   How often committed offsets are written down.
@@ -39,7 +39,7 @@ replica.selector.class string null
   Class that chooses the replica a consumer reads from.
 replica.socket.receive.buffer.bytes int 65536
   Receive buffer of a follower's connection.
-replica.socket.timeout.ms int 30000
+replica.socket.timeout.ms int 30000 built
   How long an exchange with a leader may take.
 replication.quota.window.num int 11 1..
   Windows kept to measure replication.

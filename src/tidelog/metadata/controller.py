@@ -24,7 +24,7 @@ from tidelog.metadata.decisions import Raised
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
 from tidelog.metadata.names import check_topic_name, plain_names
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
-from tidelog.metadata.records import PartitionRecord
+from tidelog.metadata.records import PartitionRecord, Tail
 from tidelog.metadata.store import (
     ABSENT,
     Compacted,
@@ -262,6 +262,60 @@ class Controller:
             except errors.TidelogError as problem:
                 outcome[name] = problem
         return outcome
+
+    async def change_in_sync(
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        leader_epoch: int,
+        change: Callable[[frozenset[NodeId]], frozenset[NodeId]],
+        joining: tuple[NodeId, int] | None,
+    ) -> bool:
+        """The leader's side of its in-sync set.  False when it does not lead in that epoch any more, or when the broker
+        that would join (its id and epoch) is not the one that runs now.  Returns when the outcome is known here."""
+
+        def attempt(image: Image) -> tuple[bool, Swap]:
+            topic, partition = image.topics.get(name.topic), image.partition(*name)
+            if (
+                topic is None
+                or partition is None
+                or topic.id != topic_id
+                or (partition.leader, partition.leader_epoch) != (self._node, leader_epoch)
+            ):
+                return False, Swap([], [])
+            if joining is not None:
+                node, epoch = joining
+                broker = image.brokers.get(node)
+                if broker is None or broker.fenced or broker.leaving or broker.epoch != epoch:
+                    return False, Swap([], [])
+            wanted = change(frozenset(partition.in_sync))
+            in_sync = tuple(node for node in partition.replicas if node in wanted)
+            if in_sync == partition.in_sync or self._node not in in_sync:
+                return False, Swap([], [])
+            record = partition.record._replace(in_sync=in_sync, partition_epoch=partition.partition_epoch + 1)
+            swap = _put_state(topic.id, partition.index, record, partition.revision)
+            if joining is not None:
+                # A broker that died meanwhile, or came back with less, must not slip in.
+                swap.compare.append(Compare(records.broker_key(joining[0]), joining[1]))
+            return True, swap
+
+        return await self._swap(attempt)
+
+    async def mark_unsure(self, tails: Iterable[tuple[TopicPartition, Tail]]) -> None:
+        """These replicas may have lost the ends of their logs."""
+        for name, tail in tails:
+
+            def attempt(image: Image, name: TopicPartition = name, tail: Tail = tail) -> tuple[None, Swap]:
+                topic, partition = image.topics.get(name.topic), image.partition(*name)
+                if topic is None or partition is None or tail.node not in partition.in_sync:
+                    return None, Swap([], [])
+                others = tuple(one for one in partition.unsure if one.node != tail.node)
+                record = partition.record._replace(
+                    unsure=(*others, tail), partition_epoch=partition.partition_epoch + 1
+                )
+                return None, _put_state(topic.id, partition.index, record, partition.revision)
+
+            await self._swap(attempt)
 
     # Writing
 

@@ -9,26 +9,33 @@ from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.store import ABSENT, Compare, Lease, LeaseEnded, MetadataStore, Put
 from tidelog.types import NodeId
 
-# The defaults of broker.session.timeout.ms and broker.heartbeat.interval.ms, which cannot be changed yet.
-SESSION_MS = 9000
-HEARTBEAT_MS = 2000
+HEARTBEATS = 4  # how often a lease is renewed in the time it lasts
 
 
 class Registration:
-    def __init__(self, store: MetadataStore, node: NodeId, record: BrokerRecord) -> None:
+    def __init__(
+        self, store: MetadataStore, node: NodeId, record: BrokerRecord, lease_ms: int = 2_000
+    ) -> None:
         self._store = store
         self._node = node
         self._record = record
+        self._lease_ms = lease_ms
         self._lease: Lease | None = None
+        self.epoch = -1
+        self.control_revision: int | None = None
+        """When this broker became the controller; None when it is not, as far as it knows."""
 
     async def register(self) -> int:
         """The broker's epoch, larger than any before; it is the revision too that makes the broker known."""
-        self._lease = await self._store.lease(SESSION_MS)
+        self.control_revision = None
+        self._lease = await self._store.lease(self._lease_ms)
         key = broker_key(self._node)
         me = Put(key, self._record.encode(), self._lease.id)
         control = Put(CONTROLLER, b"%d" % self._node, self._lease.id)
         epoch = await self._store.txn([Compare(key, ABSENT), Compare(CONTROLLER, ABSENT)], [me, control])
-        if epoch is None:
+        if epoch is not None:
+            self.control_revision = epoch
+        else:
             # Another broker is the controller.
             epoch = await self._store.txn([Compare(key, ABSENT)], [me])
         if epoch is None:
@@ -36,12 +43,33 @@ class Registration:
             raise errors.DuplicateBrokerRegistration(
                 f"broker {self._node} is registered already: give this one another node.id"
             )
+        self.epoch = epoch
         return epoch
+
+    async def take_control(self) -> None:
+        """Becomes the controller, if nobody is."""
+        lease = self._lease
+        if lease is not None:
+            put = Put(CONTROLLER, b"%d" % self._node, lease.id)
+            try:
+                self.control_revision = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
+            except LeaseEnded:
+                self.control_revision = None  # `keep` takes a new one
+
+    async def leave(self) -> None:
+        """Tells the controller to let others lead what this broker leads; it goes on serving until they do."""
+        lease = self._lease
+        if lease is not None:
+            self._record = self._record._replace(leaving=True)
+            put = Put(broker_key(self._node), self._record.encode(), lease.id)
+            self.epoch = (
+                await self._store.txn([Compare(broker_key(self._node), self.epoch)], [put]) or self.epoch
+            )
 
     async def keep(self) -> None:
         """For ever.  A lease lost in a long pause is taken anew, under a new epoch."""
         while True:
-            await asyncio.sleep(HEARTBEAT_MS / 1000)
+            await asyncio.sleep(self._lease_ms / HEARTBEATS / 1000)
             if self._lease is None or not await self._lease.keep_alive():
                 try:
                     await self.register()

@@ -150,8 +150,8 @@ def _sound_header(data: memoryview, rules: Rules) -> Header:
         )
     if header.control:
         raise errors.InvalidRecord("control batches are written by brokers, not by producers")
-    if header.transactional:
-        raise errors.InvalidTxnState("transactions are not served by this broker yet")
+    if header.transactional and header.producer_id < 0:
+        raise errors.InvalidRecord("a batch in a transaction needs a producer id")
     if header.compression > _CODEC_LAST:
         raise errors.UnsupportedCompressionType(f"compression codec {header.compression} is not known")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):

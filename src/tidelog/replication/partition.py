@@ -13,11 +13,15 @@ from tidelog._speed.acceptance import sound
 from tidelog._speed.batch import header_at, stamp
 from tidelog._speed.tail import PartitionTail
 from tidelog.config import TopicConfig
+from tidelog.record.builder import EndMarker, Marker, build_marker
+from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Rules, accept
+from tidelog.replication.following import runs
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.waiters import CommitWaits, FetchWait
 from tidelog.storage.log import Log
 from tidelog.storage.producers import Beginning
+from tidelog.storage.snapshots import learn
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
@@ -37,8 +41,29 @@ class Appended(NamedTuple):
     durable: asyncio.Future[None] | None
 
 
+def _max_timestamp(batch: Batch) -> int:
+    return batch.header.max_timestamp
+
+
+class Ending(NamedTuple):
+    """How a producer's transaction ends, as its coordinator says; `version` is that of the transaction protocol."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    commit: bool
+    version: int
+
+
+class Enlisted(NamedTuple):
+    """The coordinator has this partition in the producer's transaction.  `from_the_first`: and every transaction has an
+    epoch of its own, so it begins with its first batch."""
+
+    from_the_first: bool
+
+
 class Partition(PartitionTail):
-    __slots__ = ("_replica_count", "_rules", "index", "name", "topic", "topic_id")
+    __slots__ = ("_replica_count", "_rules", "follower_waits", "index", "name", "topic", "topic_id")
 
     leader: NodeId | None
     log: Log
@@ -55,6 +80,7 @@ class Partition(PartitionTail):
         self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = set()
+        self.follower_waits: set[FetchWait] = set()
         self._replica_count = 1
         self._set_rules(log.config)
 
@@ -73,16 +99,19 @@ class Partition(PartitionTail):
             if self.state.led(epoch, in_sync):
                 self._committed_moved(0)
         else:
+            self.state.followed(epoch)
             problem = errors.NotLeaderOrFollower(f"{self.name} is led by broker {leader} now")
             self.commit_waits.failed(problem)
-        for wait in tuple(self.fetch_waits):
-            wait.changed()
+        self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
         """Deleted, moved away or on a failed disk: nobody is left waiting."""
         self.leader = None
         self.commit_waits.failed(problem)
-        for wait in tuple(self.fetch_waits):
+        self.wake_fetches()
+
+    def wake_fetches(self) -> None:
+        for wait in (*self.fetch_waits, *self.follower_waits):
             wait.changed()
 
     def moved(self, log: Log) -> None:
@@ -117,8 +146,11 @@ class Partition(PartitionTail):
 
     # Writing
 
-    def append(self, data: memoryview, now_ms: int, in_sync_min: bool) -> Appended:
-        """One batch of a producer.  `in_sync_min`: it asked for all replicas, so enough of them must be in sync."""
+    def append(
+        self, data: memoryview, now_ms: int, in_sync_min: bool, enlisted: Enlisted | None = None
+    ) -> Appended:
+        """One batch of a producer.  `in_sync_min`: it asked for all replicas, so enough of them must be in sync.  A
+        batch in a transaction needs one that is open here, or `enlisted`."""
         state, log = self.state, self.log
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
@@ -143,6 +175,10 @@ class Partition(PartitionTail):
                 return Appended(
                     Offset(known.base_offset), Offset(known.last_offset + 1), append_time, durable
                 )
+            if header.transactional and not log.producers.has_open(header.producer_id, header.producer_epoch):
+                if enlisted is None:
+                    raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
+                log.producers.check_begin(header, enlisted.from_the_first)
         base = log.next
         stamp(data, 0, base, state.epoch)
         last = base + header.last_offset_delta
@@ -183,6 +219,27 @@ class Partition(PartitionTail):
         self._grew(len(data), pending)
         return Appended(Offset(base), Offset(last + 1), -1, pending)
 
+    def append_marker(self, ending: Ending, now_ms: int) -> Appended:
+        """The end of a producer's transaction here."""
+        log, state = self.log, self.state
+        self._check_writable()
+        producer_id, epoch, coordinator_epoch, commit, version = ending
+        log.producers.check_end(producer_id, epoch, coordinator_epoch, version)
+        marker = EndMarker(Marker.COMMIT if commit else Marker.ABORT, coordinator_epoch)
+        data = bytearray(
+            build_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp=now_ms)
+        )
+        base = log.next
+        stamp(data, 0, base, state.epoch)
+        aborted = None if commit else log.producers.aborted_at(producer_id, base)
+        if aborted is None:
+            pending = log.append(data, base, base, now_ms, base, state.epoch)
+        else:
+            pending = log.append_abort(data, base, base, now_ms, state.epoch, aborted)
+        log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
+        self._grew(len(data), pending)
+        return Appended(Offset(base), Offset(base + 1), -1, pending)
+
     def _check_writable(self) -> None:
         """For what must be on all in-sync replicas."""
         state = self.state
@@ -208,6 +265,9 @@ class Partition(PartitionTail):
         """The log grew by `size` bytes: commit what can be, wake who waits."""
         if self.state.appended(Offset(self.log.end)):
             self._committed_moved(size)
+        if self.follower_waits:
+            for wait in tuple(self.follower_waits):
+                wait.grew(size)
 
     def _committed_moved(self, size: int) -> None:
         if self.commit_waits.waiting:
@@ -215,6 +275,82 @@ class Partition(PartitionTail):
         if self.fetch_waits:
             for wait in tuple(self.fetch_waits):
                 wait.grew(size)
+
+    # Waiting for records
+
+    def wait_for_more(self, wait: FetchWait, follows: bool) -> None:
+        if follows:
+            self.follower_waits.add(wait)
+        if not follows or len(self.state.in_sync) == 1:
+            # With nobody else in sync every append commits, and there is one way to learn of that.
+            self.fetch_waits.add(wait)
+
+    def wait_no_more(self, wait: FetchWait) -> None:
+        self.follower_waits.discard(wait)
+        self.fetch_waits.discard(wait)
+
+    # Replicating, as the leader
+
+    def follower_fetched(self, node: NodeId, offset: Offset, now_ms: int) -> None:
+        """A follower asks for `offset` in this epoch: it has all before."""
+        before = self.state.committed
+        if self.state.follower_fetched(node, min(offset, Offset(self.log.end)), now_ms):
+            # How many bytes that are is not worth finding out: readers look for themselves.
+            self._committed_moved(self.log.size if before < self.state.committed else 0)
+
+    def propose(self, in_sync: frozenset[NodeId]) -> None:
+        """The set is about to be stored; `settled` when it is known what came of it."""
+        self.state.propose(in_sync)
+
+    def settled(self) -> None:
+        if self.state.settled():
+            self._committed_moved(self.log.size)
+
+    # Replicating, as a follower
+
+    def replicate(self, data: memoryview) -> None:
+        """Batches as the leader has them, from `log.next` on; one that is cut at the end is left for the next fetch."""
+        it = self.log
+        for run in runs(data, it.next, it.config.segment_bytes):
+            first, last, newest = run[0].header, run[-1].header, max(run, key=_max_timestamp).header
+            if first.base_offset < it.next:
+                raise errors.InvalidRecord(
+                    f"{self.name} ends at {it.next} and its leader sent a batch from {first.base_offset}"
+                )
+            it.append(
+                data[first.position : last.position + last.size],
+                first.base_offset,
+                last.last_offset,
+                newest.max_timestamp,
+                newest.last_offset,
+                first.leader_epoch,
+            )
+            for batch in run:
+                if batch.header.producer_id >= 0:
+                    learn(it.producers, batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
+        self.state.end = Offset(it.end)
+
+    def leader_committed(self, committed: Offset, log_start: Offset) -> None:
+        """What the leader says of its log: records below `committed` may be shown, those before `log_start` are gone."""
+        it, state = self.log, self.state
+        state.end = Offset(it.end)
+        known = min(committed, state.end)
+        if known > state.committed:
+            state.committed = known
+            self._committed_moved(it.size)
+        if log_start > it.start:
+            it.advance_start(min(log_start, it.end))
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Where this log and the leader's part ways."""
+        self.log.truncate_to(offset)
+        self.state.truncated(Offset(self.log.end))
+
+    def restart_at(self, offset: Offset) -> None:
+        """The leader has nothing as old as this log's end."""
+        self.log.restart_at(offset)
+        self.state.truncated(offset)
+        self.state.committed = offset
 
     def delete_records(self, before: int) -> int:
         """The new log start; `before` -1 stands for all that is committed."""
@@ -236,9 +372,10 @@ class Partition(PartitionTail):
 
     @property
     def last_stable(self) -> Offset:
-        """What a reader of committed transactions may see: below the first transaction that is still open."""
-        unstable = self.log.producers.first_unstable
+        """What a reader of committed transactions may see: below the first transaction that is still open, or whose end
+        is not committed."""
         committed = self.state.committed
+        unstable = self.log.producers.unstable_below(committed)
         return committed if unstable is None or unstable >= committed else Offset(unstable)
 
     def readable_end(self, read_committed: bool) -> Offset:

@@ -49,6 +49,10 @@ class Partitions:
             raise errors.NotLeaderOrFollower(f"{partition.name} is led by broker {partition.leader}")
         return partition
 
+    def held_here(self, topic: str | bytes, index: int) -> Partition:
+        """The partition, whoever leads it; the protocol's error when this node has no replica of it."""
+        return self._held.get((topic, index)) or self._open(topic, index)
+
     def leader_of(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
         """(node, epoch), for clients that asked the wrong one."""
         found = self._topic(topic)
@@ -68,8 +72,7 @@ class Partitions:
     def wake_fetches(self) -> None:
         """Whoever waits for records gets what there is."""
         for partition in self.open_ones():
-            for wait in tuple(partition.fetch_waits):
-                wait.changed()
+            partition.wake_fetches()
 
     def committed_of(self, name: TopicPartition) -> Offset | None:
         """None when it is not open."""
@@ -172,8 +175,11 @@ class Partitions:
 
     async def _topic_changed(self, before: Topic | None, after: Topic) -> None:
         known = {} if before is None else {one.index: one for one in before.partitions}
-        fresh = [p for p in after.partitions if p.index not in known and self._node in p.replicas]
-        await self._create((after, partition.index) for partition in fresh)
+        had = {one.index for one in known.values() if self._node in one.replicas}
+        has = {one.index for one in after.partitions if self._node in one.replicas}
+        await self._create((after, index) for index in sorted(has - had))
+        for index in sorted(had - has):
+            self._moved_away(after, index)
         for partition in after.partitions:
             held = self._held.get((after.name, partition.index))
             if held is not None and partition != known.get(partition.index):
@@ -183,6 +189,16 @@ class Partitions:
                     frozenset(partition.in_sync),
                     len(partition.replicas),
                 )
+
+    def _moved_away(self, topic: Topic, index: int) -> None:
+        """Other brokers hold the partition now."""
+        name = TopicPartition(topic.name, index)
+        self._held.pop((topic.id.bytes, index), None)
+        held = self._held.pop((topic.name, index), None)
+        if held is not None:
+            held.closed(errors.NotLeaderOrFollower(f"{name} was moved to other brokers"))
+        if name in self._dirs:
+            self._delete(name)
 
     async def _create(self, wanted: Iterable[tuple[Topic, int]]) -> None:
         for at, (topic, index) in enumerate(wanted):

@@ -11,30 +11,75 @@ NOTHING = Offset(0)
 
 
 class ReplicaState:
-    __slots__ = ("_alone", "_caught_up_ms", "_ends", "committed", "end", "epoch", "in_sync", "node")
+    __slots__ = (
+        "_alone",
+        "_asked",
+        "_caught_up_ms",
+        "_counted",
+        "_ends",
+        "committed",
+        "end",
+        "epoch",
+        "epoch_start",
+        "in_sync",
+        "node",
+        "proposed",
+    )
 
     def __init__(self, node: NodeId, committed: Offset, end: Offset) -> None:
         self.node = node
         self.epoch = Epoch(-1)
+        self.epoch_start = end
         self.in_sync: frozenset[NodeId] = frozenset()
+        self.proposed: frozenset[NodeId] | None = None
         self.committed = committed
         self.end = end
+        self._counted: frozenset[NodeId] = frozenset()
         self._alone = False
         self._ends: dict[NodeId, Offset] = {}
+        self._asked: dict[NodeId, tuple[int, Offset]] = {}
         self._caught_up_ms: dict[NodeId, int] = {}
 
     def led(self, epoch: Epoch, in_sync: frozenset[NodeId]) -> bool:
         """This node leads from `epoch` on; true if `committed` moved."""
         assert epoch >= self.epoch
         if epoch > self.epoch:
-            self._ends.clear()
-            self._caught_up_ms.clear()
+            self._forget_followers()
+            self.epoch_start = self.end
         self.epoch = epoch
         return self.in_sync_changed(in_sync)
 
+    def followed(self, epoch: Epoch) -> None:
+        """Another node leads from `epoch` on."""
+        self.epoch = max(self.epoch, epoch)
+        self._forget_followers()
+        self._alone = False
+
+    def _forget_followers(self) -> None:
+        self._asked.clear()
+        self._ends.clear()
+        self._caught_up_ms.clear()
+        self.proposed = None
+
     def in_sync_changed(self, in_sync: frozenset[NodeId]) -> bool:
+        """What is stored says so; true if `committed` moved."""
         self.in_sync = in_sync
-        self._alone = in_sync == {self.node}
+        return self._count()
+
+    def propose(self, in_sync: frozenset[NodeId]) -> bool:
+        """This set is about to be stored.  Until it is known whether it was, every member of either counts: whoever is
+        elected from the one or the other must have what is committed.  True if `committed` moved."""
+        self.proposed = in_sync
+        return self._count()
+
+    def settled(self) -> bool:
+        """What was proposed is stored, and `in_sync` tells, or it never will be; true if `committed` moved."""
+        self.proposed = None
+        return self._count()
+
+    def _count(self) -> bool:
+        self._counted = self.in_sync if self.proposed is None else self.in_sync | self.proposed
+        self._alone = self._counted == {self.node}
         return self._advance()
 
     def appended(self, end: Offset) -> bool:
@@ -50,11 +95,26 @@ class ReplicaState:
         self._ends[node] = end
         if end >= self.end:
             self._caught_up_ms[node] = now_ms
+        else:
+            # On a busy partition a follower is never quite at the end: what counts is that it has what was there when
+            # it asked before.
+            asked_ms, end_then = self._asked.get(node, (now_ms, self.end))
+            if end >= end_then:
+                self._caught_up_ms[node] = max(self._caught_up_ms.get(node, asked_ms), asked_ms)
+        self._asked[node] = now_ms, self.end
         return self._advance()
 
     def follower_end(self, node: NodeId) -> Offset | None:
         """None when the follower has not fetched in this epoch."""
         return self._ends.get(node)
+
+    def caught_up(self, node: NodeId) -> bool:
+        """A follower outside of the in-sync set that has all that is committed, and was here in this epoch long enough
+        to have dropped what an older one left it."""
+        end = self._ends.get(node)
+        return (
+            end is not None and node not in self.in_sync and end >= self.committed and end >= self.epoch_start
+        )
 
     def lagging(self, now_ms: int, lag_ms_max: int) -> frozenset[NodeId]:
         """In-sync followers that have not held the whole log for longer than allowed."""
@@ -63,7 +123,7 @@ class ReplicaState:
             for node in self.in_sync
             if node != self.node
             and self._ends.get(node, NOTHING) < self.end
-            and now_ms - self._caught_up_ms.get(node, 0) > lag_ms_max
+            and now_ms - self._caught_up_ms.setdefault(node, now_ms) > lag_ms_max
         )
 
     def truncated(self, end: Offset) -> None:
@@ -78,7 +138,7 @@ class ReplicaState:
             # A follower that has not fetched in this epoch counts as holding nothing: its old position may lie
             # past the point where its log and ours part ways.
             held_by_all = min(
-                (self.end if node == self.node else self._ends.get(node, NOTHING) for node in self.in_sync),
+                (self.end if node == self.node else self._ends.get(node, NOTHING) for node in self._counted),
                 default=NOTHING,
             )
         if held_by_all <= self.committed:

@@ -80,3 +80,53 @@ def test_committed_never_goes_back_and_never_passes_an_in_sync_member(steps: lis
         assert moved == (state.committed > before)
         assert state.committed >= before
         assert all(ends[node] >= state.committed for node in state.in_sync)
+
+
+def test_members_of_a_proposed_set_count_until_its_fate_is_known() -> None:
+    state = leader(10, ONE, TWO)
+    state.follower_fetched(TWO, Offset(10), 0)
+    assert state.committed == 10
+    state.follower_fetched(THREE, Offset(10), 0)
+    assert state.caught_up(THREE)
+    state.propose(frozenset((ONE, TWO, THREE)))
+    state.appended(Offset(20))
+    assert not state.follower_fetched(TWO, Offset(20), 1), "the one that may have joined has not got it"
+    assert state.follower_fetched(THREE, Offset(15), 1)
+    assert state.committed == 15
+    assert state.settled(), "it was not stored: the old set alone counts"
+    assert state.committed == 20
+
+
+def test_a_member_that_is_about_to_leave_counts_until_it_has_left() -> None:
+    state = leader(10, ONE, TWO)
+    state.propose(frozenset((ONE,)))
+    assert state.committed == 0
+    state.in_sync_changed(frozenset((ONE,)))
+    assert state.settled() or state.committed == 10
+
+
+def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
+    state = leader(10, ONE)
+    state.led(Epoch(6), frozenset((ONE, TWO)))
+    state.in_sync_changed(frozenset((ONE,)))
+    assert not state.caught_up(TWO)
+    state.follower_fetched(TWO, Offset(9), 0)
+    assert not state.caught_up(TWO)
+    state.follower_fetched(TWO, Offset(10), 0)
+    assert state.caught_up(TWO)
+
+
+def test_a_follower_of_a_busy_partition_does_not_lag_while_it_keeps_pace() -> None:
+    state = leader(10, ONE, TWO)
+    state.follower_fetched(TWO, Offset(10), 0)
+    for now in range(100, 1_000, 100):
+        state.appended(Offset(10 + now))
+        state.follower_fetched(TWO, Offset(10 + now - 100), now)
+    assert state.lagging(1_000, 250) == frozenset()
+    assert state.lagging(2_000, 250) == {TWO}
+
+
+def test_a_follower_has_the_whole_time_from_the_start_of_an_epoch() -> None:
+    state = leader(10, ONE, TWO)
+    assert state.lagging(50_000, 250) == frozenset()
+    assert state.lagging(50_251, 250) == {TWO}

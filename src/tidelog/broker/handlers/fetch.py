@@ -2,7 +2,7 @@
 
 What a client may see ends at the committed offset, or below the first open transaction when it reads committed
 transactions.  When less than `min_bytes` is there, the fetch waits once, for enough to arrive or for its time to run
-out, and then reads once more."""
+out, and then reads once more.  A follower sees everything up to the log's end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
 from tidelog.replication.waiters import FetchWait
+from tidelog.types import NodeId, Offset
 
 TOPIC_IDS_FROM = 13
 UNKNOWN = -1
@@ -26,8 +27,6 @@ def fetch(
     frame: memoryview, at: int, version: int, correlation_id: int, client_id: str | None, services: Services
 ) -> list[Any] | asyncio.Future[Any]:
     ask = decode_fetch(frame, at, version)
-    if ask.replica_id >= 0:
-        raise errors.InvalidRequest("replicas fetch from brokers of their own cluster only")
     try:
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
@@ -78,8 +77,9 @@ class FetchInFlight:
     def answer_later(self) -> asyncio.Future[list[Any]]:
         loop = asyncio.get_running_loop()
         wait = self._wait
+        follows = self._ask.replica_id >= 0
         for partition in self._waits_on:
-            partition.fetch_waits.add(wait)
+            partition.wait_for_more(wait, follows)
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         self._timer = loop.call_later(self._ask.max_wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
@@ -97,7 +97,7 @@ class FetchInFlight:
     def _forget(self, _: asyncio.Future[list[Any]]) -> None:
         self._timer.cancel()
         for partition in self._waits_on:
-            partition.fetch_waits.discard(self._wait)
+            partition.wait_no_more(self._wait)
         if not self._wait.future.done():
             self._wait.future.cancel()
 
@@ -117,7 +117,10 @@ class FetchInFlight:
         for (topic, index), wanted in self._wanted():
             try:
                 partition = led_here(topic, index)
-                answer = _read_partition(partition, wanted, ask.read_committed, left, size == 0)
+                if ask.replica_id >= 0:
+                    answer = self._read_for_follower(partition, wanted, left, size == 0)
+                else:
+                    answer = _read_partition(partition, wanted, ask.read_committed, left, size == 0)
             except errors.TidelogError as problem:
                 leader = None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
@@ -133,6 +136,29 @@ class FetchInFlight:
                 settled = settled or answer[5] is not None
             found.append((topic, answer))
         return found, held, size, settled
+
+    def _read_for_follower(self, partition: Partition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
+        """A follower gets all there is, and says by what it asks for how far it is."""
+        epoch, offset, fetched_epoch, _, bytes_max = wanted
+        partition.check_epoch(epoch)
+        log, index, node = partition.log, partition.index, NodeId(self._ask.replica_id)
+        committed = partition.state.committed
+        if fetched_epoch >= 0:
+            known, end = log.epochs.end_of(fetched_epoch, log.end)
+            if known < fetched_epoch or end < offset:
+                return (index, 0, committed, UNKNOWN, log.start, (known, end), None, None, UNKNOWN, None)
+        if not log.start <= offset <= log.end:
+            code = errors.OffsetOutOfRange.code
+            return (index, code, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, None)
+        services = self._services
+        partition.follower_fetched(node, Offset(offset), services.clock.monotonic_ms())
+        if partition.state.caught_up(node):
+            services.in_sync.caught_up(partition, node, self._ask.replica_epoch)
+        committed = partition.state.committed
+        records = None
+        if offset < log.end and (left > 0 or first):
+            records = log.read(offset, max(min(bytes_max, left), 0), log.end, first)
+        return (index, 0, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, records)
 
     def _encode(self, found: Found) -> list[Any]:
         session = self._session
@@ -173,5 +199,8 @@ def _read_partition(
     records = None
     if offset < bound and (left > 0 or first):
         records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
-    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    aborted: list[tuple[int, int]] | None = None
+    if read_committed:
+        # (producer, first offset) of every transaction that was aborted and has records among these.
+        aborted = [] if records is None else [one[:2] for one in log.aborted_in(records, offset, bound)]
     return (index, 0, committed, stable, log.start, None, None, aborted, UNKNOWN, records)

@@ -1,0 +1,131 @@
+"""What a broker needs to be one of several: following leaders, keeping in-sync sets, the controller's duties, and
+leaving without anybody noticing.  Built and stopped by `lifecycle`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidelog.app.surroundings import Surroundings
+from tidelog.metadata.changes import Update
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.records import Tail
+from tidelog.metadata.registration import Registration
+from tidelog.metadata.steward import Steward
+from tidelog.metadata.store import MetadataStore
+from tidelog.replication.follower import Follower
+from tidelog.replication.followers import Followers
+from tidelog.replication.in_sync import InSync
+from tidelog.replication.partition import Partition
+from tidelog.replication.partitions import Partitions
+from tidelog.replication.peers import Peers
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.types import NodeId, TopicPartition
+
+log = logging.getLogger("tidelog")
+
+HAND_OVER_S_MAX = 10.0
+
+
+class Replicating:
+    def __init__(
+        self,
+        node: NodeId,
+        controller: Controller,
+        partitions: Partitions,
+        around: Surroundings,
+        listener: str,
+        truncated: Callable[[Partition], None],
+    ) -> None:
+        self._node = node
+        self._controller = controller
+        self._clock = around.clock
+        self._truncated = truncated
+        self._registration: Registration | None = None
+        self._steward: Steward | None = None
+        self._moved = asyncio.Event()
+        self.peers = Peers(node, around.network, lambda: controller.image, listener)
+        self.in_sync = InSync(
+            node, partitions, controller, around.clock, lambda: controller.config().replica_lag_time_max_ms
+        )
+        self._followers = Followers(node, partitions, self._follower)
+
+    def _follower(self, leader: NodeId) -> Follower:
+        return Follower(
+            leader,
+            self._node,
+            self.peers,
+            self._clock,
+            self._controller.config,
+            lambda: -1 if self._registration is None else self._registration.epoch,
+            self._truncated,
+        )
+
+    def steward(self, store: MetadataStore, registration: Registration) -> Steward:
+        """The controller's duties, for when they fall to this broker."""
+        self._registration = registration
+        controller = self._controller
+        self._steward = Steward(
+            store,
+            self._node,
+            registration,
+            lambda: controller.image,
+            controller.config,
+            lambda topic: controller.topic_config(topic).unclean_leader_election_enable,
+            self._clock,
+        )
+        return self._steward
+
+    async def start(self) -> None:
+        await self._followers.start(self._controller.image)
+
+    async def apply(self, update: Update) -> None:
+        await self._followers.apply(update)
+
+    def applied(self, update: Update) -> None:
+        """Everybody has applied it."""
+        if self._steward is not None:
+            self._steward.learned(update)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def hand_over(self) -> None:
+        """Others lead what this broker led, before it stops.  Gives up after a while: whoever is left waits for the
+        lease to end, as after a crash."""
+        image = self._controller.image
+        if self._registration is None or len(image.live_brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(HAND_OVER_S_MAX):
+                await self._registration.leave()
+                while self._leads_what_others_could():
+                    await self._moved.wait()
+        except TimeoutError:
+            log.warning("some partitions have no other broker to lead them: stopping all the same")
+
+    def _leads_what_others_could(self) -> bool:
+        image, node = self._controller.image, self._node
+        live = {broker.node_id for broker in image.live_brokers} - {node}
+        return any(
+            partition.leader == node and any(one in live for one in partition.in_sync)
+            for topic in image.topics.values()
+            for partition in topic.partitions
+        )
+
+    async def stop(self) -> None:
+        await self.in_sync.stop()
+        await self._followers.stop()
+
+
+async def own_up(node: NodeId, controller: Controller, dirs: LogDirs) -> None:
+    """After a power cut: the ends of logs may be lost.  Whoever else is in sync shall lead, and where nobody is sure the
+    log that reaches furthest."""
+    tails = []
+    for topic in controller.image.topics.values():
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.index)
+            if node in partition.in_sync and len(partition.in_sync) > 1 and name in dirs:
+                it = dirs.open(name)
+                tails.append((name, Tail(node, it.epochs.latest, it.end)))
+    await controller.mark_unsure(tails)

@@ -1,0 +1,142 @@
+"""The controller's duties, done by whichever broker holds the controller's key.
+
+Every broker has one of these.  When the key is free it tries to take it, bound to its own lease; while it has it, it
+stores what `upkeep` decides after every change, and gives leadership back to preferred replicas from time to time.
+Every write is conditional on still holding the key and on the states it was decided from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from tidelog.clock import Clock
+from tidelog.config import BrokerConfig
+from tidelog.errors import TidelogError
+from tidelog.metadata import decisions, records
+from tidelog.metadata.changes import Update
+from tidelog.metadata.decisions import Raised
+from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.registration import Registration
+from tidelog.metadata.store import Compare, MetadataStore
+from tidelog.metadata.upkeep import due
+from tidelog.types import NodeId
+
+log = logging.getLogger("tidelog.controller")
+
+RETRY_S = 0.2
+
+
+class Steward:
+    def __init__(
+        self,
+        store: MetadataStore,
+        node: NodeId,
+        registration: Registration,
+        image: Callable[[], Image],
+        config: Callable[[], BrokerConfig],
+        unclean: Callable[[str], bool],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._node = node
+        self._registration = registration
+        self._image = image
+        self._config = config
+        self._unclean = unclean
+        self._clock = clock
+        self._stale: set[str] = set()  # topics that changed since they were looked at
+        self._all_stale = True
+        self._in_charge = False
+        self._news = asyncio.Event()
+        self._news.set()
+        self._balance_at_ms = 0
+
+    def learned(self, update: Update) -> None:
+        """Every update of the metadata, after it was applied."""
+        if update.brokers or update.topic_configs or update.broker_configs:
+            self._all_stale = True
+        self._stale.update(update.topics)
+        self._news.set()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._wait()
+            try:
+                await self._look()
+            except TidelogError as problem:
+                log.warning("the metadata cannot be changed now: %s", problem)
+                self._all_stale = True
+                self._news.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _wait(self) -> None:
+        wait_ms = max(self._balance_at_ms - self._clock.monotonic_ms(), 0) if self._in_charge else None
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+
+    async def _look(self) -> None:
+        image = self._image()
+        if image.controller is None:
+            await self._registration.take_control()
+            return  # whoever got it, the store will tell
+        in_charge = image.controller == self._node and self._registration.control_revision is not None
+        if in_charge and not self._in_charge:
+            log.info("broker %d is the controller now", self._node)
+            self._all_stale = True
+            self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
+        self._in_charge = in_charge
+        if not in_charge:
+            return
+        await self._put_right(image)
+        if self._clock.monotonic_ms() >= self._balance_at_ms:
+            self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
+            if self._config().auto_leader_rebalance_enable:
+                await self._write(list(preferred(image)))
+
+    def _balance_ms(self) -> int:
+        return self._config().leader_imbalance_check_interval_seconds * 1000
+
+    async def _put_right(self, image: Image) -> None:
+        topics: Iterable[Topic]
+        if self._all_stale:
+            topics = image.topics.values()
+        else:
+            topics = [image.topics[name] for name in self._stale if name in image.topics]
+        self._all_stale = False
+        self._stale = set()
+        await self._write(list(due(image, topics, self._unclean)))
+
+    async def _write(self, states: Sequence[Raised]) -> None:
+        # One comparison is that of the controller's own key.
+        size = self._store.operations_max - 1
+        for at in range(0, len(states), size):
+            some = states[at : at + size]
+            if await self._swap(some) is None and len(some) > 1:
+                # Somebody changed one of them meanwhile, and the store will tell: the others go one by one.
+                for one in some:
+                    await self._swap([one])
+
+    async def _swap(self, states: Sequence[Raised]) -> int | None:
+        control = self._registration.control_revision
+        if control is None:
+            return None
+        compare = [Compare(records.partition_key(one.topic_id, one.index), one.revision) for one in states]
+        then = [records.put_partition(one.topic_id, one.index, one.record) for one in states]
+        return await self._store.txn([Compare(records.CONTROLLER, control), *compare], then)
+
+
+def preferred(image: Image) -> Iterable[Raised]:
+    """Partitions whose first replica could lead and does not, in its lead."""
+    live = frozenset(broker.node_id for broker in image.live_brokers)
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            first = partition.replicas[0]
+            if partition.leader != first and first in live and first in partition.in_sync:
+                record = decisions.elect_preferred(partition, live)
+                yield Raised(topic.id, partition.index, record, partition.revision)

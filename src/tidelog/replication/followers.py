@@ -1,0 +1,92 @@
+"""Which leaders this node follows, and in what: goes with the metadata.
+
+One `Follower` for each broker that leads a partition of which this node has a replica; one that is not needed any more
+is stopped.  `app.lifecycle` hands on every update, after the partitions have applied it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from tidelog import errors
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Image, Topic
+from tidelog.replication.follower import Follower
+from tidelog.replication.partition import Partition
+from tidelog.replication.partitions import Partitions
+from tidelog.types import Epoch, NodeId, TopicPartition
+
+TURN = 64  # partitions opened before others on the loop get their turn
+
+
+class Followers:
+    def __init__(self, node: NodeId, partitions: Partitions, make: Callable[[NodeId], Follower]) -> None:
+        self._node = node
+        self._partitions = partitions
+        self._make = make
+        self._by_leader: dict[NodeId, tuple[Follower, asyncio.Task[None]]] = {}
+        self._leader_of: dict[TopicPartition, tuple[NodeId, Partition]] = {}
+
+    async def start(self, image: Image) -> None:
+        await self._follow(image.topics.values())
+
+    async def apply(self, update: Update) -> None:
+        image = update.image
+        for name in update.topics:
+            before, after = update.before.topics.get(name), image.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                for partition in before.partitions:
+                    self._drop(TopicPartition(name, partition.index))
+        await self._follow(image.topics[name] for name in update.topics if name in image.topics)
+        self._stop_idle()
+
+    async def _follow(self, topics: Iterable[Topic]) -> None:
+        opened = 0
+        for topic in topics:
+            for known in topic.partitions:
+                name = TopicPartition(topic.name, known.index)
+                if known.leader is None or known.leader == self._node or self._node not in known.replicas:
+                    self._drop(name)
+                    continue
+                try:
+                    partition = self._partitions.held_here(*name)
+                except errors.TidelogError:
+                    self._drop(name)  # on a disk that does not work: told by who noticed
+                    continue
+                self._set(name, known.leader, partition, Epoch(known.leader_epoch))
+                opened += 1
+                if opened % TURN == 0:
+                    await asyncio.sleep(0)
+
+    def _set(self, name: TopicPartition, leader: NodeId, partition: Partition, epoch: Epoch) -> None:
+        held = self._leader_of.get(name)
+        if held is not None and held != (leader, partition):
+            self._drop(name)
+        found = self._by_leader.get(leader)
+        if found is None:
+            follower = self._make(leader)
+            task = asyncio.get_running_loop().create_task(follower.run())
+            found = self._by_leader[leader] = follower, task
+        if not found[0].follows(partition, epoch):
+            found[0].follow(partition, epoch)
+        self._leader_of[name] = leader, partition
+
+    def _drop(self, name: TopicPartition) -> None:
+        held = self._leader_of.pop(name, None)
+        if held is not None:
+            leader, partition = held
+            self._by_leader[leader][0].drop(partition)
+
+    def _stop_idle(self) -> None:
+        for leader, (follower, task) in list(self._by_leader.items()):
+            if not len(follower):
+                task.cancel()
+                del self._by_leader[leader]
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._by_leader.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._by_leader.clear()
+        self._leader_of.clear()
