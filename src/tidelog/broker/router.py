@@ -46,7 +46,7 @@ class Router:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
         if api_key == PRODUCE:
-            return produce(frame, at, version, correlation_id, self._services)
+            return produce(frame, at, version, correlation_id, client_id, self._services)
         if len(frame) > self._bytes_max:
             # What they are about is looked at piece by piece, while nobody else is served.
             raise ValueError(

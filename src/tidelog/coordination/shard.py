@@ -14,8 +14,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.entries import Entry, Kinds
-from tidelog.record.builder import BatchBuilder, EndMarker, Marker, build_marker
-from tidelog.replication.partition import Appended, Partition
+from tidelog.record.builder import BatchBuilder
+from tidelog.replication.partition import Appended, Ending, Partition
 from tidelog.types import Epoch, Offset
 
 NO_PRODUCER = -1
@@ -89,28 +89,36 @@ class Shard(Generic[M]):
             self.machine.replay(entry, producer_id)
         return appended
 
-    def end_transaction(self, writer: Writer, coordinator_epoch: int, commit: bool) -> Appended:
+    def end_transaction(self, ending: Ending) -> Appended:
         """The marker that ends what the producer wrote here."""
-        end = EndMarker(Marker.COMMIT if commit else Marker.ABORT, coordinator_epoch)
-        marker = build_marker(
-            end,
-            producer_id=writer.producer_id,
-            producer_epoch=writer.producer_epoch,
-            timestamp=self._clock.now_ms(),
-        )
-        appended = self._append(marker)
-        self.machine.ended(writer.producer_id, commit)
+        self._check_open()
+        try:
+            appended = self._partition.append_marker(ending, self._clock.now_ms())
+        except errors.TidelogError as problem:
+            raise coordinator_error(problem) from problem
+        self.machine.ended(ending.producer_id, ending.commit)
         return appended
 
     def _append(self, batch: bytes) -> Appended:
-        if self.closed:
-            raise errors.NotCoordinator(f"{self._partition.name} is not coordinated here any more")
+        self._check_open()
         try:
             return self._partition.append_own(bytearray(batch))
         except errors.TidelogError as problem:
             raise coordinator_error(problem) from problem
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.NotCoordinator(f"{self._partition.name} is not coordinated here any more")
+
     # Waiting
+
+    def is_committed(self, appended: Appended) -> bool:
+        return appended.durable is None and self._partition.state.committed >= appended.end
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything that the state has is committed."""
+        return self._partition.log.next <= self._partition.state.committed
 
     async def committed(self, appended: Appended | None, timeout_ms: int) -> None:
         """Returns when what was appended can be told; raises when that cannot be said in time."""
@@ -154,6 +162,6 @@ def coordinator_error(problem: errors.TidelogError) -> errors.TidelogError:
         problem, errors.UnknownTopicOrPartition | errors.NotEnoughReplicas | errors.RequestTimedOut
     ):
         return errors.CoordinatorNotAvailable(str(problem))
-    return problem
     if isinstance(problem, errors.MessageTooLarge | errors.RecordListTooLarge):
         return errors.UnknownServerError(str(problem))
+    return problem

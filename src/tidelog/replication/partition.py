@@ -21,7 +21,6 @@ from tidelog.replication.state import ReplicaState
 from tidelog.replication.waiters import CommitWaits, FetchWait
 from tidelog.storage.log import Log
 from tidelog.storage.producers import Beginning
-from tidelog.storage.snapshots import learn
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
@@ -327,7 +326,7 @@ class Partition(PartitionTail):
             )
             for batch in run:
                 if batch.header.producer_id >= 0:
-                    learn(it.producers, batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
+                    it.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
         self.state.end = Offset(it.end)
 
     def leader_committed(self, committed: Offset, log_start: Offset) -> None:

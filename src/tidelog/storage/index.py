@@ -184,6 +184,11 @@ class OffsetIndex(_Index):
         relative, position = self._entry(below - 1)
         return self.base + relative, position
 
+    def behind(self, position: int) -> int | None:
+        """The offset of the first entry at `position` or later in the file; None when there is none."""
+        below = self._count_below(1, position)
+        return None if below >= self.count else self.base + self._entry(below)[0]
+
     def truncate_to(self, offset: int) -> None:
         """Forgets entries at `offset` and later."""
         self.count = self._count_below(0, offset - self.base)

@@ -17,16 +17,17 @@ from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import Disk
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.producers import Producers
-from tidelog.storage.segment import LOG, Segment, stem
+from tidelog.storage.segment import LOG, TXN_INDEX, Segment, stem
 from tidelog.storage.segments import Segments
 from tidelog.storage.trash import DELETED
 from tidelog.storage.volume import Volume
 
-_SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
+_SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 
 
 class Torn(CorruptMessage):
-    """The log does not end with a whole batch, although it was closed: `recovery` has to cut it."""
+    """The log does not end with a whole batch, or its transactions cannot be right, although it was closed: `recovery`
+    has to see to it."""
 
 
 @dataclass(slots=True)
@@ -60,6 +61,9 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     bad = read_damage(disk, folder)
     for segment in segments:
         segment.bad = [each for each in bad if each.base == segment.base]
+    for segment in segments:
+        if segment.base in found.transactions and not segment.transactions.sane(segment.base):
+            raise Torn(f"{segment.stem}{TXN_INDEX} is cut, or not an index of transactions")
     active = segments[-1]
     try:
         active.load()
@@ -93,6 +97,8 @@ def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: Top
 @dataclass(slots=True)
 class Found:
     bases: set[int] = field(default_factory=set)
+    transactions: list[int] = field(default_factory=list)
+    """Of the segments that have an index of aborted ones."""
     others: list[str] = field(default_factory=list)
 
 
@@ -117,6 +123,8 @@ def scan_folder(disk: Disk, folder: str) -> Found:
     for base, name in indexes:
         if base not in found.bases:
             disk.remove(f"{folder}/{name}")
+        elif name.endswith(TXN_INDEX):
+            found.transactions.append(base)
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tidelog._speed.batch import header_at
+from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import lookup, rolling, snapshots
@@ -24,6 +24,7 @@ from tidelog.storage.loading import Loaded, load
 from tidelog.storage.lookup import TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import OFFSETS_MAX, Segment
+from tidelog.storage.txn_index import Aborted
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
@@ -134,6 +135,41 @@ class Log(Extent):
         append.add(bytes(data), last + 1)
         return append.future
 
+    def append_abort(
+        self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, aborted: Aborted
+    ) -> asyncio.Future[None] | None:
+        """As `append`, for the marker that aborts a transaction: the index has it before the log does, so that no
+        reader finds the marker alone."""
+        if self._volume.problem is not None:
+            raise self._volume.offline()
+        segment = self._active
+        size = segment.reserved if self._queued else segment.size
+        segment = self._roll_if_due(size, data, base, last, max_timestamp)
+        try:
+            segment.transactions.append(aborted)
+        except OSError as problem:
+            raise self._volume.failed(problem, f"append to {self.name}") from problem
+        try:
+            return self.append(data, base, last, max_timestamp, last, epoch)
+        except KafkaStorageError:
+            self._forget_abort(segment, base)
+            raise
+
+    def _forget_abort(self, segment: Segment, offset: int) -> None:
+        try:
+            segment.transactions.truncate_to(offset)
+        except OSError as problem:
+            self._volume.failed(problem, f"cut {self.name}", at_risk=True)
+
+    def learned(self, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
+        """A batch with a producer, made by another log, was appended: a follower's, or a copy's."""
+        aborted = snapshots.learn(self.producers, header, batch)
+        if aborted is not None:
+            try:
+                self._active.transactions.append(aborted)
+            except OSError as problem:
+                raise self._volume.failed(problem, f"append to {self.name}", at_risk=True) from problem
+
     def _append_failed(self, problem: OSError) -> Exception:
         """Part of it may have been written.  If cutting it fails too, the next append overwrites it."""
         segment = self._active
@@ -195,6 +231,38 @@ class Log(Extent):
             return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
+
+    def aborted_in(self, part: Slice, start: int, end: int) -> list[Aborted]:
+        """Those that have records in a slice that was read from `start` on, with the bound `end`; a few more where the
+        index does not tell exactly where the slice ends."""
+        for segment in self.segments.above(self.segments.holding(start) - 1):
+            if segment.base < end and len(segment.transactions):
+                break
+        else:
+            return []
+        return self.aborted(start, min(end, self._end_of(part, start, end)))
+
+    def _end_of(self, part: Slice, start: int, end: int) -> int:
+        for number in range(self.segments.holding(start), len(self.segments)):
+            segment = self.segments[number]
+            if segment.file is part.file:
+                behind = segment.index.behind(part.position + part.size)
+                following = self.segments[number + 1].base if number + 1 < len(self.segments) else end
+                return following if behind is None else behind
+        return end
+
+    def aborted(self, start: int, end: int) -> list[Aborted]:
+        """The aborted transactions that have records from `start` on and below `end`."""
+        found: list[Aborted] = []
+        try:
+            for segment in self.segments.above(self.segments.holding(start) - 1):
+                more, complete = segment.transactions.between(start, end)
+                found += more
+                if complete:
+                    break
+        except OSError as problem:
+            raise self._volume.failed(problem, f"read {self.name}") from problem
+        return found
 
     # Cutting
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidelog._speed.batch import HEADER_SIZE, Header, header_at, walk
 from tidelog.config import TopicConfig
-from tidelog.storage import checkpoints, folders, snapshots
+from tidelog.storage import checkpoints, folders
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.reading import Slice
@@ -132,7 +132,7 @@ class Move:
         for header in run:
             if header.producer_id >= 0:
                 batch = memoryview(data)[header.position : header.position + header.size]
-                snapshots.learn(self._to.producers, header, lambda batch=batch: batch)  # type: ignore[misc]
+                self._to.learned(header, lambda batch=batch: batch)  # type: ignore[misc]
 
 
 def _first_header(part: Slice) -> Header:

@@ -15,11 +15,19 @@ from typing import NamedTuple
 from tidelog._speed.batch import Header
 from tidelog._speed.crc32c import crc32c
 from tidelog._speed.tail import KeptBatch, ProducerTable, ProducerTail
-from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from tidelog.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
+from tidelog.storage.txn_index import Aborted
 
 BATCHES_KEPT = 5
 NO_EPOCH = -1
 NO_SEQUENCE = -1
+EPOCH_MAX = (1 << 15) - 1
+EPOCH_BUMPS_FROM = 2  # version of the transaction protocol
 SEQUENCE_MAX = (1 << 31) - 1
 
 _VERSION = 1
@@ -92,6 +100,12 @@ class Producers(ProducerTable):
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def unstable_below(self, committed: int) -> int | None:
+        """As `first_unstable`, with everything below `committed` on all replicas."""
+        if self._decided:
+            self.committed(committed)
+        return self.first_unstable
+
     @property
     def first_unstable(self) -> int | None:
         """The first offset whose transaction is open, or ended by a marker that is not committed yet."""
@@ -121,10 +135,7 @@ class Producers(ProducerTable):
                     f"a batch before it was lost or is still under way"
                 )
         elif header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {producer.id} has epoch {producer.epoch} now, not {header.producer_epoch}: "
-                f"another instance took over"
-            )
+            raise _older_epoch(producer, header.producer_epoch)
         elif sequence != 0:
             raise OutOfOrderSequenceNumber(
                 f"producer {producer.id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0"
@@ -135,6 +146,53 @@ class Producers(ProducerTable):
                 f"and sent a batch outside of it"
             )
         return None
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this instance of the producer has a transaction open here."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _older_epoch(producer, epoch)
+
+    def check_begin(self, header: Header, from_the_first: bool) -> None:
+        """Whether a producer's transaction may begin here with this batch.  `from_the_first`: epochs of this producer end
+        with their transactions, so of a new one its first batch must come first."""
+        if from_the_first and header.base_sequence != 0 and header.producer_id not in self._producers:
+            raise OutOfOrderSequenceNumber(
+                f"producer {header.producer_id} begins a transaction with sequence {header.base_sequence}, not 0"
+            )
+
+    def check_end(self, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> None:
+        """Whether a coordinator may end the producer's transaction.  From version 2 of the protocol on the marker has
+        the epoch that the producer gets for its next one; an equal one is a marker sent again."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        known = producer.epoch
+        if version >= EPOCH_BUMPS_FROM:
+            again = epoch == known and (producer.transaction_start < 0 or epoch == EPOCH_MAX)
+            stale = epoch <= known and not again
+        else:
+            stale = epoch < known
+        if stale:
+            raise _older_epoch(producer, epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"the marker for producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
+                f"and {producer.coordinator_epoch} is known: another broker coordinates it now"
+            )
+
+    def aborted_at(self, producer_id: int, offset: int) -> Aborted | None:
+        """What a marker at `offset` that aborts the producer's transaction takes back; None if it has none here."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.transaction_start < 0:
+            return None
+        start = producer.transaction_start
+        stable = next((first for first in self._open if first != start), offset + 1)
+        return Aborted(producer_id, start, offset, stable)
 
     # Facts, from the leader's appends, a follower's, or a scan
 
@@ -263,6 +321,12 @@ class Producers(ProducerTable):
             self._producers[producer.id] = producer
         opened = sorted((p.transaction_start, p.id) for p in self if p.transaction_start >= 0)
         self._open.update(opened)
+
+
+def _older_epoch(producer: Producer, epoch: int) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(
+        f"producer {producer.id} has epoch {producer.epoch} now, not {epoch}: another instance took over"
+    )
 
 
 def _read_producers(body: memoryview) -> Iterator[Producer]:

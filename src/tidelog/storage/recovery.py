@@ -100,8 +100,11 @@ class Recovery:
         self._epochs = read_epochs(self._disk, folder)
         # A segment that was sealed when all of it was synced has indexes that were not.
         first = segments.holding(recovery_point - 1)
-        for segment in segments.below(first):
+        oldest = first  # from here on the indexes of transactions are built anew
+        for number, segment in enumerate(segments.below(first)):
             segment.check_indexes()
+            if oldest == first and not segment.transactions.sane(segment.base):
+                oldest = number
         end = self._scan_from(first)
         report.start = max(start, segments.first.base)
         report.end = max(end, report.start)
@@ -109,7 +112,7 @@ class Recovery:
         self._epochs.truncate_to(report.end)
         self._epochs.advance_start(report.start)
         self._close(first)
-        self._save(found.others, known, end)
+        self._save(found.others, known, end, segments[min(oldest, len(segments) - 1)].base)
         return report
 
     # Scanning
@@ -245,7 +248,9 @@ class Recovery:
         for segment in self._segments.above(first - 1):
             segment.close()
 
-    def _save(self, others: list[str], known: list[BadRange] | None, end: int) -> None:
+    def _save(
+        self, others: list[str], known: list[BadRange] | None, end: int, transactions_from: int
+    ) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
         if bad != known:
@@ -253,9 +258,14 @@ class Recovery:
         if self._epochs.dirty:
             data = checkpoints.encode_epochs(self._epochs)
             disk.replace_file(f"{folder}/{checkpoints.LEADER_EPOCHS}", data)
-        producers, known_to = snapshots.load(disk, folder, others, report.start, report.end)
+        for segment in self._segments:
+            if segment.base >= transactions_from:
+                segment.transactions.clear()
+        producers, known_to = snapshots.load(
+            disk, folder, others, report.start, report.end, transactions_from
+        )
         if known_to < report.end:
-            snapshots.complete(producers, self._segments, known_to, report.end)
+            snapshots.complete(producers, self._segments, known_to, report.end, transactions_from)
             snapshots.write(disk, folder, report.end, producers, end)
         for segment in self._segments:
             segment.release_all()

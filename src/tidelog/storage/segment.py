@@ -1,4 +1,4 @@
-"""One stretch of a log: the file of batches that starts at `base`, and its two indexes.
+"""One stretch of a log: the file of batches that starts at `base`, and its indexes.
 
 Bytes below `size` are whole batches in ascending offsets.  Indexes lag behind and are right as far as they
 go. A `Segment` knows nothing of its neighbours; `log` decides when one is full and which one is read.
@@ -15,7 +15,8 @@ from tidelog.storage import times
 from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import File
 from tidelog.storage.index import CorruptIndex, OffsetIndex, TimeIndex
-from tidelog.storage.segment_files import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentFiles, stem
+from tidelog.storage.segment_files import INDEX, LOG, SUFFIXES, TIME_INDEX, TXN_INDEX, SegmentFiles, stem
+from tidelog.storage.txn_index import TxnIndex
 from tidelog.storage.volume import Volume
 
 OFFSETS_MAX = (1 << 31) - 1  # indexes keep offsets relative to the base in 31 bits
@@ -67,8 +68,9 @@ class Segment(SegmentFiles):
         segment = cls(volume, folder, base, 0, index_bytes_max, interval_bytes)
         segment._fresh = True
         try:
-            for kind in (INDEX, TIME_INDEX):
+            for kind in (INDEX, TIME_INDEX, TXN_INDEX):
                 volume.disk.remove(segment.stem + kind)
+            segment._transactions = TxnIndex(volume.disk, segment.stem + TXN_INDEX)
             file = volume.disk.open(segment.path, create=True)
             if file.size():
                 file.truncate(0)
@@ -319,6 +321,7 @@ class Segment(SegmentFiles):
         self._before.clear()
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
         self.file.truncate(position)
         self.size = self.reserved = position
         self.index_full = False
@@ -391,6 +394,8 @@ class Segment(SegmentFiles):
             self.file.truncate(size)
         self.index.trim()
         self.time_index.trim()
+        if self._transactions is not None:
+            self._transactions.trim()
         if size:
             self.index.make()
             self.time_index.make()
@@ -401,4 +406,15 @@ class Segment(SegmentFiles):
         self._before.clear()
 
 
-__all__ = ["ALWAYS", "INDEX", "LOG", "NEVER", "OFFSETS_MAX", "SUFFIXES", "TIME_INDEX", "Segment", "stem"]
+__all__ = [
+    "ALWAYS",
+    "INDEX",
+    "LOG",
+    "NEVER",
+    "OFFSETS_MAX",
+    "SUFFIXES",
+    "TIME_INDEX",
+    "TXN_INDEX",
+    "Segment",
+    "stem",
+]

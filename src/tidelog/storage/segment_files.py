@@ -1,4 +1,4 @@
-"""The files of one segment: the log and its two indexes, their names, and the descriptors held open on them.
+"""The files of one segment: the log and its indexes, their names, and the descriptors held open on them.
 
 What is in the files is `segment`'s business.
 """
@@ -9,12 +9,14 @@ from tidelog._speed.tail import SegmentTail
 from tidelog.storage.disk import File
 from tidelog.storage.flusher import sync
 from tidelog.storage.index import OffsetIndex, TimeIndex
+from tidelog.storage.txn_index import TxnIndex
 from tidelog.storage.volume import Volume
 
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
-SUFFIXES = (LOG, INDEX, TIME_INDEX)
+TXN_INDEX = ".txnindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 
 def stem(folder: str, base: int) -> str:
@@ -27,6 +29,7 @@ class SegmentFiles(SegmentTail):
         "_index",
         "_index_bytes_max",
         "_time_index",
+        "_transactions",
         "_volume",
         "folder",
         "stem",
@@ -46,6 +49,7 @@ class SegmentFiles(SegmentTail):
         self._file = None
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._transactions: TxnIndex | None = None
 
     @property
     def path(self) -> str:
@@ -68,6 +72,14 @@ class SegmentFiles(SegmentTail):
     def open_time_index(self, missing: bool = False) -> TimeIndex:
         volume, path = self._volume, self._path(TIME_INDEX)
         return TimeIndex(volume.disk, volume.files, path, self.base, self._index_bytes_max, missing)
+
+    @property
+    def transactions(self) -> TxnIndex:
+        """The aborted ones whose markers are here.  They hold no descriptor, and stay once they were read."""
+        index = self._transactions
+        if index is None:
+            index = self._transactions = TxnIndex.read(self._volume.disk, self._path(TXN_INDEX))
+        return index
 
     def indexes_sane(self) -> bool:
         """After a crash any part of an index may be missing; reads all of both.  CorruptIndex or FileNotFoundError
@@ -115,6 +127,7 @@ class SegmentFiles(SegmentTail):
     def rename(self, suffix: str) -> None:
         """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""
         self._drop_indexes()
+        self._transactions = None
         old, self.suffix = self.suffix, suffix
         for kind in SUFFIXES:
             path = self.stem + kind

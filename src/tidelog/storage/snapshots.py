@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from tidelog._speed.batch import Header
-from tidelog.record.builder import read_marker
+from tidelog.record.builder import Marker, read_marker
 from tidelog.record.reader import read_batches
 from tidelog.storage.disk import Disk
 from tidelog.storage.producers import CorruptSnapshot, Producers
 from tidelog.storage.segment import Segment
+from tidelog.storage.txn_index import Aborted
 
 SUFFIX = ".snapshot"
 _NAME = re.compile(r"(\d{20})\.snapshot")
@@ -71,14 +72,16 @@ def remove_strays(disk: Disk, folder: str, bases: Iterable[int], end: int) -> No
             disk.remove(path_of(folder, offset))
 
 
-def load(disk: Disk, folder: str, names: Iterable[str], start: int, end: int) -> tuple[Producers, int]:
+def load(
+    disk: Disk, folder: str, names: Iterable[str], start: int, end: int, newest: int | None = None
+) -> tuple[Producers, int]:
     """The newest snapshot of a log from `start` to `end` that is whole, and the offset to go on from; what lies
-    outside, and what is corrupt, is removed."""
+    outside, and what is corrupt, is removed.  None above `newest` is looked at, if that is given."""
     producers, found = Producers(), -1
     for offset in reversed(offsets_in(names)):
         path = path_of(folder, offset)
         if start <= offset <= end:
-            if found >= 0:
+            if found >= 0 or (newest is not None and offset > newest):
                 continue
             try:
                 producers.restore(disk.read_file(path))
@@ -91,8 +94,11 @@ def load(disk: Disk, folder: str, names: Iterable[str], start: int, end: int) ->
     return producers, max(found, start)
 
 
-def complete(producers: Producers, segments: Iterable[Segment], start: int, end: int) -> None:
-    """Learns from the batches between `start` and `end`."""
+def complete(
+    producers: Producers, segments: Iterable[Segment], start: int, end: int, index_from: int | None = None
+) -> None:
+    """Learns from the batches between `start` and `end`; aborted transactions that end at `index_from` or later are
+    noted in the indexes of their segments, if that is given."""
     for segment in segments:
         if segment.end <= start or segment.base >= end or segment.size == 0:
             continue
@@ -101,18 +107,24 @@ def complete(producers: Producers, segments: Iterable[Segment], start: int, end:
             if header.base_offset >= end:
                 return
             if header.producer_id >= 0 and header.base_offset >= start:
-                learn(producers, header, partial(segment.file.read, header.size, position))
+                aborted = learn(producers, header, partial(segment.file.read, header.size, position))
+                if aborted is not None and index_from is not None and header.base_offset >= index_from:
+                    segment.transactions.append(aborted)
 
 
-def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
-    """From one batch that has a producer; its bytes are asked for only where the header does not say all."""
+def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memoryview]) -> Aborted | None:
+    """From one batch that has a producer; its bytes are asked for only where the header does not say all.  The
+    transaction that it aborts, if it does."""
     if not header.control:
         producers.appended(header, header.base_offset)
-        return
+        return None
+    aborted = None
     for each in read_batches(batch(), check_crc=False):
         for record in each.records():
             marker = read_marker(record)
             if marker is not None:
+                if marker.marker is Marker.ABORT:
+                    aborted = producers.aborted_at(header.producer_id, header.base_offset)
                 producers.ended(
                     header.producer_id,
                     header.producer_epoch,
@@ -120,3 +132,4 @@ def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memo
                     header.base_offset,
                     header.max_timestamp,
                 )
+    return aborted

@@ -11,6 +11,7 @@ from tidelog import errors
 from tidelog.coordination.coordinator import Coordinator
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Shard, Writer
+from tidelog.replication.partition import Ending
 from tidelog.testing import run
 from tidelog.types import Offset
 
@@ -70,7 +71,7 @@ def test_records_of_a_transaction_count_when_its_marker_says_so(commit: bool) ->
         writer = Writer(7, 0)
         shard.append([entry("a", 5)], writer)
         assert shard.machine.amounts == {}
-        await shard.committed(shard.end_transaction(writer, 0, commit), WAIT_MS)
+        await shard.committed(shard.end_transaction(Ending(*writer, 0, commit, 0)), WAIT_MS)
         expected = {"a": 5} if commit else {}
         assert shard.machine.amounts == expected
         await node.crash()

@@ -112,9 +112,10 @@ def test_offsets_are_the_brokers_to_give() -> None:
         take(batch(b"a", base_offset=7))
 
 
-def test_transactions_are_refused_while_nobody_could_end_them() -> None:
-    with pytest.raises(errors.InvalidTxnState):
-        take(batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0))
+def test_a_batch_in_a_transaction_has_a_producer() -> None:
+    take(batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0))
+    with pytest.raises(errors.InvalidRecord, match="producer id"):
+        take(batch(b"a", transactional=True))
 
 
 def test_a_codec_that_nobody_knows_is_refused() -> None:

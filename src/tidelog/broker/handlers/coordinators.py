@@ -72,4 +72,6 @@ async def _node(key: str, kind: int, services: Services) -> NodeId:
 
 def _topic(kind: int, services: Services) -> InternalTopic | None:
     """None: in a cluster of one it is this broker."""
+    if kind == TRANSACTION:
+        return services.transactions.topic
     return services.groups.topic if kind == GROUP else None

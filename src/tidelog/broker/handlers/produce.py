@@ -2,33 +2,62 @@
 
 Order: batches are appended before the first await, so requests pipelined on one connection land in the order they
 were sent.  Only the wait for replicas, or for a topic's own sync, happens after it.  Versions below 3 (message formats
-0 and 1) are not served.  With acks=0 there is no answer; a client whose batch failed finds its connection closed."""
+0 and 1) are not served.  With acks=0 there is no answer; a client whose batch failed finds its connection closed.
+Batches in transactions take a turn through `produce_in_transaction` first."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT
-from tidelog._speed.frames import ProduceAnswer, decode_produce, encode_produce
+from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog.broker.services import Services
-from tidelog.replication.partition import Appended, Partition
+from tidelog.metadata.names import INTERNAL
+from tidelog.replication.partition import Appended, Enlisted, Partition
 
 ACKS_ALL = -1
+ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to internal topics
 _ZSTD, _ZSTD_FROM = 4, 7
 CODEC_AT = ATTRIBUTES_AT + 1
+Key = tuple[str | bytes, int]  # topic name or id, partition
+_NOT_ENLISTED: Mapping[Key, Enlisted | errors.TidelogError] = {}
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
 # Where the answer of a batch stands, and what it waits for.
 Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
 
 
 def produce(
-    frame: memoryview, at: int, version: int, correlation_id: int, services: Services
-) -> bytes | asyncio.Future[bytes] | None:
+    frame: memoryview, at: int, version: int, correlation_id: int, client_id: str | None, services: Services
+) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
     ask = decode_produce(frame, at, version)
-    acks = ask.acks
-    if not -1 <= acks <= 1:
+    if not -1 <= ask.acks <= 1:
         return encode_produce(version, correlation_id, _refused(ask.topics, errors.InvalidRequiredAcks()), 0)
+    request = ProduceInFlight(frame, ask, version, correlation_id, client_id, services)
+    if ask.transactional_id is not None:
+        from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
+
+        return produce_in_transaction(request)
+    return append_all(request, _NOT_ENLISTED)
+
+
+class ProduceInFlight(NamedTuple):
+    frame: memoryview
+    ask: ProduceAsk
+    version: int
+    correlation_id: int
+    client_id: str | None
+    services: Services
+
+
+def append_all(
+    request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
+) -> bytes | asyncio.Future[bytes] | None:
+    """`enlisted` has what the coordinator of a transaction said of its partitions."""
+    frame, ask, version, correlation_id, client_id, services = request
+    acks = ask.acks
     now_ms = services.clock.now_ms()
     led_here = services.partitions.led_here
     answers: Answers = []
@@ -38,9 +67,15 @@ def produce(
         for index, start, size in parts:
             try:
                 partition = led_here(topic, index)
+                if partition.topic in INTERNAL and client_id != ADMIN_CLIENT:
+                    raise errors.InvalidTopicException(f"{partition.topic} is written by brokers alone")
                 if version < _ZSTD_FROM and size > CODEC_AT and frame[start + CODEC_AT] & 7 == _ZSTD:
                     raise errors.UnsupportedCompressionType(f"zstd needs version {_ZSTD_FROM} of Produce")
-                appended = partition.append(frame[start : start + max(size, 0)], now_ms, acks == ACKS_ALL)
+                said = enlisted.get((topic, index)) if enlisted else None
+                if isinstance(said, errors.TidelogError):
+                    raise said
+                data = frame[start : start + max(size, 0)]
+                appended = partition.append(data, now_ms, acks == ACKS_ALL, said)
             except errors.TidelogError as problem:
                 row.append(_failed(index, problem, services, topic))
             else:

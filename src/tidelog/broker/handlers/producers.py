@@ -1,12 +1,13 @@
 """InitProducerId (api 22), versions 0-5, and DescribeProducers (api 61), version 0.
 
-A producer without a transactional id gets a fresh id and epoch 0 each time, as one that has lost its state must.
-Transactional ids are not served yet: they are refused, not given an id that no coordinator knows."""
+A producer without a transactional id gets a fresh id and epoch 0 each time, as one that has lost its state must.  For
+one with, the coordinator of its transactions decides; the fields of two-phase commit (version 6) are not served."""
 
 from __future__ import annotations
 
 from tidelog import errors
 from tidelog.broker.services import Context
+from tidelog.transactions.transaction import Instance
 from tidelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,19 +17,27 @@ from tidelog.wire.messages.describe_producers import (
 )
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+_FENCED_FROM = 4  # before, clients know only INVALID_PRODUCER_EPOCH
+
 
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     try:
-        if request.transactional_id is not None:
-            if not request.transactional_id:
-                raise errors.InvalidRequest("a transactional id cannot be empty")
-            raise errors.UnsupportedVersion("transactions are not served by this broker yet")
-        if (request.producer_id == -1) != (request.producer_epoch == -1):
+        before = Instance(request.producer_id, request.producer_epoch)
+        if (before.producer_id == -1) != (before.epoch == -1):
             raise errors.InvalidRequest("a producer id and its epoch come together")
-        producer_id = await context.services.producer_ids.next()
+        if request.transactional_id is not None:
+            expected = None if request.producer_id == -1 else before
+            instance = await context.services.transactions.initialize(
+                request.transactional_id, request.transaction_timeout_ms, expected
+            )
+        else:
+            instance = Instance(await context.services.producer_ids.next(), 0)
     except errors.TidelogError as problem:
-        return InitProducerIdResponse(error_code=problem.code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        code = problem.code
+        if context.version < _FENCED_FROM and isinstance(problem, errors.ProducerFenced):
+            code = errors.InvalidProducerEpoch.code
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=instance.producer_id, producer_epoch=instance.epoch)
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:

@@ -1,0 +1,387 @@
+"""The transactions that this broker coordinates: one state machine for each partition of the transactions topic it leads.
+
+A request is decided by `transaction`, its record appended, and its answer held until the record is committed.  The end
+of a transaction is two records: once the first, which decides the outcome, is committed, nothing can change it any
+more; then every partition gets its marker, and the second says that all have.  A broker that stops in between goes on
+with the markers after its start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.config import BrokerConfig
+from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.shard import Shard
+from tidelog.metadata.changes import Update
+from tidelog.metadata.controller import Controller
+from tidelog.replication.partition import Ending
+from tidelog.replication.partitions import Partitions
+from tidelog.transactions.machine import KINDS, TOPIC, TransactionMachine, entry, tombstone
+from tidelog.transactions.markers import Markers, Wait
+from tidelog.transactions.transaction import (
+    DECIDED,
+    SERVED,
+    Instance,
+    State,
+    Transaction,
+    check_added,
+    completed,
+    concurrent,
+    ended,
+    ends_with_producer_id,
+    fenced,
+    fencing,
+    initialized,
+    needs_producer_id,
+    with_partitions,
+)
+from tidelog.types import NodeId, TopicPartition
+
+log = logging.getLogger("tidelog.transactions")
+
+COMMIT_MS_MAX = 15_000
+MARKER_MS_MAX = 15_000
+RETRY_S = 0.1
+RETRY_S_MAX = 2.0
+EXPIRED_AT_ONCE = 500  # tombstones in one batch
+
+TransactionShard = Shard[TransactionMachine]
+
+
+class ProducerIds(Protocol):
+    async def next(self) -> int: ...
+
+
+class Enlisting(NamedTuple):
+    """A change of the transaction that a partition waits for before it takes the producer's batch."""
+
+    shard: TransactionShard
+
+    async def wait(self) -> None:
+        await self.shard.settled(COMMIT_MS_MAX)
+
+
+class Transactions:
+    def __init__(
+        self,
+        node: NodeId,
+        controller: Controller,
+        partitions: Partitions,
+        clock: Clock,
+        producer_ids: ProducerIds,
+        markers: Markers,
+    ) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._producer_ids = producer_ids
+        self._markers = markers
+        self.topic = InternalTopic(TOPIC, controller, self._shape)
+        self.coordinator: Coordinator[TransactionMachine] = Coordinator(
+            self.topic, node, partitions, clock, KINDS, TransactionMachine
+        )
+        self.coordinator.opened.append(self._opened)
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._completing: set[str] = set()
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._controller.config()
+
+    # A producer presents itself
+
+    async def initialize(self, transactional_id: str, timeout_ms: int, expected: Instance | None) -> Instance:
+        if not transactional_id:
+            raise errors.InvalidRequest("a transactional id cannot be empty")
+        most = self.config.transaction_max_timeout_ms
+        if not 0 < timeout_ms <= most:
+            raise errors.InvalidTransactionTimeout(
+                f"transaction.timeout.ms is {timeout_ms}: it must be from 1 to {most}, "
+                f"which is transaction.max.timeout.ms of the broker"
+            )
+        fresh_id: int | None = None
+        while True:
+            shard = self.coordinator.shard(transactional_id)
+            known = shard.machine.get(transactional_id)
+            if known is not None and known.state is State.ONGOING:
+                if expected is not None and not _same_instance(known, expected):
+                    raise fencing(known, expected.epoch)
+                await self._abort(shard, known)
+                raise concurrent(known)
+            if fresh_id is None and needs_producer_id(known, expected):
+                fresh_id = await self._producer_ids.next()
+                continue
+            after = initialized(known, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms())
+            await self._change(shard, after)
+            return Instance(after.producer_id, after.epoch)
+
+    # It adds partitions
+
+    async def add_partitions(
+        self, transactional_id: str, instance: Instance, partitions: frozenset[TopicPartition], version: int
+    ) -> None:
+        shard = self._shard(transactional_id)
+        known = shard.machine.get(transactional_id)
+        after = with_partitions(known, instance, partitions, version, self._clock.now_ms())
+        if after is known:
+            await shard.settled(COMMIT_MS_MAX)
+        else:
+            await self._change(shard, after)
+
+    async def verify(self, transactional_id: str, instance: Instance, partition: TopicPartition) -> None:
+        shard = self._shard(transactional_id)
+        check_added(shard.machine.get(transactional_id), instance, partition)
+        await shard.settled(COMMIT_MS_MAX)
+
+    def enlist(
+        self, transactional_id: str, instance: Instance, partition: TopicPartition, add: bool
+    ) -> Enlisting | None:
+        """For the leader of a partition that got a producer's batch: is it part of the transaction?  From version 2 of
+        the protocol on the batch itself makes it one (`add`).  None: take it; otherwise wait first."""
+        shard = self._shard(transactional_id)
+        known = shard.machine.get(transactional_id)
+        if add:
+            one = frozenset((partition,))
+            after = with_partitions(known, instance, one, SERVED, self._clock.now_ms())
+            if after is not known:
+                self._append(shard, after)
+        else:
+            check_added(known, instance, partition)
+        return None if shard.is_settled else Enlisting(shard)
+
+    # It ends
+
+    async def end(self, transactional_id: str, instance: Instance, commit: bool, version: int) -> Instance:
+        """What the producer is from now on."""
+        fresh_id: int | None = None
+        while True:
+            shard = self._shard(transactional_id)
+            known = shard.machine.get(transactional_id)
+            if fresh_id is None and ends_with_producer_id(known, version):
+                fresh_id = await self._producer_ids.next()
+                continue
+            after = ended(known, instance, commit, version, fresh_id, self._clock.now_ms())
+            break
+        if after is known:
+            await shard.settled(COMMIT_MS_MAX)
+            return Instance(after.producer_id, after.epoch)
+        await self._change(shard, after)
+        self._complete(shard, after)
+        then = completed(after, after.updated_ms)
+        return Instance(then.producer_id, then.epoch)
+
+    async def _abort(self, shard: TransactionShard, known: Transaction) -> None:
+        """The broker's own decision; the producer finds itself fenced."""
+        fresh_id = await self._producer_ids.next() if known.exhausted else None
+        if shard.closed or shard.machine.get(known.id) is not known:
+            return
+        after = fenced(known, fresh_id, self._clock.now_ms())
+        await self._change(shard, after)
+        self._complete(shard, after)
+
+    # Markers, then the last record
+
+    def _complete(self, shard: TransactionShard, decided: Transaction) -> None:
+        """In one go where nothing has to be waited for, which is the rule; by a task otherwise."""
+        if shard.closed or shard.machine.get(decided.id) is not decided:
+            return
+        left, waits = self._write_markers(shard, decided, decided.partitions)
+        if not left and not waits and self._try_to_complete(shard, decided):
+            return
+        self._start(self._complete_later(shard, decided, left, waits))
+
+    def _write_markers(
+        self, shard: TransactionShard, decided: Transaction, partitions: frozenset[TopicPartition]
+    ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, Wait]]]:
+        """(partitions that could not be told now, those that are to be waited for)."""
+        ending = Ending(decided.producer_id, decided.epoch, shard.epoch, decided.commits, decided.version)
+        left, waits = set(), []
+        for name in sorted(partitions):
+            try:
+                wait = self._markers.append(name, ending)
+            except (errors.UnknownTopicOrPartition, errors.UnknownTopicId):
+                continue  # deleted since: nobody is left to be told
+            except errors.InvalidProducerEpoch as problem:
+                log.error("%s does not take the marker of %r: %s", name, decided.id, problem)
+            except errors.TidelogError as problem:
+                log.info("%s cannot take the marker of %r yet: %s", name, decided.id, problem)
+                left.add(name)
+            else:
+                if wait is not None:
+                    waits.append((name, wait))
+        return frozenset(left), waits
+
+    def _try_to_complete(self, shard: TransactionShard, decided: Transaction) -> bool:
+        try:
+            self._append(shard, completed(decided, self._clock.now_ms()))
+        except errors.TidelogError as problem:
+            log.info("the end of %r cannot be recorded yet: %s", decided.id, problem)
+            return False
+        return True
+
+    async def _complete_later(
+        self,
+        shard: TransactionShard,
+        decided: Transaction,
+        left: frozenset[TopicPartition],
+        waits: list[tuple[TopicPartition, Wait]],
+    ) -> None:
+        if decided.id in self._completing:
+            return
+        self._completing.add(decided.id)
+        pause_s = RETRY_S
+        try:
+            while True:
+                for name, wait in waits:
+                    if not await _succeeds(wait, name):
+                        left |= {name}
+                if shard.closed or shard.machine.get(decided.id) is not decided:
+                    return
+                if not left and self._try_to_complete(shard, decided):
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+                if shard.closed:
+                    return
+                left, waits = self._write_markers(shard, decided, left)
+        finally:
+            self._completing.discard(decided.id)
+
+    def _opened(self, shard: TransactionShard) -> None:
+        for transaction in shard.machine:
+            if transaction.state in DECIDED:
+                self._start(self._complete_loaded(shard, transaction))
+
+    async def _complete_loaded(self, shard: TransactionShard, decided: Transaction) -> None:
+        while not shard.closed:
+            try:
+                await shard.settled(COMMIT_MS_MAX)
+            except errors.TidelogError:
+                await asyncio.sleep(RETRY_S_MAX)
+            else:
+                await self._complete_later(shard, decided, decided.partitions, [])
+                return
+
+    # Telling
+
+    def describe(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise errors.InvalidRequest("a transactional id cannot be empty")
+        known = self.coordinator.shard(transactional_id).machine.get(transactional_id)
+        if known is None:
+            raise errors.TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
+        return known
+
+    def all(self) -> Iterator[Transaction]:
+        """Those coordinated here; CoordinatorLoadInProgress while not all of them are known."""
+        if self.coordinator.loading:
+            raise errors.CoordinatorLoadInProgress("transactions are being loaded: try again")
+        for shard in self.coordinator.shards():
+            yield from shard.machine
+
+    # What happens by itself
+
+    async def abort_timed_out(self) -> None:
+        """One look at all transactions."""
+        now_ms = self._clock.now_ms()
+        for shard in self.coordinator.shards():
+            for transaction in shard.machine:
+                if transaction.timed_out(now_ms):
+                    log.info(
+                        "the transaction of %r took longer than %d ms: aborting it",
+                        transaction.id,
+                        transaction.timeout_ms,
+                    )
+                    await self._abort(shard, transaction)
+
+    async def forget_expired(self) -> None:
+        now_ms, expiration_ms = self._clock.now_ms(), self.config.transactional_id_expiration_ms
+        for shard in self.coordinator.shards():
+            gone = [one.id for one in shard.machine if one.expired(now_ms, expiration_ms)]
+            for at in range(0, len(gone), EXPIRED_AT_ONCE):
+                shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
+                await asyncio.sleep(0)
+
+    # Life
+
+    def start(self) -> None:
+        self.coordinator.start(self._controller.image)
+        aborting = lambda: self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms  # noqa: E731
+        forgetting = lambda: self.config.transaction_remove_expired_transaction_cleanup_interval_ms  # noqa: E731
+        self._start(_again_and_again(self.abort_timed_out, aborting))
+        self._start(_again_and_again(self.forget_expired, forgetting))
+
+    def apply(self, update: Update) -> None:
+        self.coordinator.apply(update)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.coordinator.stop()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("completing a transaction failed", exc_info=task.exception())
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        if not transactional_id:
+            raise errors.InvalidRequest("a transactional id cannot be empty")
+        return self.coordinator.shard(transactional_id)
+
+    def _append(self, shard: TransactionShard, after: Transaction) -> object:
+        appended = shard.append([entry(after)])
+        shard.machine.appended(after)
+        return appended
+
+    async def _change(self, shard: TransactionShard, after: Transaction) -> None:
+        appended = shard.append([entry(after)])
+        shard.machine.appended(after)
+        await shard.committed(appended, COMMIT_MS_MAX)
+
+    def _shape(self) -> Shape:
+        config = self.config
+        return Shape(
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+
+
+def _same_instance(known: Transaction, expected: Instance) -> bool:
+    return expected.producer_id == known.producer_id and expected.epoch == known.epoch
+
+
+async def _succeeds(wait: Wait, name: TopicPartition) -> bool:
+    try:
+        await wait(MARKER_MS_MAX)
+    except errors.TidelogError as problem:
+        log.info("the marker for %s is not there for certain: %s", name, problem)
+        return False
+    return True
+
+
+async def _again_and_again(work: Callable[[], Awaitable[None]], interval_ms: Callable[[], int]) -> None:
+    while True:
+        await asyncio.sleep(interval_ms() / 1000)
+        try:
+            await work()
+        except errors.TidelogError as problem:
+            log.warning("transactions are looked after again later: %s", problem)
