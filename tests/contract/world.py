@@ -7,39 +7,64 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
+from uuid import uuid4
 
+from tests.contract.etcd import Etcd
 from tidelog import testing
 from tidelog.clock import Clock, SystemClock
-from tidelog.metadata.sqlite_store import SqliteStore, connect
-from tidelog.metadata.store import MetadataStore
+from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.sqlite_store import CHANGES_KEPT_MAX, SqliteStore, connect
+from tidelog.metadata.store import MetadataStore, Put
 from tidelog.testing import VirtualClock
+
+SECONDS_MAX = 60
+WRITER = "1"
+
+Scenario = Callable[["World"], Coroutine[Any, Any, None]]
 
 
 class World(Protocol):
-    def run(self, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None: ...
+    ttl_ms: int
+    """The shortest that a lease can be."""
+
+    def run(self, scenario: Scenario) -> None: ...
 
     async def open(self) -> MetadataStore:
         """The store as a process sees it that starts now; the one opened before is gone without a word."""
+        ...
+
+    async def forget(self, store: MetadataStore) -> None:
+        """Makes the store forget its changes up to now; what it holds stays."""
         ...
 
 
 class SimulatedSqlite:
     """In memory, on virtual time, as the simulated broker uses it."""
 
+    ttl_ms = 100
+
     def __init__(self) -> None:
         self._connection = connect(":memory:")
         self._executor = ThreadPoolExecutor(1)
 
-    def run(self, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    def run(self, scenario: Scenario) -> None:
         testing.run(lambda _: scenario(self))
 
     async def open(self) -> SqliteStore:
         return await SqliteStore.over(self._connection, self._executor, VirtualClock())
 
+    async def forget(self, store: MetadataStore) -> None:
+        await _change_much(store)
+
 
 class ThreadedSqlite:
     """In a file, with the real thread and the real clock."""
+
+    ttl_ms = 100
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "metadata.sqlite")
@@ -47,9 +72,9 @@ class ThreadedSqlite:
         self._clock: Clock = SystemClock()
         self._connection: sqlite3.Connection | None = None
 
-    def run(self, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    def run(self, scenario: Scenario) -> None:
         try:
-            asyncio.run(asyncio.wait_for(scenario(self), 60))
+            asyncio.run(asyncio.wait_for(scenario(self), SECONDS_MAX))
         finally:
             self._executor.shutdown()
             if self._connection is not None:
@@ -60,3 +85,60 @@ class ThreadedSqlite:
             self._connection.close()
         self._connection = connect(self._path)
         return await SqliteStore.over(self._connection, self._executor, self._clock)
+
+    async def forget(self, store: MetadataStore) -> None:
+        await _change_much(store)
+
+
+async def _change_much(store: MetadataStore) -> None:
+    some = CHANGES_KEPT_MAX // 5
+    for at in range(0, CHANGES_KEPT_MAX * 2, some):
+        await store.txn((), [Put(f"k/{number}", b"") for number in range(at, at + some)])
+
+
+class First(Random):
+    """Clients start at their first endpoint."""
+
+    def randrange(self, *_: Any) -> int:
+        return 0
+
+
+class RealEtcd:
+    """A root of its own in an etcd that other tests use too."""
+
+    ttl_ms = 1_000
+
+    def __init__(self, etcd: Etcd, **access: Any) -> None:
+        self.etcd = etcd
+        self.root = f"/tests/{uuid4().hex}/"
+        self._access = access
+        self._clients: list[EtcdClient] = []
+
+    def run(self, scenario: Scenario) -> None:
+        async def run_and_close() -> None:
+            try:
+                await asyncio.wait_for(scenario(self), SECONDS_MAX)
+            finally:
+                for client in self._clients:
+                    await client.close()
+
+        asyncio.run(run_and_close())
+
+    def client(self, **access: Any) -> EtcdClient:
+        wanted = {"endpoints": self.etcd.endpoints, **self._access, **access}
+        client = EtcdClient(EtcdAccess(**wanted), SystemClock(), First())
+        self._clients.append(client)
+        return client
+
+    def store(self, writer: str = WRITER, **access: Any) -> EtcdStore:
+        """Another process, beside those that are there."""
+        return EtcdStore(self.client(**access), self.root, writer)
+
+    async def open(self) -> EtcdStore:
+        for client in self._clients:
+            await client.close()
+        return self.store()
+
+    async def forget(self, store: MetadataStore) -> None:
+        revision = (await store.range("")).revision
+        await self.client().call(messages.COMPACT, messages.compact_request(revision))

@@ -27,11 +27,13 @@ from tidelog.metadata.store import (
     Operation,
     Put,
     Snapshot,
+    check_size,
 )
 
 T = TypeVar("T")
 
 OPERATIONS_MAX = 100_000
+BYTES_MAX = 64 << 20
 CHANGES_KEPT_MAX = 20_000
 SCHEMA = 1
 
@@ -74,6 +76,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 class SqliteStore:
     operations_max = OPERATIONS_MAX
+    bytes_max = BYTES_MAX
 
     def __init__(
         self, connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: Reserve | None
@@ -124,6 +127,7 @@ class SqliteStore:
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
         assert len(compare) <= OPERATIONS_MAX and len(then) <= OPERATIONS_MAX
+        check_size(compare, then, BYTES_MAX)
         for operation in then:
             if isinstance(operation, Put) and operation.lease and operation.lease not in self._leases:
                 raise LeaseEnded(f"lease {operation.lease} of {operation.key!r} has ended")

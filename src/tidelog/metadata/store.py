@@ -2,12 +2,16 @@
 
 Every successful transaction that changes something makes one new revision.  What is promised: a transaction is
 atomic and durable when it returns; a watch yields every revision once, in order, with all changes of one together;
-keys bound to a lease are deleted when it ends.  One suite in tests/contract holds every implementation to this."""
+keys bound to a lease are deleted when it ends.  Every call but `watch` may raise Unanswered.
+
+One suite in tests/contract holds every implementation to this."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple, Protocol
+
+from tidelog import errors
 
 ABSENT = 0
 
@@ -75,6 +79,15 @@ class LeaseEnded(Exception):
     """The lease a key was to be bound to is over: take a new one."""
 
 
+class Unanswered(errors.RequestTimedOut):
+    """The store gave no answer in time.  What was asked may have happened, may happen yet, or never: look before
+    you ask again.  Reads and leases can simply be asked for again."""
+
+
+class TooLarge(errors.PolicyViolation):
+    """A transaction of more than `bytes_max` bytes; nothing of it has happened."""
+
+
 class Lease(Protocol):
     id: int
     ttl_ms: int
@@ -91,6 +104,8 @@ class Lease(Protocol):
 class MetadataStore(Protocol):
     operations_max: int
     """Most comparisons, and most operations, in one transaction."""
+    bytes_max: int
+    """Most bytes of keys and values in one transaction; TooLarge beyond."""
 
     async def get(self, key: str) -> Entry | None: ...
 
@@ -99,13 +114,32 @@ class MetadataStore(Protocol):
     async def txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
         """If all of `compare` hold, does `then` and returns the revision; None if one does not.
 
-        `then` names each key at most once.  LeaseEnded when a put is bound to a lease that is over."""
+        `then` names each key at most once.  LeaseEnded when a put is bound to a lease that is over.  A transaction
+        goes on when its author is cancelled."""
         ...
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        """Every change below `prefix` from that revision on, for ever; Compacted when it is too old."""
+        """Every change below `prefix` from that revision on, for ever; Compacted when it is too old.
+
+        It waits while the store is away; it ends when the store is closed."""
         ...
 
-    async def lease(self, ttl_ms: int) -> Lease: ...
+    async def lease(self, ttl_ms: int) -> Lease:
+        """The store may make it longer: `ttl_ms` of the lease is what holds."""
+        ...
 
     async def close(self) -> None: ...
+
+
+def check_size(compare: Sequence[Compare], then: Sequence[Operation], bytes_max: int) -> None:
+    """TooLarge for a transaction that a store with `bytes_max` does not take."""
+    size = sum(len(one.key) for one in compare)
+    for operation in then:
+        if isinstance(operation, Put):
+            size += len(operation.key) + len(operation.value)
+        else:
+            size += len(operation[0])
+    if size > bytes_max:
+        raise TooLarge(
+            f"a change of {size} bytes is more than the metadata store takes ({bytes_max}): make smaller ones"
+        )

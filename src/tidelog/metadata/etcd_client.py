@@ -1,0 +1,261 @@
+"""Requests to an etcd cluster: one connection at a time, left for the next endpoint when it does not answer.
+
+gRPC's own balancing is not used: it stays with a member that is frozen.  Here a call waits one second at most, then
+the whole client moves on, with all its watches.  Every request carries `hasleader`, so that a member which has lost
+the majority refuses it at once.  A call may reach etcd twice; its author must make that harmless."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.store import Unanswered
+
+TRY_MS = 1_000
+PATIENCE_MS = 10_000
+PAUSE_MS = 100
+REFUSED_MAX = 3  # tokens in a row that etcd does not know
+
+_OPTIONS = (
+    # etcd is never behind the proxy that the environment names for web pages.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", TRY_MS),
+    ("grpc.max_reconnect_backoff_ms", TRY_MS),
+    # A member that comes back at an address must not be judged by the connection to the one before.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_LOST = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.ABORTED,
+}
+_OLD_TOKEN = ("invalid auth token", "revision of auth store is old")
+
+
+class EtcdRefused(errors.UnknownServerError):
+    """etcd has understood and will not do it; `reason` is its own text."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(f"etcd refuses: {reason}{hint}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdAccess:
+    """`ca`, `cert` and `key` are the contents of PEM files; with `ca` the connection is encrypted."""
+
+    endpoints: tuple[str, ...]
+    ca: bytes | None = None
+    cert: bytes | None = None
+    key: bytes | None = None
+    user: str | None = None
+    password: str = ""
+
+
+class Answer(NamedTuple):
+    """`tries` above 1: an earlier one may have had its effect as well."""
+
+    data: bytes
+    tries: int
+
+
+class Link:
+    """The connection to one endpoint."""
+
+    def __init__(self, endpoint: str, channel: Any) -> None:
+        self.endpoint = endpoint
+        self.channel = channel
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the client has moved on: whoever still uses this link should too."""
+
+    async def ask(self, method: str, request: bytes, metadata: Any) -> bytes:
+        answer: bytes = await self.channel.unary_unary(method)(
+            request, timeout=TRY_MS / 1000, metadata=metadata
+        )
+        return answer
+
+    async def ask_stream(self, method: str, request: bytes, metadata: Any) -> bytes:
+        """One request and one answer on a method that streams both."""
+        call = self.channel.stream_stream(method)([request], timeout=TRY_MS / 1000, metadata=metadata)
+        try:
+            answer = await call.read()
+            if answer is grpc.aio.EOF:
+                raise Lost(f"{await call.code()}: {await call.details()}")
+        finally:
+            call.cancel()
+        assert isinstance(answer, bytes)
+        return answer
+
+
+class Lost(Exception):
+    """The member did not answer, or cannot: another one may."""
+
+
+class EtcdClient:
+    def __init__(self, access: EtcdAccess, clock: Clock, random: Random) -> None:
+        self._access = access
+        self._clock = clock
+        self._at = random.randrange(len(access.endpoints))
+        self._link: Link | None = None
+        self._token: str | None = None
+        self._signing_in = asyncio.Lock()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        """Watches end; what is under way is lost."""
+        if not self.closing.done():
+            self.closing.set_result(None)
+        if self._link is not None:
+            self._link.left.cancel()
+            await self._link.channel.close()
+            self._link = None
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    @property
+    def endpoints(self) -> str:
+        return ", ".join(self._access.endpoints)
+
+    # The connection
+
+    def link(self) -> Link:
+        if self.closing.done():
+            raise errors.KafkaStorageError("the metadata store is closed")
+        if self._link is None:
+            endpoint = self._access.endpoints[self._at]
+            self._link = Link(endpoint, self._connect(endpoint))
+        return self._link
+
+    def _connect(self, endpoint: str) -> Any:
+        access = self._access
+        if access.ca is None:
+            return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(access.ca, access.key, access.cert)
+        return grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
+
+    def leave(self, link: Link) -> None:
+        """On to the next endpoint, unless somebody else was faster."""
+        if link is not self._link:
+            return
+        self._link = None
+        self._at = (self._at + 1) % len(self._access.endpoints)
+        link.left.set_result(None)
+        # Calls of others end by themselves within their second; cutting them off would look like a cancellation.
+        closing = asyncio.ensure_future(link.channel.close(2 * TRY_MS / 1000))
+        self._leaving.add(closing)
+        closing.add_done_callback(self._leaving.discard)
+
+    # Requests
+
+    async def call(
+        self, method: str, request: bytes, patience_ms: int = PATIENCE_MS, streamed: bool = False
+    ) -> Answer:
+        """The first answer that any endpoint gives; EtcdRefused when it is no, Unanswered when there is none."""
+        attempt = Attempt(self, patience_ms)
+        while True:
+            link = self.link()
+            ask = link.ask_stream if streamed else link.ask
+            try:
+                metadata = await self.metadata(link)
+                return Answer(await ask(method, request, metadata), attempt.tries + 1)
+            except (grpc.aio.AioRpcError, Lost) as problem:
+                await attempt.failed(link, problem)
+
+    async def metadata(self, link: Link) -> tuple[tuple[str, str], ...]:
+        """What goes with every request; signs in when that is due."""
+        needs_leader = ("hasleader", "true")
+        access = self._access
+        if access.user is None:
+            return (needs_leader,)
+        async with self._signing_in:
+            if self._token is None:
+                request = messages.authenticate_request(access.user, access.password)
+                try:
+                    answer = await link.ask(messages.AUTHENTICATE, request, (needs_leader,))
+                    self._token = messages.read_token(answer)
+                except grpc.aio.AioRpcError as problem:
+                    if "authentication is not enabled" not in (problem.details() or ""):
+                        raise
+                    return (needs_leader,)
+        return (needs_leader, ("token", self._token))
+
+    def forget_token(self) -> None:
+        self._token = None
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def rounds(self, tries: int) -> bool:
+        """True when every endpoint has had its turn."""
+        return tries % len(self._access.endpoints) == 0
+
+
+class Attempt:
+    """What was tried for one call, and what to do after each failure."""
+
+    def __init__(self, client: EtcdClient, patience_ms: int | None) -> None:
+        self._client = client
+        self._ends_ms = None if patience_ms is None else client.now_ms() + patience_ms
+        self._refused = 0
+        self.tries = 0
+
+    async def failed(self, link: Link, problem: Exception) -> None:
+        """Returns when it is time for the next try; raises when there is none."""
+        self.tries += 1
+        text = _text(problem)
+        if isinstance(problem, grpc.aio.AioRpcError):
+            self._judge(problem, text)
+        if self._refused == 0:
+            self._client.leave(link)
+        if self._ends_ms is not None and self._client.now_ms() >= self._ends_ms:
+            raise Unanswered(
+                f"etcd at {self._client.endpoints} did not answer: {text}: check that it runs and has a majority"
+            )
+        if self._client.rounds(self.tries):
+            await asyncio.wait([self._client.closing], timeout=PAUSE_MS / 1000)
+
+    def _judge(self, problem: grpc.aio.AioRpcError, text: str) -> None:
+        """EtcdRefused for what no other member would answer differently."""
+        code = problem.code()
+        if code is grpc.StatusCode.UNAUTHENTICATED or any(one in text for one in _OLD_TOKEN):
+            self._client.forget_token()
+            self._refused += 1
+            if self._refused > REFUSED_MAX:
+                raise EtcdRefused(text) from None
+        elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text:
+            pass
+        elif code not in _LOST:
+            raise EtcdRefused(text, _hint(text)) from None
+
+
+def _text(problem: Exception) -> str:
+    if isinstance(problem, grpc.aio.AioRpcError):
+        return str(problem.details() or problem.code().name.lower())
+    return str(problem)
+
+
+_HINTS = {
+    "authentication failed": ": check tidelog.metadata.user and tidelog.metadata.password",
+    "user name is empty": ": set tidelog.metadata.user and tidelog.metadata.password",
+    "permission denied": ": grant the user all keys below the prefix of tidelog.metadata",
+    "space exceeded": ": compact and defragment it, then disarm its alarm",
+}
+
+
+def _hint(text: str) -> str:
+    return next((hint for part, hint in _HINTS.items() if part in text), "")

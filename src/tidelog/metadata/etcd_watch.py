@@ -1,0 +1,132 @@
+"""One watch on etcd, told from revision to revision over whichever members can tell it.
+
+A stream that ends, falls silent or is refused for want of a leader is opened again behind the last revision told, on
+the client's next endpoint.  Silence is noticed by asking for progress; nothing is read ahead of who listens, so that
+a slow listener costs no memory here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from itertools import groupby
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd_client import TRY_MS, Attempt, EtcdClient, EtcdRefused, Link, Lost
+from tidelog.metadata.etcd_messages import Event, WatchAnswer
+from tidelog.metadata.store import Compacted
+
+SILENCE_MS = 1_000
+DENIED_MAX = 2
+
+
+class Ended(Exception):
+    """The client is closed."""
+
+
+async def watch(
+    client: EtcdClient, key: bytes, end: bytes, from_revision: int
+) -> AsyncGenerator[list[Event], None]:
+    """The events of one revision each time, for ever; Compacted when the next one is gone."""
+    following = from_revision
+    attempt = Attempt(client, None)
+    denied = 0
+    while not client.closing.done():
+        link = client.link()
+        stream = None
+        try:
+            stream = await Stream.open(client, link, messages.watch_request(key, end, following))
+            while True:
+                answer = await stream.next()
+                if answer.compacted:
+                    raise Compacted(
+                        f"changes before revision {answer.compacted} are gone, asked for {following}"
+                    )
+                if answer.canceled:
+                    # A token that has run out is denied like a user who must not read these keys.
+                    denied += 1
+                    if denied > DENIED_MAX:
+                        raise EtcdRefused(answer.reason or "the watch was cancelled")
+                    client.forget_token()
+                    raise Lost(answer.reason)
+                attempt, denied = Attempt(client, None), 0
+                for revision, events in groupby(answer.events, lambda event: event.revision):
+                    following = revision + 1
+                    yield list(events)
+        except Ended:
+            return
+        except (grpc.aio.AioRpcError, Lost) as problem:
+            await attempt.failed(link, problem)
+        finally:
+            if stream is not None:
+                stream.close()
+
+
+class Stream:
+    def __init__(self, client: EtcdClient, link: Link, call: Any) -> None:
+        self._client = client
+        self._link = link
+        self._call = call
+        self._reading: asyncio.Future[Any] | None = None
+
+    @staticmethod
+    async def open(client: EtcdClient, link: Link, request: bytes) -> Stream:
+        metadata = await client.metadata(link)
+        stream = Stream(client, link, link.channel.stream_stream(messages.WATCH)(metadata=metadata))
+        try:
+            await stream._write(request)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._call.cancel()
+
+    async def next(self) -> WatchAnswer:
+        """Lost when the member is silent even though it was asked for a sign of life."""
+        self._reading = reading = asyncio.ensure_future(self._call.read())
+        if not await self._wait(reading, SILENCE_MS):
+            await self._write(messages.PROGRESS_REQUEST)
+            if not await self._wait(reading, TRY_MS):
+                raise Lost(f"{self._link.endpoint} is silent")
+        answer = _result(reading)
+        if answer is grpc.aio.EOF:
+            raise Lost(f"{await self._call.code()}: {await self._call.details()}")
+        return messages.read_watch(answer)
+
+    async def _wait(self, work: asyncio.Future[Any], timeout_ms: int) -> bool:
+        done, _ = await asyncio.wait(
+            [work, self._link.left, self._client.closing],
+            timeout=timeout_ms / 1000,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if self._client.closing in done:
+            raise Ended
+        if work not in done and self._link.left in done:
+            raise Lost(f"{self._link.endpoint} was left")
+        return work in done
+
+    async def _write(self, request: bytes) -> None:
+        writing = asyncio.ensure_future(self._call.write(request))
+        try:
+            if not await self._wait(writing, TRY_MS):
+                raise Lost(f"{self._link.endpoint} does not take a request")
+            _result(writing)
+        finally:
+            writing.cancel()
+
+
+def _result(done: asyncio.Future[Any]) -> Any:
+    """A stream that ends under somebody's hands cancels what he does; that is not a wish to end his task."""
+    if done.cancelled():
+        raise Lost("the stream has ended")
+    try:
+        return done.result()
+    except asyncio.InvalidStateError:
+        raise Lost("the stream has ended already") from None

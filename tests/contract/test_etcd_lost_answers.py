@@ -1,0 +1,92 @@
+"""A transaction whose answer is lost is asked for again, and what came of it is told right in every case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+from tests.contract.etcd import Etcd
+from tests.contract.proxy import Proxy
+from tests.contract.world import RealEtcd, World
+from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.store import ABSENT, Changes, Compare, Delete, Put
+
+Scenario = Callable[[Proxy, EtcdStore, EtcdStore], Awaitable[None]]
+
+
+def play(etcd: Etcd, scenario: Scenario) -> None:
+    """With a store behind a proxy (and straight to etcd once that is left), and one that has no trouble."""
+    world = RealEtcd(etcd)
+
+    async def run(_: World) -> None:
+        proxy = Proxy(etcd.endpoints[0])
+        await proxy.start()
+        store = world.store(endpoints=(proxy.endpoint, *etcd.endpoints))
+        other = world.store("other")
+        # Connected, and with its slot known: the next thing that it sends is the transaction.
+        await store.txn((), [Put("first", b"")])
+        proxy.swallows = True
+        await scenario(proxy, store, other)
+        assert proxy.swallowed.is_set(), "no answer was lost"
+        await proxy.stop()
+
+    world.run(run)
+
+
+async def changes(store: EtcdStore, from_revision: int, last: str) -> list[Changes]:
+    seen = []
+    async with aclosing(store.watch("", from_revision)) as watch:
+        async for one in watch:
+            seen.append(one)
+            if any(change.key == last for change in one.changes):
+                break
+    return seen
+
+
+def test_it_has_happened_once_and_its_author_learns_the_revision(etcd: Etcd) -> None:
+    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+        before = (await other.range("")).revision
+        revision = await store.txn([Compare("a", ABSENT)], [Put("a", b"1")])
+        entry = await other.get("a")
+        assert entry is not None and entry.revision == revision
+        await other.txn((), [Put("end", b"")])
+        assert len(await changes(other, before + 1, "end")) == 2
+
+    play(etcd, scenario)
+
+
+def test_it_does_not_happen_a_second_time_over_what_others_did_since(etcd: Etcd) -> None:
+    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+        writing = asyncio.ensure_future(store.txn((), [Put("a", b"old")]))
+        await proxy.swallowed.wait()
+        revision = await other.txn((), [Put("a", b"new")])
+        written = await writing
+        assert written is not None and revision is not None and written < revision
+        entry = await other.get("a")
+        assert entry is not None and entry.value == b"new"
+
+    play(etcd, scenario)
+
+
+def test_a_comparison_that_did_not_hold_is_told_as_such(etcd: Etcd) -> None:
+    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+        revision = await other.txn((), [Put("a", b"1")])
+        assert revision is not None
+        assert await store.txn([Compare("a", revision - 1)], [Put("a", b"2")]) is None
+        assert await store.txn([Compare("a", revision)], [Put("a", b"3")]) is not None
+        assert await store.txn([Compare("a", revision)], [Put("a", b"4")]) is None
+        entry = await other.get("a")
+        assert entry is not None and entry.value == b"3"
+
+    play(etcd, scenario)
+
+
+def test_what_was_deleted_is_told_as_deleted(etcd: Etcd) -> None:
+    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+        revision = await other.txn((), [Put("a", b"1")])
+        assert revision is not None
+        assert await store.txn([Compare("a", revision)], [Delete("a")]) is not None
+        assert await other.get("a") is None
+
+    play(etcd, scenario)

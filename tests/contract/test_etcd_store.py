@@ -1,0 +1,296 @@
+"""What only the etcd store has: endpoints that are wrong, users and passwords, encryption, roots, and its bookkeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.process import free_port
+from tests.contract.etcd import Etcd
+from tests.contract.world import RealEtcd, World
+from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd_client import EtcdRefused
+from tidelog.metadata.store import Compare, Put, Unanswered
+
+PASSWORD = "open sesame"
+
+
+def test_a_wrong_address_among_right_ones_is_passed_over(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+    wrong = f"127.0.0.1:{free_port()}"
+
+    async def scenario(_: World) -> None:
+        for endpoints in [
+            (wrong, *etcd.endpoints),
+            (*etcd.endpoints, wrong),
+            ("no.such.host.invalid:1", *etcd.endpoints),
+        ]:
+            store = world.store(endpoints=endpoints)
+            assert await store.txn((), [Put("a", b"")]) is not None
+
+    world.run(scenario)
+
+
+def test_without_any_right_address_the_message_names_them_and_the_reason(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+    wrong = f"127.0.0.1:{free_port()}"
+
+    async def scenario(_: World) -> None:
+        with pytest.raises(
+            Unanswered, match=rf"etcd at {wrong} did not answer: .*refused.*: check that it runs"
+        ):
+            await world.client(endpoints=(wrong,)).call(messages.RANGE, messages.range_request(b"a"), 500)
+
+    world.run(scenario)
+
+
+def test_a_server_that_accepts_and_never_answers_is_left(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            store = world.store(endpoints=(f"127.0.0.1:{mute.getsockname()[1]}", *etcd.endpoints))
+            assert await store.txn((), [Put("a", b"")]) is not None
+
+    world.run(scenario)
+
+
+def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
+    one, other = RealEtcd(etcd), RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        first, second = one.store(), other.store()
+        await first.txn((), [Put("a", b"1")])
+        await second.txn((), [Put("a", b"2"), Put("b", b"")])
+        assert [(entry.key, entry.value) for entry in (await first.range("")).entries] == [("a", b"1")]
+        assert len((await second.range("")).entries) == 2
+        await other.client().close()
+
+    one.run(scenario)
+
+
+HOLDER = """
+import asyncio, sys
+from random import Random
+from tidelog.clock import SystemClock
+from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.store import Put
+
+async def hold():
+    store = EtcdStore(EtcdClient(EtcdAccess((sys.argv[1],)), SystemClock(), Random(0)), sys.argv[2], "holder")
+    lease = await store.lease(1000)
+    await store.txn((), [Put("held", b"", lease.id)])
+    print("held", flush=True)
+    while await lease.keep_alive():
+        await asyncio.sleep(0.2)
+    print("lost", flush=True)
+
+asyncio.run(hold())
+"""
+
+
+def hold(etcd: Etcd, root: str) -> subprocess.Popen[str]:
+    """A process that keeps a lease alive."""
+    command = [sys.executable, "-c", HOLDER, etcd.endpoints[0], root]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_frozen_holder_loses_its_lease(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        store = await world.open()
+        process = hold(etcd, world.root)
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "held\n"
+            await asyncio.sleep(2 * world.ttl_ms / 1000)
+            assert await store.get("held") is not None, "it is kept alive"
+            os.kill(process.pid, signal.SIGSTOP)
+            while await store.get("held") is not None:
+                await asyncio.sleep(0.05)
+            os.kill(process.pid, signal.SIGCONT)
+            assert process.stdout.readline() == "lost\n"
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    world.run(scenario)
+
+
+def test_two_stores_that_swap_the_same_key_do_not_lose_a_count(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+
+    async def add(writer: str, times: int) -> None:
+        store = world.store(writer)
+        while times:
+            entry = await store.get("n")
+            value, revision = (0, 0) if entry is None else (int(entry.value), entry.revision)
+            if await store.txn([Compare("n", revision)], [Put("n", b"%d" % (value + 1))]) is not None:
+                times -= 1
+
+    async def scenario(_: World) -> None:
+        await asyncio.gather(*(add(str(number), 20) for number in range(5)))
+        entry = await world.store().get("n")
+        assert entry is not None and entry.value == b"100"
+
+    world.run(scenario)
+
+
+# Users
+
+
+async def give_users(world: RealEtcd) -> None:
+    """root, and a broker who may do what it likes below the world's root."""
+    client = world.client()
+    for user, role, password in (("root", "root", "rootpw"), ("broker", "broker", PASSWORD)):
+        await client.call(
+            "/etcdserverpb.Auth/UserAdd",
+            messages.data(1, user.encode()) + messages.data(2, password.encode()),
+        )
+        await client.call("/etcdserverpb.Auth/RoleAdd", messages.data(1, role.encode()))
+        await client.call(
+            "/etcdserverpb.Auth/UserGrantRole",
+            messages.data(1, user.encode()) + messages.data(2, role.encode()),
+        )
+    start = world.root.encode()
+    permission = messages.number(1, 2) + messages.data(2, start) + messages.data(3, start[:-1] + b"0")
+    await client.call(
+        "/etcdserverpb.Auth/RoleGrantPermission",
+        messages.data(1, b"broker") + messages.message(2, permission),
+    )
+    await client.call("/etcdserverpb.Auth/AuthEnable", b"")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Etcd]:
+    running = Etcd(tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+def test_a_user_with_the_password_reads_writes_and_watches_below_the_root(own: Etcd) -> None:
+    world = RealEtcd(own)
+
+    async def scenario(_: World) -> None:
+        await give_users(world)
+        store = world.store(user="broker", password=PASSWORD)
+        revision = await store.txn((), [Put("a", b"1")])
+        assert revision is not None
+        watch = store.watch("", revision)
+        assert (await anext(watch)).revision == revision
+        await watch.aclose()
+        lease = await store.lease(5_000)
+        await store.txn((), [Put("b", b"", lease.id)])
+        assert await lease.keep_alive()
+        await lease.end()
+        assert [entry.key for entry in (await store.range("")).entries] == ["a"]
+
+    world.run(scenario)
+
+
+def test_wrong_passwords_no_user_and_keys_of_others_are_refused_with_the_way_out(own: Etcd) -> None:
+    world, elsewhere = RealEtcd(own), RealEtcd(own)
+
+    async def scenario(_: World) -> None:
+        await give_users(world)
+        with pytest.raises(EtcdRefused, match=r"check tidelog\.metadata\.user"):
+            await world.store(user="broker", password="wrong").get("a")
+        with pytest.raises(EtcdRefused, match=r"set tidelog\.metadata\.user"):
+            await world.store().get("a")
+        world.root, mine = elsewhere.root, world.root
+        other = world.store(user="broker", password=PASSWORD)
+        world.root = mine
+        with pytest.raises(EtcdRefused, match="grant the user"):
+            await other.get("a")
+        with pytest.raises(EtcdRefused, match="permission denied"):
+            await anext(other.watch("", 1))
+
+    world.run(scenario)
+
+
+def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
+    world = RealEtcd(own)
+
+    async def scenario(_: World) -> None:
+        await give_users(world)
+        store = world.store(user="broker", password=PASSWORD)
+        revision = await store.txn((), [Put("a", b"1")])
+        assert revision is not None
+        watch = store.watch("", revision)
+        assert (await anext(watch)).revision == revision
+        # Tokens live in the memory of etcd.
+        own.stop()
+        await asyncio.to_thread(own.start)
+        following = await store.txn((), [Put("a", b"2")])
+        assert (await asyncio.wait_for(anext(watch), 10)).revision == following
+        await watch.aclose()
+
+    world.run(scenario)
+
+
+# Encryption
+
+
+def make_certificates(folder: Path) -> None:
+    """A CA; a server and a client that it has signed."""
+    folder.mkdir()
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *ec, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", "-days", "2")
+    for name in ("server", "client"):
+        openssl("req", *ec, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / f"{name}.ext").write_text(
+            "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
+        )
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext"),
+        )
+
+
+def test_an_encrypted_etcd_that_wants_certificates_is_used(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    make_certificates(folder)
+    etcd = Etcd(
+        tmp_path,
+        options={
+            "cert-file": str(folder / "server.pem"),
+            "key-file": str(folder / "server.key"),
+            "trusted-ca-file": str(folder / "ca.pem"),
+            "client-cert-auth": "true",
+        },
+    )
+    etcd.start()
+    ca, cert, key = ((folder / name).read_bytes() for name in ("ca.pem", "client.pem", "client.key"))
+    world = RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        store = world.store(ca=ca, cert=cert, key=key)
+        revision = await store.txn((), [Put("a", b"1")])
+        assert revision is not None
+        watch = store.watch("", revision)
+        assert (await anext(watch)).revision == revision
+        await watch.aclose()
+        for access in ({}, {"ca": ca}, {"ca": cert, "cert": cert, "key": key}):
+            with pytest.raises(Unanswered):
+                await world.client(**access).call(messages.RANGE, messages.range_request(b"a"), 500)
+
+    try:
+        world.run(scenario)
+    finally:
+        etcd.stop()
