@@ -22,6 +22,8 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
 from tidelog.groups.classic_coordinator import ClassicGroups
+from tidelog.groups.consumer_classic_coordinator import ClassicMembers
+from tidelog.groups.consumer_coordinator import ConsumerGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.directory import Directory
 from tidelog.groups.offset_coordinator import GroupOffsets
@@ -102,6 +104,7 @@ class Broker:
         )
         self._groups = Groups(node, controller, self._partitions, around.clock)
         self._classic_groups = ClassicGroups(self._groups, around.random)
+        self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, around.random)
         self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
@@ -124,7 +127,7 @@ class Broker:
         if power_lost:
             await own_up(node, controller, self._dirs)
         record = BrokerRecord(self._endpoints(bound), given.broker_rack)
-        registration = Registration(self._store, node, record, given.tidelog_broker_lease_ms)
+        registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
         steward = self._replicating.steward(self._store, registration)
         await controller.reached(await registration.register())
@@ -210,6 +213,8 @@ class Broker:
             transactions=self._transactions,
             markers=self._markers,
             classic_groups=self._classic_groups,
+            classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
+            consumer_groups=self._consumer_groups,
             group_offsets=self._group_offsets,
             group_directory=Directory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,

@@ -18,7 +18,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, decisions, planning, records
+from tidelog.metadata import changes, decisions, moves, planning, records
 from tidelog.metadata.changes import Update
 from tidelog.metadata.decisions import Raised
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
@@ -254,6 +254,34 @@ class Controller:
                 if topic is None or partition is None:
                     raise errors.UnknownTopicOrPartition(f"no partition {name} here")
                 record = elect(partition, {broker.node_id for broker in image.live_brokers})
+                return None, _put_state(topic.id, partition.index, record, partition.revision)
+
+            try:
+                await self._swap(attempt)
+                outcome[name] = None
+            except errors.TidelogError as problem:
+                outcome[name] = problem
+        return outcome
+
+    async def move_partitions(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], same_number: bool
+    ) -> dict[TopicPartition, errors.TidelogError | None]:
+        """Begins to move each partition to the brokers named, or calls its move off (None); None as outcome is success."""
+        outcome: dict[TopicPartition, errors.TidelogError | None] = {}
+        for name, target in wanted.items():
+
+            def attempt(
+                image: Image, name: TopicPartition = name, target: Sequence[int] | None = target
+            ) -> tuple[None, Swap]:
+                topic, partition = image.topics.get(name.topic), image.partition(*name)
+                if topic is None or partition is None:
+                    raise errors.UnknownTopicOrPartition(f"no partition {name} here")
+                if target is None:
+                    record: PartitionRecord | None = moves.cancel(partition)
+                else:
+                    record = moves.begin(partition, target, image.brokers, same_number)
+                if record is None:
+                    return None, Swap([], [])
                 return None, _put_state(topic.id, partition.index, record, partition.revision)
 
             try:

@@ -141,4 +141,9 @@ def raise_epochs(image: Image, node: NodeId) -> Iterator[Raised]:
 
 
 def _led_by(partition: Partition, leader: NodeId | None, in_sync: Replicas) -> PartitionRecord:
-    return PartitionRecord(leader, partition.leader_epoch + 1, in_sync, partition.partition_epoch + 1)
+    return partition.record._replace(
+        leader=leader,
+        leader_epoch=partition.leader_epoch + 1,
+        in_sync=in_sync,
+        partition_epoch=partition.partition_epoch + 1,
+    )

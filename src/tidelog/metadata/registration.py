@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from tidelog import errors
+from tidelog.clock import Clock
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.store import ABSENT, Compare, Lease, LeaseEnded, MetadataStore, Put
 from tidelog.types import NodeId
 
+log = logging.getLogger("tidelog.metadata")
+
+TAKEN_MS = 3_000  # beyond its lease, a broker that is still there is another one
+RETRY_S = 0.1
 HEARTBEATS = 4  # how often a lease is renewed in the time it lasts
 
 
 class Registration:
     def __init__(
-        self, store: MetadataStore, node: NodeId, record: BrokerRecord, lease_ms: int = 2_000
+        self, store: MetadataStore, node: NodeId, record: BrokerRecord, clock: Clock, lease_ms: int = 2_000
     ) -> None:
         self._store = store
+        self._clock = clock
         self._node = node
         self._record = record
         self._lease_ms = lease_ms
@@ -26,7 +33,19 @@ class Registration:
         """When this broker became the controller; None when it is not, as far as it knows."""
 
     async def register(self) -> int:
-        """The broker's epoch, larger than any before; it is the revision too that makes the broker known."""
+        """The broker's epoch, larger than any before; it is the revision too that makes the broker known.
+
+        One that was killed and comes back finds itself registered until its old lease is over."""
+        deadline = self._clock.monotonic_ms() + self._lease_ms + TAKEN_MS
+        while True:
+            try:
+                return await self._register()
+            except errors.DuplicateBrokerRegistration:
+                if self._clock.monotonic_ms() >= deadline:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    async def _register(self) -> int:
         self.control_revision = None
         self._lease = await self._store.lease(self._lease_ms)
         key = broker_key(self._node)
@@ -67,14 +86,23 @@ class Registration:
             )
 
     async def keep(self) -> None:
-        """For ever.  A lease lost in a long pause is taken anew, under a new epoch."""
+        """For ever.  A lease lost in a long pause is taken anew, under a new epoch.  While the store cannot be reached
+        what this broker leads it leads on; others may take over once its lease is over."""
+        away = False
         while True:
             await asyncio.sleep(self._lease_ms / HEARTBEATS / 1000)
-            if self._lease is None or not await self._lease.keep_alive():
-                try:
+            try:
+                if self._lease is None or not await self._lease.keep_alive():
                     await self.register()
-                except LeaseEnded:
-                    continue
+                away = False
+            except LeaseEnded:
+                self._lease = None
+            except errors.DuplicateBrokerRegistration:
+                raise
+            except errors.TidelogError as problem:
+                if not away:
+                    log.warning("the metadata store cannot be reached: %s", problem)
+                away = True
 
     async def end(self) -> None:
         """Others learn at once that this broker is gone."""

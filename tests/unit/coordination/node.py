@@ -76,7 +76,7 @@ class Node:
         self.coordinator.start(self.controller.image)
         self._following = asyncio.get_running_loop().create_task(self._follow())
         record = BrokerRecord((Endpoint("PLAINTEXT", "here", 9092),), None)
-        revision = await Registration(self._store, NODE, record).register()
+        revision = await Registration(self._store, NODE, record, self.clock).register()
         await self.controller.reached(revision)
         return self.coordinator
 

@@ -93,7 +93,7 @@ def test_an_append_that_fails_changes_nothing() -> None:
         with pytest.raises(errors.NotCoordinator):
             shard.append([entry("a", 2)])
         assert shard.machine.amounts == {"a": 1}
-        with pytest.raises(errors.RecordListTooLarge):
+        with pytest.raises(errors.UnknownServerError):
             shard.append([entry("x" * 30_000, 1)] * 50)
         assert shard.machine.amounts == {"a": 1}
 

@@ -28,7 +28,7 @@ class Node:
         self.controller = controller
         self.connection = connection
         self.updates: list[Update] = []
-        self.registration = Registration(store, NODE, record(9092))
+        self.registration = Registration(store, NODE, record(9092), VirtualClock())
         self._following = asyncio.ensure_future(self._follow())
 
     @staticmethod
@@ -51,7 +51,7 @@ class Node:
 
     async def join(self, node: int, rack: str | None = None) -> Registration:
         """Another broker becomes known."""
-        other = Registration(self.store, NodeId(node), record(9092 + node, rack))
+        other = Registration(self.store, NodeId(node), record(9092 + node, rack), VirtualClock())
         await self.controller.reached(await other.register())
         return other
 

@@ -351,9 +351,21 @@ def test_a_lease_lost_in_a_pause_is_taken_again() -> None:
 def test_two_brokers_of_one_number_are_refused() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.join(2)
+        keeping = asyncio.ensure_future((await node.join(2)).keep())
         assert node.controller.image.controller == NODE
         with pytest.raises(errors.DuplicateBrokerRegistration):
             await node.join(2)
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_a_broker_that_was_killed_is_back_when_its_old_lease_is_over() -> None:
+    async def scenario(random: Random) -> None:
+        node = await Node.start(random)
+        killed = await node.join(2)
+        before = node.controller.image.brokers[NodeId(2)].epoch
+        assert (await node.join(2)).epoch > before
+        assert not await killed._lease.keep_alive()  # type: ignore[union-attr]
 
     testing.run(scenario)
