@@ -8,15 +8,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidelog._speed.delivery import Delivery
+    from tidelog.client.batch import RecordMetadata
+    from tidelog.client.blocking_producer import Producer
+    from tidelog.client.errors import (
+        BufferExhausted,
+        ClientClosed,
+        DeliveryTimedOut,
+        TransactionAborted,
+        Unreachable,
+    )
+    from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
 
 __version__ = "0.1.0"
 
-__all__ = ["TidelogError", "TopicPartition", "__version__"]
+__all__ = [
+    "BufferExhausted",
+    "ClientClosed",
+    "Delivery",
+    "DeliveryTimedOut",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "Producer",
+    "RecordMetadata",
+    "TidelogError",
+    "TopicPartition",
+    "TransactionAborted",
+    "Unreachable",
+    "__version__",
+]
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
-_HOMES = {"TidelogError": "tidelog.errors", "TopicPartition": "tidelog.types"}
+_HOMES = {
+    "BufferExhausted": "tidelog.client.errors",
+    "ClientClosed": "tidelog.client.errors",
+    "Delivery": "tidelog._speed.delivery",
+    "DeliveryTimedOut": "tidelog.client.errors",
+    "GroupMetadata": "tidelog.client.group_metadata",
+    "OffsetAndMetadata": "tidelog.client.group_metadata",
+    "Producer": "tidelog.client.blocking_producer",
+    "RecordMetadata": "tidelog.client.batch",
+    "TidelogError": "tidelog.errors",
+    "TopicPartition": "tidelog.types",
+    "TransactionAborted": "tidelog.client.errors",
+    "Unreachable": "tidelog.client.errors",
+}
 
 
 def __getattr__(name: str) -> Any:

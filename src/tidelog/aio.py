@@ -1,5 +1,6 @@
 """The client for asyncio: `from tidelog.aio import Producer, Consumer, Admin`."""
 
+from tidelog._speed.delivery import Delivery
 from tidelog.client.admin import Admin
 from tidelog.client.assigned import Record
 from tidelog.client.batch import RecordMetadata
@@ -7,7 +8,14 @@ from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
 from tidelog.client.consumer import Consumer
 from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
-from tidelog.client.errors import BufferExhausted, ClientClosed, DeliveryTimedOut, Unreachable
+from tidelog.client.errors import (
+    BufferExhausted,
+    ClientClosed,
+    DeliveryTimedOut,
+    TransactionAborted,
+    Unreachable,
+)
+from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.producer import Producer
 from tidelog.client.topics import CreatedTopic, NewTopic
@@ -24,11 +32,14 @@ __all__ = [
     "ConfigSource",
     "Consumer",
     "CreatedTopic",
+    "Delivery",
     "DeliveryTimedOut",
     "Environment",
+    "GroupMetadata",
     "LogDir",
     "NewTopic",
     "Node",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partition",
     "Producer",
@@ -36,5 +47,6 @@ __all__ = [
     "RecordMetadata",
     "Topic",
     "TopicPartition",
+    "TransactionAborted",
     "Unreachable",
 ]

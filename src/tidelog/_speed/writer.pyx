@@ -18,6 +18,8 @@ cdef extern from "crc32c.h":
 
 crc_prepare()
 
+cdef bytes NO_HEADERS = b"\0"
+
 
 cdef bytes as_bytes(object data):
     # bytes(5) would be five zeros, and bytes("text") needs an encoding: only buffers are data.
@@ -26,15 +28,6 @@ cdef bytes as_bytes(object data):
 
 cdef class Writer:
     """Records encoded one after the other behind room for a batch header."""
-
-    cdef uint8_t* _data
-    cdef Py_ssize_t _room
-    cdef readonly Py_ssize_t size
-    cdef readonly Py_ssize_t size_max
-    cdef readonly int32_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
-    cdef Py_ssize_t _views
 
     def __cinit__(self):
         self.size = batch.HEADER
@@ -75,22 +68,28 @@ cdef class Writer:
         return 0
 
     def add(self, key, value, int64_t timestamp, headers=()):
-        cdef bytes key_bytes = None if key is None else as_bytes(key)
-        cdef bytes value_bytes = None if value is None else as_bytes(value)
-        cdef bytes header_bytes = encode_headers(headers) if headers else b"\0"
+        return self.put(
+            None if key is None else as_bytes(key),
+            None if value is None else as_bytes(value),
+            timestamp,
+            encode_headers(headers) if headers else NO_HEADERS,
+        ) == 1
+
+    cdef int put(self, bytes key, bytes value, int64_t timestamp, bytes headers) except -1:
+        """1 when it is in, 0 when the batch is full without it; `headers` are encoded already."""
         cdef int64_t delta = wrapping_subtract(timestamp, self.base_timestamp) if self.count else 0
-        cdef int64_t key_size = -1 if key is None else PyBytes_GET_SIZE(key_bytes)
-        cdef int64_t value_size = -1 if value is None else PyBytes_GET_SIZE(value_bytes)
+        cdef int64_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef int64_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef int64_t body = (
             1 + varlong_size(delta) + varlong_size(self.count)
             + varlong_size(key_size) + varlong_size(value_size)
             + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
-            + PyBytes_GET_SIZE(header_bytes)
+            + PyBytes_GET_SIZE(headers)
         )
         cdef int64_t size = self.size + varlong_size(body) + body
         cdef uint8_t* at
         if size > self.size_max and self.count:
-            return False
+            return 0
         if size > INT32_MAX:
             raise MessageTooLarge(f"a record of {body} bytes is more than a batch can hold ({INT32_MAX})")
         self._reserve(size)
@@ -98,9 +97,9 @@ cdef class Writer:
         at[0] = 0
         at = put_varlong(at + 1, delta)
         at = put_varlong(at, self.count)
-        at = put_bytes(at, key_bytes, key_size)
-        at = put_bytes(at, value_bytes, value_size)
-        memcpy(at, PyBytes_AS_STRING(header_bytes), PyBytes_GET_SIZE(header_bytes))
+        at = put_bytes(at, key, key_size)
+        at = put_bytes(at, value, value_size)
+        memcpy(at, PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers))
         if self.count == 0:
             self.base_timestamp = timestamp
             self.max_timestamp = timestamp
@@ -108,7 +107,7 @@ cdef class Writer:
             self.max_timestamp = timestamp
         self.size = size
         self.count += 1
-        return True
+        return 1
 
     def seal(
         self, int16_t attributes, int64_t base_offset, int32_t leader_epoch,

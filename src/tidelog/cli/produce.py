@@ -14,9 +14,7 @@ from tidelog.cli.output import Progress, bytes_text, print_json
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from tidelog.aio import Producer, RecordMetadata
+    from tidelog.aio import Delivery, Producer
 
 BATCH_BYTES = 64 * 1024
 LINGER_MS = 5
@@ -152,7 +150,7 @@ class Work:
         self._separator = separator
         self._headers = headers
         self._partition = partition
-        self._sent: deque[asyncio.Future[RecordMetadata]] = deque()
+        self._sent: deque[Delivery] = deque()
 
     async def run(self, compression: str, acks: str) -> None:
         import asyncio
@@ -230,8 +228,8 @@ class Work:
         """Takes settled records off the front, so that memory stays bounded on endless input."""
         while self._sent and (everything or self._sent[0].done()):
             sent = self._sent.popleft()
-            problem = sent.exception() if sent.done() and not sent.cancelled() else None
-            if problem is None and sent.done() and not sent.cancelled():
+            problem = sent.exception() if sent.done() else None
+            if problem is None and sent.done():
                 self.written += 1
                 where = sent.result().partition
                 self.partitions[where] = self.partitions.get(where, 0) + 1

@@ -1,21 +1,27 @@
 """A batch of records on its way to one partition, from its first record to the broker's answer.  Pure.
 
-Open while its builder takes records; sealed into bytes when it is first sent.  A retry sends the very same
-bytes, so that the broker can tell it from a new batch; `restamp` is for when the broker is known not to have
-it.
+It grows while callers add records (`Growing`, native); packed into bytes when it is first sent.  A retry
+sends the very same bytes, so that the broker can tell it from a new batch; `restamp` is for when the broker
+is known not to have it.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT
+from tidelog._speed.delivery import Growing
 from tidelog._speed.writer import replace_records
-from tidelog.record import HEADER_SIZE, BatchBuilder, Codec, read_batches
+from tidelog.client.errors import DeliveryTimedOut
+from tidelog.record import HEADER_SIZE, Codec, compress, read_batches
+from tidelog.record.builder import TRANSACTIONAL
 from tidelog.types import TopicPartition
+
+log = logging.getLogger("tidelog.client")
 
 _PRODUCER_AT = 43
 _PRODUCER = struct.Struct(">qhi")  # producer id, producer epoch, base sequence
@@ -33,14 +39,6 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
-class Outcome(Protocol):
-    """What a sent record's future offers to whoever completes it."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: RecordMetadata, /) -> None: ...
-    def set_exception(self, problem: BaseException, /) -> None: ...
-
-
 class Stamp(NamedTuple):
     producer_id: int
     epoch: int
@@ -50,79 +48,54 @@ class Stamp(NamedTuple):
 NO_STAMP = Stamp(-1, -1, -1)
 
 
-class OutgoingBatch:
+class OutgoingBatch(Growing):
     __slots__ = (
+        "append_time_ms",
         "attempts",
-        "builder",
-        "bytes_taken",
-        "count",
+        "base_offset",
         "created_ms",
         "data",
-        "done",
         "in_flight",
         "last_problem",
         "maybe_written",
         "ordinal",
-        "outcomes",
+        "packed",
         "partition",
+        "problem",
+        "sent_ms",
         "stamp",
-        "timestamps",
     )
 
     def __init__(self, partition: TopicPartition, size_max: int, now_ms: int) -> None:
-        self.partition = partition
         # A size of 0 asks for one record per batch, which any size takes.
-        self.builder: BatchBuilder | None = BatchBuilder(max(HEADER_SIZE, size_max))
+        super().__init__(max(HEADER_SIZE, size_max))
+        self.partition = partition
         self.created_ms = now_ms
-        self.outcomes: list[Outcome] = []
-        self.timestamps: list[int] = []
-        self.count = 0
-        self.bytes_taken = 0
+        self.sent_ms = now_ms
         self.data = b""
+        self.packed = False
         self.stamp = NO_STAMP
         self.attempts = 0
         self.in_flight = False
-        self.done = False
         self.maybe_written = False
         self.ordinal = 0
         self.last_problem: errors.TidelogError | None = None
-
-    def add(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
-        outcome: Outcome,
-        bytes_taken: int,
-    ) -> bool:
-        """False when the batch is full without it."""
-        if self.builder is None or not self.builder.add(key, value, timestamp, headers):
-            return False
-        self.outcomes.append(outcome)
-        self.timestamps.append(timestamp)
-        self.count += 1
-        self.bytes_taken += bytes_taken
-        return True
+        self.problem: errors.TidelogError | None = None
+        self.base_offset = -1
+        self.append_time_ms = -1
 
     @property
-    def size(self) -> int:
-        return self.builder.size if self.builder is not None else len(self.data)
+    def wire_size(self) -> int:
+        return len(self.data) if self.packed else self.size
 
-    @property
-    def sealed(self) -> bool:
-        return self.builder is None
-
-    def seal(self, codec: Codec, stamp: Stamp) -> None:
-        assert self.builder is not None
+    def pack(self, codec: Codec, stamp: Stamp, transactional: bool = False) -> None:
+        self.close()
         self.stamp = stamp
-        self.data = self.builder.build(
-            codec=codec,
-            producer_id=stamp.producer_id,
-            producer_epoch=stamp.epoch,
-            base_sequence=stamp.sequence,
-        )
-        self.builder = None
+        compressed = compress(codec, self) if codec is not Codec.NONE else None
+        attributes = codec | (TRANSACTIONAL if transactional else 0)
+        self.data = self.seal(attributes, 0, -1, *stamp, compressed)
+        self.packed = True
+        self.release()
 
     def restamp(self, stamp: Stamp) -> None:
         header = bytearray(self.data[:HEADER_SIZE])
@@ -133,36 +106,68 @@ class OutgoingBatch:
 
     def split(self, codec: Codec) -> tuple[OutgoingBatch, OutgoingBatch]:
         """Two halves, for a broker that finds the whole too large; they need stamps of their own."""
-        assert self.sealed and self.count > 1
+        assert self.packed and self.count > 1
         (batch,) = read_batches(self.data)
         records = batch.records()
         middle = self.count // 2
         halves = []
         for start, end in ((0, middle), (middle, self.count)):
             half = OutgoingBatch(self.partition, len(self.data) + self.bytes_taken, self.created_ms)
-            for at in range(start, end):
-                one = records[at]
-                added = half.add(one.key, one.value, one.timestamp, one.headers, self.outcomes[at], 0)
+            for one in records[start:end]:
+                added = half.add(one.key, one.value, one.timestamp, one.headers)
                 assert added
-            half.seal(codec, NO_STAMP)
+            half.pack(codec, NO_STAMP, batch.header.transactional)
+            half.loop = self.loop
             half.attempts = self.attempts
             halves.append(half)
-        halves[0].bytes_taken = self.bytes_taken // 2
-        halves[1].bytes_taken = self.bytes_taken - self.bytes_taken // 2
-        self.done = True
-        return halves[0], halves[1]
+        first, second = halves
+        first.bytes_taken = self.bytes_taken // 2
+        second.bytes_taken = self.bytes_taken - first.bytes_taken
+        self.moved(first, second)
+        self.data = b""
+        return first, second
+
+    # The end of it
 
     def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
-        self.done = True
-        topic, partition = self.partition
-        for at, outcome in enumerate(self.outcomes):
-            if not outcome.done():
-                offset = base_offset + at if base_offset >= 0 else -1
-                timestamp = append_time_ms if append_time_ms >= 0 else self.timestamps[at]
-                outcome.set_result(RecordMetadata(topic, partition, offset, timestamp))
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._tell()
 
     def failed(self, problem: errors.TidelogError) -> None:
-        self.done = True
-        for outcome in self.outcomes:
-            if not outcome.done():
-                outcome.set_exception(type(problem)(str(problem)))
+        self.close()
+        self.problem = problem
+        self._tell()
+
+    def _tell(self) -> None:
+        self.data = b""
+        for watcher in self.settled():
+            try:
+                watcher()
+            except Exception:
+                log.exception("a callback of a record sent to %s failed", self.partition)
+
+    # Asked by `Delivery`
+
+    def outcome(self, index: int) -> RecordMetadata:
+        problem = self.problem_of(index)
+        if problem is not None:
+            raise problem
+        topic, partition = self.partition
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        timestamp = self.append_time_ms if self.append_time_ms >= 0 else self.timestamp_of(index)
+        return RecordMetadata(topic, partition, offset, timestamp)
+
+    def problem_of(self, index: int) -> errors.TidelogError | None:
+        # Everybody gets an exception of his own: a shared one would collect all their tracebacks.
+        return None if self.problem is None else type(self.problem)(str(self.problem))
+
+    def overdue(self, timeout: float) -> DeliveryTimedOut:
+        return DeliveryTimedOut(
+            f"no acknowledgement from {self.partition} within {timeout} s; the record is still on its way"
+        )
+
+    def describe(self, index: int) -> str:
+        if not self.done:
+            return f"to {self.partition}, under way"
+        return str(self.problem or self.outcome(index))

@@ -7,6 +7,7 @@ after it, failures are retried until the caller's time is up.  Producer, consume
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeVar
 
@@ -85,14 +86,28 @@ class Cluster:
         raise _unreachable(failures)
 
     async def node(self, node: int) -> Requester:
-        return await self._connections.get(self._address(node))
+        return await self._connections.get(self.address(node))
+
+    def channel(self) -> Connections:
+        """Connections of their own, for requests that wait at the broker (fetches, joins): a broker answers in
+        order, so they would hold up everything behind them.  Whoever asks for them closes them."""
+        return Connections(self.environment, self.options)
+
+    def address(self, node: int) -> Address:
+        known = self.topology.nodes.get(node)
+        if known is None:
+            raise errors.LeaderNotAvailable(f"the address of broker {node} is not known: is it running?")
+        return Address(known.host, known.port)
 
     def ready(self, node: int) -> Requester | None:
         """The open connection to a node; None when there is none yet: `dial` it."""
-        return self._connections.ready(self._address(node))
+        return self._connections.ready(self.address(node))
 
     def dial(self, node: int) -> asyncio.Task[Requester]:
-        return self._connections.dial(self._address(node))
+        return self._connections.dial(self.address(node))
+
+    async def at(self, address: Address) -> Requester:
+        return await self._connections.get(address)
 
     async def controller(self) -> Requester:
         if self.topology.controller not in self.topology.nodes:
@@ -127,12 +142,6 @@ class Cluster:
             )
         return errors.LeaderNotAvailable(f"{of} has no leader right now: are its brokers running?")
 
-    def _address(self, node: int) -> Address:
-        known = self.topology.nodes.get(node)
-        if known is None:
-            raise errors.LeaderNotAvailable(f"the address of broker {node} is not known: is it running?")
-        return Address(known.host, known.port)
-
     # What is where
 
     async def refresh(self, topics: Collection[str] | None, auto_create: bool = False) -> Topology:
@@ -145,6 +154,16 @@ class Cluster:
         answer = await connection.ask(request, MetadataResponse)
         before = Topology() if topics is None else self.topology
         self.topology = before.answered(answer)
+        return self.topology
+
+    async def refresh_ids(self, ids: Collection[uuid.UUID]) -> Topology:
+        """Asks for topics by id; those that are gone stay unknown."""
+        connection = await self.any()
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=one, name=None) for one in ids],
+            allow_auto_topic_creation=False,
+        )
+        self.topology = self.topology.answered(await connection.ask(request, MetadataResponse))
         return self.topology
 
     async def topic(self, name: str, timeout_ms: int, auto_create: bool = False) -> Topic:

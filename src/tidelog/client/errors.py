@@ -5,7 +5,14 @@ from __future__ import annotations
 from tidelog.errors import RequestTimedOut, TidelogError
 from tidelog.net.requester import Unreachable
 
-__all__ = ["BufferExhausted", "ClientClosed", "DeliveryTimedOut", "Unreachable"]
+__all__ = [
+    "BufferExhausted",
+    "ClientClosed",
+    "CommitFailed",
+    "DeliveryTimedOut",
+    "TransactionAborted",
+    "Unreachable",
+]
 
 
 class BufferExhausted(TidelogError):
@@ -19,3 +26,11 @@ class ClientClosed(TidelogError):
 
 class DeliveryTimedOut(RequestTimedOut):
     """A record was not acknowledged within `delivery_timeout_ms`.  It may still have been written."""
+
+
+class TransactionAborted(TidelogError):
+    """The record's transaction was aborted before the record was sent."""
+
+
+class CommitFailed(TidelogError):
+    """Offsets were not committed, because the consumer is not in its group any more."""

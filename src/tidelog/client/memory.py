@@ -1,18 +1,21 @@
 """The producer's memory: bytes of records that wait or are on their way, bounded by `buffer_memory`.  Whoever
-comes first gets room first, so a large record is not starved by small ones."""
+comes first gets room first, so a large record is not starved by small ones.
+
+Room is taken on any thread as long as there is some (`Memory`, native); waiting for it and giving it back is
+the loop's business."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
+from tidelog._speed.intake import Memory
 from tidelog.client.errors import BufferExhausted
 
 
-class BufferMemory:
+class BufferMemory(Memory):
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.used = 0
+        super().__init__(bytes_max)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
@@ -20,18 +23,15 @@ class BufferMemory:
         """Somebody waits for room."""
         return bool(self._waiting)
 
-    def try_take(self, size: int) -> bool:
-        if self._waiting or self.used + size > self.bytes_max:
-            return False
-        self.used += size
-        return True
-
-    async def take(self, size: int, timeout_ms: int) -> None:
+    async def take(self, size: int, timeout_ms: float) -> None:
         if self.try_take(size):
             return
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (size, room)
         self._waiting.append(place)
+        self.contended = True
+        # It may have been given back between the two looks.
+        self._hand_out()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await room
@@ -47,13 +47,13 @@ class BufferMemory:
                 self._hand_out()
             if isinstance(problem, TimeoutError):
                 raise BufferExhausted(
-                    f"buffer_memory of {self.bytes_max} bytes stayed full for {timeout_ms} ms: "
+                    f"buffer_memory of {self.bytes_max} bytes stayed full for {timeout_ms:.0f} ms: "
                     "is the broker reachable and fast enough?"
                 ) from None
             raise
 
     def give(self, size: int) -> None:
-        self.used -= size
+        self.give_back(size)
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -62,6 +62,7 @@ class BufferMemory:
             if not room.done():
                 if self.used + size > self.bytes_max:
                     return
-                self.used += size
+                self.force_take(size)
                 room.set_result(None)
             self._waiting.popleft()
+        self.contended = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from tidelog.client.partitioner import Partitioner
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
@@ -41,6 +43,9 @@ class ProducerOptions:
     max_block_ms: int
     max_request_size: int
     delivery_timeout_ms: int
+    partitioner: str | Partitioner = "murmur2"
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
         for name in ("linger_ms", "retries", "batch_size", "max_block_ms"):
@@ -49,6 +54,14 @@ class ProducerOptions:
         for name in ("max_in_flight_requests", "buffer_memory", "max_request_size", "delivery_timeout_ms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
+        if self.transaction_timeout_ms < 1:
+            raise ValueError(
+                f"transaction_timeout_ms cannot be {self.transaction_timeout_ms}: it must be above 0"
+            )
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ValueError("transactional_id needs enable_idempotence, and so acks='all' and retries")
+        if self.transactional_id == "":
+            raise ValueError("transactional_id cannot be empty: leave it out, or name the producer")
         if self.enable_idempotence:
             if self.acks != -1:
                 raise ValueError("enable_idempotence needs acks='all': set both, or neither")
@@ -76,6 +89,8 @@ class ConsumerOptions:
     max_partition_fetch_bytes: int
     max_poll_records: int
     check_crcs: bool
+    read_committed: bool = False
+    client_rack: str = ""
 
     def __post_init__(self) -> None:
         if self.fetch_max_wait_ms < 0:
@@ -83,6 +98,18 @@ class ConsumerOptions:
         for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
+
+
+ISOLATION_LEVELS = {"read_uncommitted": False, "read_committed": True}
+
+
+def read_committed_of(isolation_level: str) -> bool:
+    try:
+        return ISOLATION_LEVELS[isolation_level]
+    except KeyError:
+        raise ValueError(
+            f"isolation_level cannot be {isolation_level!r}: use {' or '.join(map(repr, ISOLATION_LEVELS))}"
+        ) from None
 
 
 RESETS = {"earliest": -2, "latest": -1, "none": None}

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tidelog import errors
+from tidelog._speed.intake import Lane
 from tidelog.client.batch import NO_STAMP, OutgoingBatch, Stamp
 from tidelog.record import Codec
 from tidelog.types import TopicPartition
@@ -27,17 +28,24 @@ OUTCOME_UNKNOWN = (errors.NetworkException, errors.RequestTimedOut, errors.NotEn
 
 class PartitionQueue:
     def __init__(
-        self, partition: TopicPartition, *, codec: Codec, idempotent: bool, unsettled_max: int
+        self,
+        partition: TopicPartition,
+        *,
+        codec: Codec,
+        idempotent: bool,
+        unsettled_max: int,
+        transactional: bool = False,
     ) -> None:
         self.partition = partition
-        self.open: OutgoingBatch | None = None
         self.full: deque[OutgoingBatch] = deque()
+        self.lane = Lane(partition, self.full)
         self.sent: list[OutgoingBatch] = []
         self.not_before_ms = 0.0
         self.failures = 0
         self.spent_id = -1
         self._codec = codec
         self._idempotent = idempotent
+        self._transactional = transactional
         self._unsettled_max = min(unsettled_max, REMEMBERED_BATCHES) if idempotent else unsettled_max
         self._producer_id = -1
         self._epoch = -1
@@ -47,7 +55,7 @@ class PartitionQueue:
 
     @property
     def empty(self) -> bool:
-        return not self.sent and not self.full and self.open is None
+        return not self.sent and self.lane.open is None and not self.full
 
     @property
     def wants_producer_id(self) -> bool:
@@ -56,12 +64,27 @@ class PartitionQueue:
 
     def batches(self) -> Iterator[OutgoingBatch]:
         """Oldest first."""
-        return chain(self.sent, self.full, () if self.open is None else (self.open,))
+        # Callers' threads fill the lane meanwhile.  The growing batch is looked at first: one that is full by
+        # the time it comes to the others is met twice, which does no harm; the other way round it is missed.
+        growing = self.lane.open
+        return chain(tuple(self.sent), tuple(self.full), () if growing is None else (growing,))
+
+    def oldest(self) -> OutgoingBatch | None:
+        if self.sent:
+            return self.sent[0]
+        growing = self.lane.open
+        return self.full[0] if self.full else growing
 
     def close_open(self) -> None:
-        if self.open is not None:
-            self.full.append(self.open)
-            self.open = None
+        """What grows is full."""
+        growing = self.lane.close_open()
+        if growing is not None:
+            self.full.append(growing)
+
+    def identify(self, producer_id: int, epoch: int) -> None:
+        """A new identity, or the one that it has."""
+        if (producer_id, epoch) != (self._producer_id, self._epoch):
+            self.identified(producer_id, epoch)
 
     def identified(self, producer_id: int, epoch: int) -> None:
         self._producer_id, self._epoch, self._sequence = producer_id, epoch, 0
@@ -89,27 +112,29 @@ class PartitionQueue:
                 return None
         if self.full:
             return self.full[0]
-        if self.open is not None and (hurry or now_ms - self.open.created_ms >= linger_ms):
-            return self.open
+        growing = self.lane.open
+        if growing is not None and (hurry or now_ms - growing.created_ms >= linger_ms):
+            return growing
         return None
 
     def ready_ms(self, linger_ms: int) -> float | None:
         """When `next` may have something without any further event; None when only an answer changes that."""
         if any(not one.in_flight for one in self.sent):
             return self.not_before_ms
-        if self.open is not None and not self.full:
-            return self.open.created_ms + linger_ms
+        growing = self.lane.open
+        if growing is not None and not self.full:
+            return growing.created_ms + linger_ms
         return None
 
     def take(self, batch: OutgoingBatch) -> None:
         """`batch`, which `next` gave, leaves now."""
-        if batch not in self.sent:
-            if batch is self.open:
-                self.open = None
-            else:
-                self.full.popleft()
+        if not batch.packed:
+            if not self.full:
+                self.close_open()
+            first = self.full.popleft()
+            assert first is batch, "batches leave in order"
             self.sent.append(batch)
-            batch.seal(self._codec, self._stamp(batch))
+            batch.pack(self._codec, self._stamp(batch), self._transactional)
         elif self._lost_count(batch):
             self._count_anew()
         batch.in_flight = True
@@ -155,10 +180,8 @@ class PartitionQueue:
         self.failures = 0
         if batch in self.sent:
             self.sent.remove(batch)
-        elif batch in self.full:
-            self.full.remove(batch)
-        elif batch is self.open:
-            self.open = None
+        else:
+            self.lane.drop(batch)
 
     def again(self, batch: OutgoingBatch, problem: errors.TidelogError, not_before_ms: float) -> None:
         """It failed in a way that may pass."""

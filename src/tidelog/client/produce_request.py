@@ -20,6 +20,15 @@ from tidelog.wire.messages.produce import (
 )
 
 NAMES_VERSION_MAX = 12  # later versions carry topic ids instead of names
+# Later versions add the partition to the transaction by themselves.
+ADDED_BEFORE_VERSION_MAX = 11
+
+
+class OfTransaction(NamedTuple):
+    """`implicit`: the produce request itself adds its partitions to the transaction."""
+
+    transactional_id: str
+    implicit: bool
 
 
 class ProduceCall(NamedTuple):
@@ -31,14 +40,23 @@ class ProduceCall(NamedTuple):
 
 
 def build_produce(
-    connection: Requester, topology: Topology, batches: Sequence[OutgoingBatch], *, acks: int, timeout_ms: int
+    connection: Requester,
+    topology: Topology,
+    batches: Sequence[OutgoingBatch],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transaction: OfTransaction | None = None,
 ) -> ProduceCall:
     by_topic: dict[str, list[OutgoingBatch]] = {}
     for batch in batches:
         by_topic.setdefault(batch.partition.topic, []).append(batch)
     ids = {name: known.id for name in by_topic if (known := topology.topics.get(name)) is not None}
     all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in by_topic)
-    version = connection.version_of(ProduceRequest, None if all_have_ids else NAMES_VERSION_MAX)
+    most = None if all_have_ids else NAMES_VERSION_MAX
+    if transaction is not None and not transaction.implicit:
+        most = ADDED_BEFORE_VERSION_MAX
+    version = connection.version_of(ProduceRequest, most)
     topics = [
         TopicProduceData(
             name=name,
@@ -49,7 +67,12 @@ def build_produce(
         )
         for name, ones in by_topic.items()
     ]
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    request = ProduceRequest(
+        transactional_id=None if transaction is None else transaction.transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=topics,
+    )
     return ProduceCall(request, version, {topic_id: name for name, topic_id in ids.items()})
 
 

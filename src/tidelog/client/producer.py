@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tidelog import errors
+from tidelog._speed.delivery import Delivery
 from tidelog.client.addresses import parse_addresses
-from tidelog.client.batch import Headers, RecordMetadata
+from tidelog.client.batch import Headers
 from tidelog.client.cluster import Cluster
 from tidelog.client.environment import Environment
-from tidelog.client.errors import ClientClosed, DeliveryTimedOut
+from tidelog.client.errors import ClientClosed, DeliveryTimedOut, TransactionAborted
+from tidelog.client.group_metadata import GroupMetadata, Offsets, with_metadata
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ConnectionOptions, ProducerOptions, acks_of
-from tidelog.client.partitioner import Partitioner, Sticky, by_key
+from tidelog.client.partitioner import Partitioner, kind_of
 from tidelog.client.sender import Sender
-from tidelog.client.topology import NO_LEADER, Topic
+from tidelog.client.topology import Topic
+from tidelog.client.transactions import Transactions
 from tidelog.record import codec_named
 from tidelog.types import TopicPartition
 
-# What a record takes in a batch besides its key, value and headers, at most: lengths, deltas, attributes.
-RECORD_OVERHEAD_BYTES = 32
-HEADER_OVERHEAD_BYTES = 10
-# What it takes in memory besides: its future, above all.  Without it, small records would break the bound.
-RECORD_MEMORY_BYTES = 160
-
 
 class Producer:
-    """
-    async with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
-        sent = await producer.send("orders", b"value", key=b"key")
-        where = await sent
-        print(where.partition, where.offset)
+    """Writes records to topics.
 
-    `send` waits only for room in the buffer; the future it returns is done when the broker has acknowledged
-    the record.  Records to one partition arrive in the order they were sent, through retries.  Options have
-    Kafka's names and meaning; times are in milliseconds, except for the timeouts of `flush` and `close`, in
-    seconds.
+        async with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+            sent = await producer.send("orders", b"value", key=b"key")
+            where = await sent
+            print(where.partition, where.offset)
+
+    `send` waits only for room in the buffer; the `Delivery` it returns is done when the broker has
+    acknowledged the record.  Records to one partition arrive in the order they were sent, through retries,
+    each once (`enable_idempotence`, on unless other options forbid it).  Options have Kafka's names and
+    meaning; times are in milliseconds, except for the timeouts of `flush` and `close`, in seconds.
+
+    `partitioner`: "murmur2" (records with a key go where the Java client sends them, others stick to a
+    partition for a batch), "sticky", "round_robin", or a function of topic, key and number of partitions
+    that returns a partition, or None for any.
+
+    With a `transactional_id`, records are written in transactions:
+
+        async with producer.transaction():
+            await producer.send("orders", b"one")
+            await producer.send("payments", b"two")
     """
 
     def __init__(
@@ -53,6 +62,8 @@ class Producer:
         retries: int = 2**31 - 1,
         max_in_flight_requests: int = 5,
         enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         buffer_memory: int = 32 * 1024 * 1024,
         max_block_ms: int = 60_000,
         max_request_size: int = 1024 * 1024,
@@ -62,13 +73,15 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
-        partitioner: Partitioner = by_key,
+        partitioner: str | Partitioner = "murmur2",
         environment: Environment | None = None,
     ) -> None:
         codec_named(compression_type)
+        kind_of(partitioner)
         number = acks_of(acks)
         if enable_idempotence is None:
-            enable_idempotence = number == -1 and retries > 0 and max_in_flight_requests <= 5
+            possible = number == -1 and retries > 0 and max_in_flight_requests <= 5
+            enable_idempotence = possible or transactional_id is not None
         self._options = ProducerOptions(
             acks=number,
             batch_size=batch_size,
@@ -81,6 +94,9 @@ class Producer:
             max_block_ms=max_block_ms,
             max_request_size=max_request_size,
             delivery_timeout_ms=delivery_timeout_ms,
+            partitioner=partitioner,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         connection = ConnectionOptions(
             client_id=client_id,
@@ -93,20 +109,30 @@ class Producer:
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         self._memory = BufferMemory(buffer_memory)
-        self._partitioner = partitioner
-        self._sticky: dict[str, tuple[Sticky, Topic]] = {}
+        self._transactions: Transactions | None = None
+        if transactional_id is not None:
+            self._transactions = Transactions(
+                self._cluster, transactional_id, transaction_timeout_ms, max_block_ms
+            )
         self._sender: Sender | None = None
         self._closed = False
 
+    # Beginning and end
+
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
-        if self._sender is None:
-            try:
-                await self._cluster.open()
-            except BaseException:
-                await self._cluster.close()
-                raise
-            self._sender = Sender(self._cluster, self._options, self._memory)
+        """Connects; raises `Unreachable` when no bootstrap address answers.  With a `transactional_id`, ends
+        what an earlier producer of that name has left open.  `async with` does it for you."""
+        if self._sender is not None:
+            return
+        try:
+            await self._cluster.open()
+            if self._transactions is not None:
+                await self._transactions.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._sender = Sender(self._cluster, self._options, self._memory, self._transactions)
+        self._sender.intake.admitting = self._transactions is None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -120,63 +146,6 @@ class Producer:
             await self.close()
         else:
             await self._stop(ClientClosed("the producer was closed by an error before this was delivered"))
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        partition: int | None = None,
-    ) -> asyncio.Future[RecordMetadata]:
-        """Takes the record; await the result to know where it is.
-
-        Waits up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
-        sender = self._running()
-        known = self._cluster.topology.topics.get(topic)
-        if known is None or known.error or not known.partitions:
-            known = await self._learn(topic)
-        if partition is None:
-            partition = self._partitioner(topic, key, len(known.partitions))
-        elif known.partition(partition) is None:
-            raise self._cluster.missing(TopicPartition(topic, partition))
-        size = _size(key, value, headers)
-        if size > min(self._options.max_request_size, self._memory.bytes_max - RECORD_MEMORY_BYTES):
-            raise errors.MessageTooLarge(
-                f"a record of {size} bytes for {topic!r} is larger than max_request_size "
-                f"({self._options.max_request_size}) or buffer_memory ({self._memory.bytes_max}) allows"
-            )
-        taken = size + RECORD_MEMORY_BYTES
-        if not self._memory.try_take(taken):
-            sender.wake()
-            await self._memory.take(taken, self._options.max_block_ms)
-            sender = self._running()
-        try:
-            if partition is None:
-                partition = self._stick(known, size)
-            if timestamp is None:
-                timestamp = self._environment.clock.now_ms()
-            return sender.append(TopicPartition(topic, partition), key, value, timestamp, headers, taken)
-        except BaseException:
-            self._memory.give(taken)
-            raise
-
-    async def partitions_for(self, topic: str) -> list[int]:
-        self._running()
-        known = await self._learn(topic)
-        return [one.index for one in known.partitions]
-
-    async def flush(self, timeout: float | None = None) -> None:
-        """Until everything sent so far is acknowledged or has failed; each future knows which."""
-        sender = self._running()
-        try:
-            async with asyncio.timeout(timeout):
-                await sender.flush()
-        except TimeoutError:
-            raise DeliveryTimedOut(
-                f"{sender.waiting_records} records were not acknowledged within {timeout} s"
-            ) from None
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, then closes.  After `timeout` seconds it gives up: what is left fails, and
@@ -201,7 +170,18 @@ class Producer:
         self._closed = True
         if self._sender is not None:
             await self._sender.close(problem)
+        if self._transactions is not None:
+            await self._transactions.close()
         await self._cluster.close()
+
+    @property
+    def sender(self) -> Sender:
+        """For the blocking face, which puts records into the sender's batches on its caller's thread."""
+        return self._running()
+
+    @property
+    def abortable(self) -> bool:
+        return self._transactions is not None and self._transactions.state.abortable
 
     def _running(self) -> Sender:
         if self._closed:
@@ -210,29 +190,147 @@ class Producer:
             raise ClientClosed("this producer is not started: use `async with`, or await start()")
         return self._sender
 
+    # Records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Takes the record; await the result to know where it is.
+
+        Waits up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
+        sender = self._sender
+        if sender is None or self._closed:
+            sender = self._running()
+        sent = sender.intake.take(topic, value, key, headers, timestamp, partition)
+        if sent is None:
+            return await self._send_slowly(sender, topic, value, key, headers, timestamp, partition)
+        if sender.intake.crowded:
+            await asyncio.sleep(0)  # a caller that never waits would keep the sender from its turn
+        return sent
+
+    async def _send_slowly(
+        self,
+        sender: Sender,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> Delivery:
+        """Whatever keeps the intake from taking it: waited for, or raised."""
+        clock, options, intake = self._environment.clock, self._options, sender.intake
+        deadline_ms = clock.monotonic_ms() + options.max_block_ms
+        if self._transactions is not None:
+            self._transactions.state.in_transaction()
+        if topic not in intake.routes:
+            sender.routes.route(await self._learn(topic))
+        if partition is not None and intake.routes[topic].topic.partition(partition) is None:
+            raise self._cluster.missing(TopicPartition(topic, partition))
+        size = intake.size_of(key, value, headers)
+        if size > intake.record_bytes_max:
+            raise errors.MessageTooLarge(
+                f"a record of {size} bytes for {topic!r} is larger than max_request_size "
+                f"({options.max_request_size}) or buffer_memory ({options.buffer_memory}) allows"
+            )
+        if not self._memory.try_take(size):
+            sender.wake()
+            await self._memory.take(size, max(0, deadline_ms - clock.monotonic_ms()))
+        sent = None
+        try:
+            self._running()
+            if self._transactions is not None:
+                self._transactions.state.in_transaction()
+            sent = intake.take(topic, value, key, headers, timestamp, partition, paid=True)
+        finally:
+            if sent is None:
+                self._memory.give(size)
+        if sent is None:
+            count = len(intake.routes[topic].topic.partitions)
+            raise errors.UnknownTopicOrPartition(
+                f"the partitioner chose a partition that {topic!r} does not have: it has 0 to {count - 1}"
+            )
+        return sent
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        self._running()
+        known = await self._learn(topic)
+        return [one.index for one in known.partitions]
+
     async def _learn(self, topic: str) -> Topic:
         known = await self._cluster.topic(topic, self._options.max_block_ms, auto_create=True)
         self._cluster.track(topic, auto_create=True)
         return known
 
-    def _stick(self, topic: Topic, size: int) -> int:
-        sticky, seen = self._sticky.get(topic.name, (None, None))
-        if sticky is None:
-            sticky = Sticky(self._options.batch_size, self._environment.random)
-        # News of the topic may be that the partition has lost its leader: choose anew.
-        chosen = sticky.stay(size) if seen is topic else None
-        if chosen is None:
-            led = [one.index for one in topic.partitions if one.leader != NO_LEADER]
-            chosen = sticky.move(led or [one.index for one in topic.partitions], size)
-            self._sticky[topic.name] = (sticky, topic)
-        return chosen
+    async def flush(self, timeout: float | None = None) -> None:
+        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which."""
+        sender = self._running()
+        try:
+            async with asyncio.timeout(timeout):
+                await sender.flush()
+        except TimeoutError:
+            raise DeliveryTimedOut(
+                f"{sender.waiting_records} records were not acknowledged within {timeout} s"
+            ) from None
 
+    # Transactions
 
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What the record takes on the wire, at most; counted before it is encoded."""
-    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    if headers:
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        for name, content in pairs:
-            size += HEADER_OVERHEAD_BYTES + len(name) * 4 + len(content or b"")
-    return size
+    async def begin_transaction(self) -> None:
+        """What is sent from now on is written all or nothing, for readers with
+        `isolation_level="read_committed"`."""
+        sender, transactions = self._transactional()
+        await transactions.begin()
+        sender.intake.admitting = True
+
+    async def commit_transaction(self) -> None:
+        """Delivers what was sent, then makes it visible.  `TransactionAbortable`: something in it has failed,
+        abort it.  Anything `retriable`: it is not known how it ended, commit again."""
+        sender, transactions = self._transactional()
+        transactions.state.committing()
+        sender.intake.admitting = False
+        await sender.flush()
+        await transactions.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Takes back what was sent since the beginning; what has not left yet fails with
+        `TransactionAborted`."""
+        sender, transactions = self._transactional()
+        transactions.state.aborting()
+        sender.intake.admitting = False
+        await sender.abandon(TransactionAborted("its transaction was aborted"))
+        await transactions.end(commit=False)
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
+        """Commits the offsets of a consumer's group with the transaction: read, process and write, once.
+
+        An offset is that of the next record to read."""
+        _, transactions = self._transactional()
+        member = GroupMetadata(group) if isinstance(group, str) else group
+        await transactions.send_offsets(with_metadata(offsets), member)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begins a transaction, commits it at the end of the block, and aborts it when the block raises."""
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as problem:
+            if not self._closed and self.abortable:
+                try:
+                    await self.abort_transaction()
+                except errors.TidelogError as second:
+                    problem.add_note(f"the transaction could not be aborted either: {second}")
+            raise
+
+    def _transactional(self) -> tuple[Sender, Transactions]:
+        sender = self._running()
+        if self._transactions is None:
+            raise errors.InvalidTxnState("transactions need a transactional_id: give the producer one")
+        return sender, self._transactions

@@ -1,15 +1,17 @@
 """Ships the producer's batches: one queue per partition, several requests in flight per broker, no task of
 its own.
 
-Everything happens in `_pump`, which runs when something changed: a batch became ready, an answer came, a
-connection opened, a timer ran out.  It decides from the queues (`PartitionQueue`, pure) and submits; answers
-come back as futures.  `Producer` owns the only instance.
+Callers put records into batches on their own threads (`Intake`); everything else happens in `_pump`, on the
+loop, which runs when something changed: a batch was begun, an answer came, a connection opened, a timer ran
+out.  It decides from the queues (`PartitionQueue`, pure) and submits; answers come back as futures.
+`Producer` owns the only instance.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Any
@@ -17,17 +19,18 @@ from typing import Any
 from tidelog import errors
 from tidelog.client.answers import problem_of
 from tidelog.client.backoff import delay_ms
-from tidelog.client.batch import Headers, OutgoingBatch, RecordMetadata
+from tidelog.client.batch import OutgoingBatch
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import DeliveryTimedOut
+from tidelog.client.errors import DeliveryTimedOut, TransactionAborted
 from tidelog.client.identity import Identity
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ProducerOptions
 from tidelog.client.partition_queue import PartitionQueue
 from tidelog.client.produce_request import ProduceCall, build_produce, read_produce
+from tidelog.client.routes import Routes
+from tidelog.client.transactions import Transactions
 from tidelog.client.unfinished import Unfinished
 from tidelog.net.requester import Requester
-from tidelog.record import codec_named
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.produce import ProduceResponse
 
@@ -37,67 +40,78 @@ _COUNT_LOST = (errors.OutOfOrderSequenceNumber, errors.UnknownProducerId, errors
 
 
 class Sender:
-    def __init__(self, cluster: Cluster, options: ProducerOptions, memory: BufferMemory) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        memory: BufferMemory,
+        transactions: Transactions | None,
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._memory = memory
-        self._codec = codec_named(options.compression_type)
+        self._transactions = transactions
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._thread = threading.get_ident()
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight: dict[int, int] = {}
+        self._holding: dict[int, Requester] = {}
         self._unfinished = Unfinished()
         self._identity = Identity(cluster, options.delivery_timeout_ms)
         self._pump_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0.0
+        self._turns: list[Callable[[], None]] = []
         self._closed = False
+        self.routes = Routes(cluster, options, memory, self.wake)
+        self.intake = self.routes.intake
+        self._queues = self.routes.queues
 
-    # Called by the producer
-
-    def append(
-        self,
-        partition: TopicPartition,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
-        bytes_taken: int,
-    ) -> asyncio.Future[RecordMetadata]:
-        """`bytes_taken` of memory are taken already and are given back when the record is settled."""
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = self._queues[partition] = self._queue(partition)
-        outcome: asyncio.Future[RecordMetadata] = self._loop.create_future()
-        batch = queue.open
-        if batch is None or not batch.add(key, value, timestamp, headers, outcome, bytes_taken):
-            queue.close_open()
-            now_ms = self._cluster.environment.clock.monotonic_ms()
-            batch = OutgoingBatch(partition, self._options.batch_size, now_ms)
-            batch.add(key, value, timestamp, headers, outcome, bytes_taken)
-            queue.open = batch
-            self._unfinished.add(batch)
-            self._busy[partition] = queue
-            self.wake()
-        return outcome
+    # Called from any thread
 
     def wake(self, *_: Any) -> None:
         """Something changed: look soon, once."""
         if not self._pump_due and not self._closed:
             self._pump_due = True
-            self._loop.call_soon(self._pump)
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(self._pump)
+            else:
+                self._loop.call_soon_threadsafe(self._pump)
+
+    def turn(self, wait_s_max: float) -> None:
+        """For a caller on a thread of its own that fills batches faster than the loop's thread comes to ship
+        them: stands back until that has looked at them."""
+        if threading.get_ident() == self._thread:
+            return
+        looked = threading.Lock()
+        looked.acquire()
+        self._turns.append(looked.release)
+        self.wake()
+        looked.acquire(timeout=wait_s_max)
+
+    # Called by the producer
 
     @property
     def waiting_records(self) -> int:
+        self._note_new()
         return self._unfinished.records
 
     async def flush(self) -> None:
         """Until everything appended so far is settled, well or not."""
+        self._note_new()
         self.wake()
+        await self._unfinished.all_settled()
+
+    async def abandon(self, problem: errors.TidelogError) -> None:
+        """What has not left yet fails with `problem`; returns when what has is settled."""
+        self._note_new()
+        self._fail_waiting(problem)
         await self._unfinished.all_settled()
 
     async def close(self, problem: errors.TidelogError) -> None:
         """Stops at once; what is not settled fails with `problem`."""
         self._closed = True
+        self.routes.close()
         if self._timer is not None:
             self._timer.cancel()
         await self._identity.close()
@@ -105,16 +119,10 @@ class Sender:
 
     # The pump
 
-    def _queue(self, partition: TopicPartition) -> PartitionQueue:
-        options = self._options
-        # Without sequence numbers only one batch at a time keeps its order when it has to be sent again.
-        pipelined = options.enable_idempotence or options.acks == 0 or options.retries == 0
-        return PartitionQueue(
-            partition,
-            codec=self._codec,
-            idempotent=options.enable_idempotence,
-            unsettled_max=options.max_in_flight_requests if pipelined else 1,
-        )
+    def _note_new(self) -> None:
+        for batch in self.intake.drain():
+            self._unfinished.add(batch)
+            self._busy[batch.partition] = self._queues[batch.partition]
 
     def _pump(self) -> None:
         self._pump_due = False
@@ -122,17 +130,39 @@ class Sender:
             return
         try:
             now_ms = self._cluster.environment.clock.monotonic_ms()
+            self._note_new()
+            self.routes.follow()
+            self._end_broken_transaction()
             self._expire(now_ms)
             self._send_ready(now_ms)
             self._set_timer(now_ms)
+            turns, self._turns = self._turns, []
+            for looked in turns:
+                looked()
         except Exception as bug:
             # Nobody awaits the pump: without this, a defect would leave every record waiting for ever.
             log.exception("the producer's sender failed")
             self._fail_all(errors.UnknownServerError(f"the producer failed: {bug!r}"))
 
+    def _end_broken_transaction(self) -> None:
+        """What did not leave in time never will."""
+        problem = None if self._transactions is None else self._transactions.problem
+        if problem is not None:
+            self.intake.admitting = False
+            self._fail_waiting(TransactionAborted(f"its transaction has failed: {problem}"))
+
+    def _fail_waiting(self, problem: errors.TidelogError) -> None:
+        for queue in list(self._busy.values()):
+            for batch in queue.batches():
+                if not batch.in_flight and not batch.done:
+                    self._finish(queue, batch, problem)
+
     def _expire(self, now_ms: float) -> None:
         limit_ms = self._options.delivery_timeout_ms
         for partition, queue in list(self._busy.items()):
+            oldest = queue.oldest()
+            if oldest is None or not (oldest.done or now_ms - oldest.created_ms >= limit_ms):
+                continue
             late = takewhile(lambda one: one.done or now_ms - one.created_ms >= limit_ms, queue.batches())
             for batch in list(late):
                 if not batch.done:
@@ -152,7 +182,7 @@ class Sender:
                 node = self._leader(queue.partition)
                 if batch is None or node is None or not self._has_room(node):
                     continue
-                size = sizes.get(node, 0) + batch.size
+                size = sizes.get(node, 0) + batch.wire_size
                 if node in by_node and size > self._options.max_request_size:
                     continue
                 sizes[node] = size
@@ -160,6 +190,9 @@ class Sender:
             for node, chosen in by_node.items():
                 self._ship(node, chosen)
             progress = bool(by_node)
+        for held in self._holding.values():
+            held.let_go()
+        self._holding.clear()
 
     def _sendable(self, now_ms: float, hurry: bool) -> Iterable[PartitionQueue]:
         for partition, queue in list(self._busy.items()):
@@ -190,22 +223,34 @@ class Sender:
         return allowed and connection is not None and connection.has_room
 
     def _set_timer(self, now_ms: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        times = []
+        wanted_ms = float("inf")
         for queue in self._busy.values():
             ready_ms = queue.ready_ms(self._options.linger_ms)
             if ready_ms is not None and ready_ms > now_ms:
-                times.append(ready_ms)
-            oldest = next((one for one in queue.batches() if not one.done), None)
-            if oldest is not None:
-                times.append(oldest.created_ms + self._options.delivery_timeout_ms)
-        if times:
-            self._timer = self._loop.call_later(max(0.0, min(times) - now_ms) / 1000, self.wake)
+                wanted_ms = min(wanted_ms, ready_ms)
+            oldest = queue.oldest()
+            if oldest is not None and not oldest.done:
+                wanted_ms = min(wanted_ms, oldest.created_ms + self._options.delivery_timeout_ms)
+        if self._timer is not None:
+            if now_ms < self._timer_ms <= wanted_ms:
+                return  # a look too many costs less than a new timer for every batch
+            self._timer.cancel()
+            self._timer = None
+        if wanted_ms != float("inf"):
+            self._timer_ms = wanted_ms
+            self._timer = self._loop.call_later(max(0.0, wanted_ms - now_ms) / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self.wake()
 
     def _identified(self, queue: PartitionQueue) -> bool:
-        if queue.wants_producer_id:
+        if self._transactions is not None:
+            if not self._transactions.admits(queue.partition):
+                self._transactions.add(queue.partition).add_done_callback(self.wake)
+                return False
+            queue.identify(*self._transactions.identity)
+        elif queue.wants_producer_id:
             identity = self._identity.other_than(queue.spent_id)
             if identity is None:
                 self._identity.ask().add_done_callback(self._identity_answered)
@@ -226,6 +271,9 @@ class Sender:
     def _ship(self, node: int, chosen: list[tuple[PartitionQueue, OutgoingBatch]]) -> None:
         connection = self._cluster.ready(node)
         assert connection is not None
+        if node not in self._holding:
+            self._holding[node] = connection
+            connection.hold()
         for queue, batch in chosen:
             queue.take(batch)
         call = build_produce(
@@ -234,6 +282,7 @@ class Sender:
             [batch for _, batch in chosen],
             acks=self._options.acks,
             timeout_ms=self._cluster.options.request_timeout_ms,
+            transaction=None if self._transactions is None else self._transactions.of_produce,
         )
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         if self._options.acks == 0:
@@ -292,6 +341,13 @@ class Sender:
         too_large = isinstance(problem, errors.MessageTooLarge | errors.RecordListTooLarge)
         if batch.done:
             queue.settled(batch)
+        elif self._transactions is not None and isinstance(problem, _COUNT_LOST):
+            # Only the coordinator may raise the epoch here.  Behind a batch that is sent again a gap is
+            # natural; otherwise the transaction has to be aborted.
+            if isinstance(problem, errors.OutOfOrderSequenceNumber) and queue.sent[0] is not batch:
+                queue.again(batch, problem, self._retry_ms(queue))
+            else:
+                self._finish(queue, batch, problem)
         elif self._options.enable_idempotence and isinstance(problem, _COUNT_LOST):
             fenced = isinstance(problem, errors.InvalidProducerEpoch)
             not_before_ms = self._retry_ms(queue) if batch.attempts > 1 else 0
@@ -332,11 +388,19 @@ class Sender:
         if problem is None:
             batch.acknowledged(offset, time_ms)
         else:
+            # What was given up before it ever left has broken nothing.
+            if self._transactions is not None and (
+                batch.attempts or not isinstance(problem, TransactionAborted)
+            ):
+                self._transactions.failed(problem)
+                if self._transactions.problem is not None:
+                    self.intake.admitting = False
             batch.failed(problem)
         self._memory.give(batch.bytes_taken)
         self._unfinished.settled(batch)
 
     def _fail_all(self, problem: errors.TidelogError) -> None:
+        self._note_new()
         for queue in self._queues.values():
             for batch in list(queue.batches()):
                 self._finish(queue, batch, problem, keep=batch.in_flight)

@@ -14,6 +14,7 @@ import os
 import socket as sockets
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from tidelog import errors
@@ -25,6 +26,7 @@ LENGTH_BYTES = 4
 READ_BUFFER_BYTES = 64 * 1024
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 IN_FLIGHT_MAX = 64
+BUFFERS_MAX = 64  # of one system call
 SOFTWARE_NAME = "tidelog"
 
 
@@ -100,6 +102,7 @@ class Requester:
     ) -> None:
         self.peer = peer
         self.versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
         self.broken: errors.TidelogError | None = None
         self._socket = socket
         self._client_id = client_id
@@ -115,6 +118,8 @@ class Requester:
         self._filled = 0
         self._large: memoryview | None = None
         self._large_filled = 0
+        self._held = False
+        self._watching = False
         self._loop.add_reader(socket.fileno(), self._readable)
 
     # Asking
@@ -194,6 +199,7 @@ class Requester:
         if answer.error_code != errors.NONE:
             raise errors.by_code(answer.error_code)()
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        self.features = {one.name: one.max_version_level for one in answer.finalized_features}
 
     def close(self) -> None:
         self._break(errors.NetworkException(f"the connection to {self.peer} was closed on this side"))
@@ -243,28 +249,49 @@ class Requester:
 
     def _write(self, data: bytes, sent: asyncio.Future[None] | None) -> None:
         self._out.append((memoryview(data), sent))
-        if len(self._out) == 1:
-            self._writable()
+        if len(self._out) == 1 and not self._held:
+            self._write_out()
+
+    def hold(self) -> None:
+        """What is submitted until `let_go` leaves together."""
+        self._held = not self._out
+
+    def let_go(self) -> None:
+        if self._held:
+            self._held = False
             if self._out:
-                self._loop.add_writer(self._socket.fileno(), self._writable)
+                self._write_out()
+
+    def _write_out(self) -> None:
+        self._writable()
+        if self._out:
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+            self._watching = True
 
     def _writable(self) -> None:
         while self._out:
-            data, sent = self._out[0]
             try:
-                count = self._socket.send(data)
+                if len(self._out) == 1:
+                    count = self._socket.send(self._out[0][0])
+                else:
+                    count = self._socket.sendmsg([data for data, _ in islice(self._out, BUFFERS_MAX)])
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as problem:
                 self._break(self._lost(problem))
                 return
-            if count < len(data):
+            while self._out and count >= len(self._out[0][0]):
+                data, sent = self._out.popleft()
+                count -= len(data)
+                if sent is not None and not sent.done():
+                    sent.set_result(None)
+            if count:
+                data, sent = self._out[0]
                 self._out[0] = (data[count:], sent)
                 return
-            self._out.popleft()
-            if sent is not None and not sent.done():
-                sent.set_result(None)
-        self._loop.remove_writer(self._socket.fileno())
+        if self._watching:
+            self._watching = False
+            self._loop.remove_writer(self._socket.fileno())
 
     # Reading
 

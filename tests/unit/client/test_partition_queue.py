@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.client.scripted import PartitionLog
 from tidelog import errors
-from tidelog.client.batch import NO_STAMP, OutgoingBatch, RecordMetadata
+from tidelog.client.batch import NO_STAMP, OutgoingBatch
 from tidelog.client.partition_queue import EPOCH_MAX, PartitionQueue
 from tidelog.record import Codec, read_records
 from tidelog.types import TopicPartition
@@ -20,26 +20,10 @@ REFUSED = errors.OutOfOrderSequenceNumber("a gap")
 LOST = errors.NetworkException("gone")
 
 
-class Outcome:
-    """What a caller holds of a sent record."""
-
-    def __init__(self) -> None:
-        self.result: RecordMetadata | BaseException | None = None
-
-    def done(self) -> bool:
-        return self.result is not None
-
-    def set_result(self, result: RecordMetadata, /) -> None:
-        self.result = result
-
-    def set_exception(self, problem: BaseException, /) -> None:
-        self.result = problem
-
-
 def batch_of(*values: bytes, created_ms: int = 0) -> OutgoingBatch:
     batch = OutgoingBatch(WHERE, 10_000, created_ms)
     for value in values:
-        assert batch.add(None, value, 1, (), Outcome(), 10)
+        assert batch.add(None, value, 1)
     return batch
 
 
@@ -109,11 +93,11 @@ def test_without_sequence_numbers_the_next_leaves_when_the_one_before_is_settled
 
 def test_the_open_batch_waits_for_company_unless_there_is_hurry() -> None:
     queue = queue_of()
-    queue.open = batch_of(b"a", created_ms=100)
+    queue.lane.open = batch_of(b"a", created_ms=100)
     assert queue.next(105, 10, hurry=False) is None
     assert queue.ready_ms(10) == 110
-    assert queue.next(110, 10, hurry=False) is queue.open
-    assert queue.next(105, 10, hurry=True) is queue.open
+    assert queue.next(110, 10, hurry=False) is queue.lane.open
+    assert queue.next(105, 10, hurry=True) is queue.lane.open
 
 
 def test_a_retry_waits_sends_the_same_bytes_and_holds_back_what_is_new() -> None:
@@ -157,12 +141,16 @@ def test_a_gap_at_the_first_batch_starts_a_new_epoch_once_nothing_is_in_flight()
 
 def test_a_batch_that_is_too_large_is_halved_in_its_place() -> None:
     first, large, last = batch_of(b"a"), batch_of(b"b", b"c", b"d"), batch_of(b"e")
-    outcomes = list(large.outcomes)
+    large.bytes_taken = 31
+    sent = [large.delivery(at) for at in range(3)]
+    told: list[tuple[int, int]] = []
+    for at, one in enumerate(sent):
+        one.add_callback(lambda where, at=at: told.append((at, where.offset)))
     queue = queue_of(first, large, last)
     for _ in range(3):
         take(queue)
     left, right = queue.split(large)
-    assert ([*left.outcomes, *right.outcomes], left.bytes_taken + right.bytes_taken) == (outcomes, 30)
+    assert left.bytes_taken + right.bytes_taken == 31
     queue.sequence_refused(last, REFUSED, 0)
     assert take(queue) is None, "the first is not settled: only then may the count start anew"
     queue.settled(first)
@@ -172,6 +160,10 @@ def test_a_batch_that_is_too_large_is_halved_in_its_place() -> None:
     assert [one.stamp for one in (left, right, last)] == [(7, 1, 0), (7, 1, 1), (7, 1, 3)]
     values = [one.value for half in (left, right) for one in read_records(half.data)]
     assert values == [b"b", b"c", b"d"]
+    right.acknowledged(11, -1)
+    left.acknowledged(10, -1)
+    assert [one.get(0).offset for one in sent] == [10, 11, 12]
+    assert told == [(1, 11), (2, 12), (0, 10)], "each is told once, by the half that has it"
 
 
 def test_when_epochs_are_used_up_another_producer_id_is_wanted() -> None:
@@ -198,7 +190,7 @@ def test_sequence_numbers_wrap_as_brokers_expect() -> None:
 def test_a_batch_given_up_before_it_was_sent_leaves_the_queue() -> None:
     first, second = batch_of(b"a"), batch_of(b"b")
     queue = queue_of(first, second)
-    queue.open = third = batch_of(b"c")
+    queue.lane.open = third = batch_of(b"c")
     queue.settled(first)
     queue.settled(third)
     assert list(queue.batches()) == [second]
@@ -283,8 +275,8 @@ class Model:
         batch = next(self.queue.batches(), None)
         if batch is None or batch.done or not self.idempotent:
             return
-        if not batch.sealed:
-            batch.seal(Codec.NONE, NO_STAMP)
+        if not batch.packed:
+            batch.pack(Codec.NONE, NO_STAMP)
         self.given_up.update(self.values(batch))
         batch.failed(errors.RequestTimedOut("model"))
         if not batch.in_flight:

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import warnings
-from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.partitioner import Sticky, by_key, murmur2
+from tests.reference.murmur2 import murmur2 as murmur2_by_the_book
+from tidelog._speed.intake import BY_CALL, ROUND_ROBIN, STICKY
+from tidelog.client.partitioner import another, by_key, kind_of, murmur2
 
 with warnings.catch_warnings():
     # It reads its message definitions through a deprecated function.
@@ -33,7 +34,7 @@ def test_murmur2_is_that_of_the_java_client(key: bytes, expected: int) -> None:
 
 @given(st.binary(max_size=100))
 def test_murmur2_agrees_with_kafka_python(key: bytes) -> None:
-    assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
+    assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF == murmur2_by_the_book(key)
 
 
 @given(st.binary(max_size=40), st.integers(1, 1000))
@@ -49,17 +50,14 @@ def test_records_without_a_key_may_go_anywhere() -> None:
     assert by_key("any", None, 5) is None
 
 
-def test_sticky_stays_for_about_a_batch_then_moves_on() -> None:
-    sticky = Sticky(1000, Random(1))
-    visited = []
-    for _ in range(40):
-        partition = sticky.stay(100)
-        visited.append(sticky.move(range(4), 100) if partition is None else partition)
-    runs = [visited[at : at + 10] for at in range(0, 40, 10)]
-    assert all(len(set(run)) == 1 for run in runs)
-    assert all(before[0] != after[0] for before, after in pairwise(runs))
+def test_moving_on_means_another_partition_if_there_is_one() -> None:
+    random = Random(1)
+    assert {another([0, 1, 2], 1, random) for _ in range(50)} == {0, 2}
+    assert another([7], 7, random) == 7
 
 
-def test_sticky_with_one_partition_has_no_choice() -> None:
-    sticky = Sticky(10, Random(1))
-    assert [sticky.move([7], 10) for _ in range(3)] == [7, 7, 7]
+def test_partitioners_go_by_name_or_are_functions() -> None:
+    assert kind_of("sticky") == (STICKY, None) and kind_of("round_robin") == (ROUND_ROBIN, None)
+    assert kind_of(by_key) == (BY_CALL, by_key)
+    with pytest.raises(ValueError, match="partitioner cannot be 'random': use 'murmur2', 'sticky'"):
+        kind_of("random")

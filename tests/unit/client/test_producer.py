@@ -374,7 +374,7 @@ def test_a_full_buffer_blocks_then_says_so() -> None:
     async def scenario(stage: Stage) -> None:
         broker = stage.broker()
         stage.world.create("orders")
-        async with producer_on(stage, buffer_memory=2_600, max_block_ms=1_000) as producer:
+        async with producer_on(stage, buffer_memory=2_000, max_block_ms=1_000) as producer:
             await (await producer.send("orders", b"x"))
             broker.stop()
             for _ in range(3):
@@ -397,7 +397,7 @@ def test_a_lingering_batch_leaves_early_when_room_is_needed() -> None:
     async def scenario(stage: Stage) -> None:
         stage.broker()
         stage.world.create("orders")
-        async with producer_on(stage, buffer_memory=2_600, linger_ms=60_000) as producer:
+        async with producer_on(stage, buffer_memory=2_000, linger_ms=60_000) as producer:
             start = stage.clock.monotonic_ms()
             for _ in range(20):
                 await producer.send("orders", b"x" * 500)

@@ -7,7 +7,21 @@ import tidelog.aio
 
 
 def test_the_package_offers_these_names() -> None:
-    assert sorted(tidelog.__all__) == ["TidelogError", "TopicPartition", "__version__"]
+    assert tidelog.__all__ == [
+        "BufferExhausted",
+        "ClientClosed",
+        "Delivery",
+        "DeliveryTimedOut",
+        "GroupMetadata",
+        "OffsetAndMetadata",
+        "Producer",
+        "RecordMetadata",
+        "TidelogError",
+        "TopicPartition",
+        "TransactionAborted",
+        "Unreachable",
+        "__version__",
+    ]
     assert all(getattr(tidelog, name) is not None for name in tidelog.__all__)
 
 
@@ -22,11 +36,14 @@ def test_the_asyncio_client_offers_these_names() -> None:
         "ConfigSource",
         "Consumer",
         "CreatedTopic",
+        "Delivery",
         "DeliveryTimedOut",
         "Environment",
+        "GroupMetadata",
         "LogDir",
         "NewTopic",
         "Node",
+        "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "Partition",
         "Producer",
@@ -34,6 +51,7 @@ def test_the_asyncio_client_offers_these_names() -> None:
         "RecordMetadata",
         "Topic",
         "TopicPartition",
+        "TransactionAborted",
         "Unreachable",
     ]
     assert all(hasattr(tidelog.aio, name) for name in tidelog.aio.__all__)

@@ -1,0 +1,89 @@
+"""The thread behind the blocking clients: one loop for all of them in this process.
+
+It starts with the first client and ends with the last one.  A blocking client runs the asyncio client's
+coroutines here and waits for them, so there is one implementation of everything.  A forked child starts with
+no thread and no clients: those of its parent are not its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """`join` it, and `leave` it once."""
+
+    def __init__(self) -> None:
+        self.clients = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for it; whoever interrupts the wait cancels the work."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(
+                "a callback runs on the client's own thread and must not wait for it: "
+                "hand the work to another thread"
+            )
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("this client was made before the process forked: make a new one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+_lock = threading.Lock()
+_current: LoopThread | None = None
+
+
+def join() -> LoopThread:
+    """One more client."""
+    global _current
+    with _lock:
+        if _current is None:
+            _current = LoopThread()
+        _current.clients += 1
+        return _current
+
+
+def leave(thread: LoopThread) -> None:
+    """One client less; the last one ends the thread."""
+    global _current
+    with _lock:
+        thread.clients -= 1
+        if thread.clients:
+            return
+        if _current is thread:
+            _current = None
+    thread.stop()
+
+
+def _forked() -> None:
+    global _lock, _current
+    _lock, _current = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forked)
