@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.testing.clock import VirtualClock as VirtualClock
     from tidelog.testing.disk import VirtualDisk as VirtualDisk
+    from tidelog.testing.local_broker import ChildBroker as ChildBroker
+    from tidelog.testing.local_broker import InnerBroker as InnerBroker
+    from tidelog.testing.local_broker import broker as broker
+    from tidelog.testing.local_broker import child_broker as child_broker
     from tidelog.testing.loop import Stuck as Stuck
     from tidelog.testing.loop import VirtualLoop as VirtualLoop
     from tidelog.testing.machine import Machine as Machine
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from tidelog.testing.scenario import seeds as seeds
 
 _HOMES = {
+    "ChildBroker": "local_broker",
+    "InnerBroker": "local_broker",
+    "broker": "local_broker",
+    "child_broker": "local_broker",
     "Crashed": "platter",
     "Machine": "machine",
     "Process": "process",

@@ -1,0 +1,273 @@
+"""A real broker for tests: inside this process, on a loop and thread of its own, or as a child process.
+
+It listens on a free port of the loopback interface and keeps its data in a folder that goes with it.  It can
+be stopped, started again on the same port and data, and killed (as a child process only).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, Any
+
+READY = re.compile(rb"^ready kafka=(?P<host>\S+):(?P<port>\d+) ")
+READY_S_MAX = 30.0
+STOP_S_MAX = 30.0
+# Small topics, and nobody waits for what real clusters spread out over time.
+SETTINGS = {
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class LocalBroker(ABC):
+    """`bootstrap_servers` is what clients connect to; it stays the same through `stop` and `start`."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
+        self.folder = folder
+        self.port = 0
+        self._given = dict(settings)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    @abstractmethod
+    def running(self) -> bool: ...
+
+    @abstractmethod
+    def start(self) -> None:
+        """Returns when clients are answered."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Cleanly; does nothing when it does not run."""
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _settings(self) -> dict[str, str]:
+        from tidelog.config import BROKER_SETTINGS
+
+        known = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
+        listening = {"listeners": f"PLAINTEXT://{self.bootstrap_servers}", "log.dirs": self.folder}
+        return {**known, **self._given, **listening}
+
+
+class InnerBroker(LocalBroker):
+    """On a thread of this process: ready in milliseconds."""
+
+    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
+        super().__init__(settings, folder)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked: asyncio.Event | None = None
+        self._problem: BaseException | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        if self.running:
+            return
+        ready = threading.Event()
+        self._problem = None
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(ready)), name="tidelog-broker", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        if self._problem is not None:
+            self._thread.join()
+            raise self._problem
+
+    def stop(self) -> None:
+        if self._thread is None:
+            return
+        if self._loop is not None and self._asked is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._asked.set)
+        self._thread.join()
+        self._thread = None
+        if self._problem is not None:
+            raise self._problem
+
+    def _ended(self, ended: asyncio.Future[None]) -> None:
+        assert self._asked is not None
+        self._asked.set()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        from tidelog.app.lifecycle import Broker
+        from tidelog.app.surroundings import METADATA_FILE, system
+        from tidelog.config import BrokerConfig
+        from tidelog.metadata.sqlite_store import SqliteStore
+
+        around = system()
+        # The machine's broker ends with its process, this one must take its thread along.
+        metadata = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-broker-metadata")
+
+        async def store(folder: str) -> SqliteStore:
+            os.makedirs(folder, exist_ok=True)
+            return await SqliteStore.open(os.path.join(folder, METADATA_FILE), metadata, around.clock)
+
+        try:
+            self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
+            config = BrokerConfig.of(self._settings())
+            broker = Broker(config, replace(around, http=False, store=store))
+            self.port = (await broker.start()).kafka[1]
+            broker.ended.add_done_callback(self._ended)
+            ready.set()
+            await self._asked.wait()
+            await broker.stop()
+            if broker.ended.done():
+                broker.ended.result()
+        except BaseException as problem:
+            self._problem = problem
+        finally:
+            metadata.shutdown()
+            ready.set()
+
+
+class ChildBroker(LocalBroker):
+    """`tidelog serve` as a process of its own, with its log in `folder`: for tests that kill or pause it."""
+
+    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
+        super().__init__(settings, os.path.join(folder, "data"))
+        self._home = folder
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "start the broker first"
+        return self._child.pid
+
+    def start(self) -> None:
+        if self.running:
+            return
+        command = [sys.executable, "-c", "from tidelog.cli import main; main()", "serve"]
+        for name, value in {**self._settings(), "tidelog.http.listen": "127.0.0.1:0"}.items():
+            command += ["--set", f"{name}={value}"]
+        os.makedirs(self._home, exist_ok=True)
+        with open(os.path.join(self._home, "broker.log"), "ab") as log:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        ready = READY.match(_first_line(self._child.stdout, time.monotonic() + READY_S_MAX))
+        if ready is None:
+            self.kill()
+            raise RuntimeError(f"the broker did not start: {self.log()[-2000:]}")
+        self.port = int(ready["port"])
+
+    def stop(self) -> None:
+        if self._child is None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the broker did not stop: {self.log()[-2000:]}") from None
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbyes."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._forget()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log(self) -> str:
+        with open(os.path.join(self._home, "broker.log"), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def _forget(self) -> None:
+        if self._child is not None and self._child.stdout is not None:
+            self._child.stdout.close()
+        self._child = None
+
+
+def _first_line(out: IO[bytes] | None, deadline: float) -> bytes:
+    assert out is not None
+    readable, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+    return out.readline() if readable else b""
+
+
+@contextmanager
+def broker(
+    settings: Mapping[str, str] | None = None, *, folder: str | os.PathLike[str] | None = None
+) -> Iterator[InnerBroker]:
+    """A broker inside this process, for the length of a `with` block.
+
+        with tidelog.testing.broker() as broker:
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+
+    `settings` have Kafka's names (`{"num.partitions": "6"}`); `folder`: where the data are kept, and left.
+    """
+    with _home(folder) as home:
+        inner = InnerBroker(settings or {}, home)
+        inner.start()
+        try:
+            yield inner
+        finally:
+            inner.stop()
+
+
+@contextmanager
+def child_broker(
+    settings: Mapping[str, str] | None = None, *, folder: str | os.PathLike[str] | None = None
+) -> Iterator[ChildBroker]:
+    """A broker in a process of its own, which can be killed and paused."""
+    with _home(folder) as home:
+        child = ChildBroker(settings or {}, home)
+        child.start()
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextmanager
+def _home(folder: str | os.PathLike[str] | None) -> Iterator[str]:
+    if folder is not None:
+        yield os.fspath(folder)
+        return
+    made: Any = tempfile.mkdtemp(prefix="tidelog-")
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
