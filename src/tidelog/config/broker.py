@@ -17,6 +17,7 @@ from tidelog.config.broker_network_table import NETWORK
 from tidelog.config.broker_replication_table import REPLICATION
 from tidelog.config.broker_security_table import SECURITY
 from tidelog.config.group_bounds import check_group_bounds
+from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.listener import Listener, parse_address, parse_listeners
 from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
@@ -97,6 +98,26 @@ class BrokerConfig:
     group_consumer_min_heartbeat_interval_ms: int = 5000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_session_timeout_ms: int = 45_000
+    group_share_assignment_interval_ms: int = 1000
+    group_share_delivery_count_limit: int = 5
+    group_share_heartbeat_interval_ms: int = 5000
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_delivery_count_limit: int = 10
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_max_partition_max_record_locks: int = 4000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_max_share_sessions: int = 2000
+    group_share_max_size: int = 200
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_min_delivery_count_limit: int = 2
+    group_share_min_heartbeat_interval_ms: int = 5000
+    group_share_min_partition_max_record_locks: int = 100
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_partition_max_record_locks: int = 2000
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_session_timeout_ms: int = 45_000
     inter_broker_listener_name: str | None = None
     leader_imbalance_check_interval_seconds: int = 300
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
@@ -124,7 +145,14 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int = 10_485_760
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
+    replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_state_topic_min_isr: int = 2
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_replication_factor: int = 3
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
+    share_coordinator_write_timeout_ms: int = 5000
     socket_receive_buffer_bytes: int = 102_400
     socket_request_max_bytes: int = 104_857_600
     socket_send_buffer_bytes: int = 102_400
@@ -133,6 +161,12 @@ class BrokerConfig:
     tidelog_connection_requests_max: int = 16
     tidelog_group_heartbeat_hold_ms: int = 2500
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_metadata: str = "sqlite:"
+    tidelog_metadata_password: str | None = None
+    tidelog_metadata_tls_ca: str | None = None
+    tidelog_metadata_tls_cert: str | None = None
+    tidelog_metadata_tls_key: str | None = None
+    tidelog_metadata_user: str | None = None
     tidelog_open_files_max: int = 4096
     tidelog_request_bytes_max: int = 4_194_304
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
@@ -188,6 +222,11 @@ class BrokerConfig:
         changed._check()
         return changed
 
+    @property
+    def etcd(self) -> EtcdAddress | None:
+        """None: the metadata is in a SQLite file."""
+        return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
+
     def _check(self) -> None:
         if not self.listeners:
             raise InvalidConfig("listeners is empty: a broker needs an address to listen on")
@@ -202,6 +241,7 @@ class BrokerConfig:
                 raise InvalidConfig(
                     f"advertised.listeners has {listener.name}, which listeners does not have"
                 )
+        self._check_etcd()
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:
@@ -213,6 +253,22 @@ class BrokerConfig:
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
                 raise InvalidConfig(f"{name} cannot be {size}: it must be -1 or at least 1")
+
+    def _check_etcd(self) -> None:
+        given = [
+            name
+            for name in ("password", "tls_ca", "tls_cert", "tls_key", "user")
+            if getattr(self, f"tidelog_metadata_{name}") is not None
+        ]
+        if given and self.etcd is None:
+            name = given[0].replace("_", ".")
+            raise InvalidConfig(f"tidelog.metadata.{name} is for etcd: set tidelog.metadata=etcd://host:port")
+        if "password" in given and "user" not in given:
+            raise InvalidConfig("tidelog.metadata.password needs tidelog.metadata.user")
+        if ("tls_cert" in given) != ("tls_key" in given):
+            raise InvalidConfig("tidelog.metadata.tls.cert and tidelog.metadata.tls.key go together")
+        if "tls_cert" in given and "tls_ca" not in given:
+            raise InvalidConfig("tidelog.metadata.tls.cert needs tidelog.metadata.tls.ca")
 
 
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:

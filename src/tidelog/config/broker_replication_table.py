@@ -35,7 +35,7 @@ replica.high.watermark.checkpoint.interval.ms long 5000
   How often committed offsets are written down.
 replica.lag.time.max.ms long 30000 built
   A follower that has not caught up for this long leaves the in-sync set.
-replica.selector.class string null
+replica.selector.class string null org.apache.kafka.common.replica.RackAwareReplicaSelector built
   Class that chooses the replica a consumer reads from.
 replica.socket.receive.buffer.bytes int 65536
   Receive buffer of a follower's connection.

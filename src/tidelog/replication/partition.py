@@ -119,9 +119,10 @@ class Partition(PartitionTail):
         self.log = log
         self._set_rules(log.config)
 
-    def check_epoch(self, epoch: int) -> None:
-        """A client that knows of another epoch than ours must not be answered from this one."""
-        if self.leader != self.state.node:
+    def check_epoch(self, epoch: int, leading: bool = True) -> None:
+        """A client that knows of another epoch than ours must not be answered from this one; nor from a replica that
+        does not lead, unless it says that this will do."""
+        if leading and self.leader != self.state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
         if epoch != CURRENT_EPOCH and epoch != self.state.epoch:
             if epoch < self.state.epoch:

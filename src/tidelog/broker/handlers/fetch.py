@@ -13,11 +13,13 @@ from typing import Any
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
+from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
 from tidelog.replication.waiters import FetchWait
 from tidelog.types import NodeId, Offset
 
+RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
 UNKNOWN = -1
 Found = list[tuple[str | bytes, FetchAnswer]]
@@ -109,16 +111,21 @@ class FetchInFlight:
     def _read(self) -> tuple[Found, list[Partition], int, bool]:
         """(answers, partitions they came from, bytes of records, whether there is something to tell at once)."""
         ask = self._ask
-        led_here = self._services.partitions.led_here
+        partitions = self._services.partitions
+        # A consumer that can be sent to another replica can read from one.
+        anywhere = self._version >= RACKS_FROM and ask.replica_id < 0
+        find = partitions.held_here if anywhere else partitions.led_here
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
         found: Found = []
         held: list[Partition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
             try:
-                partition = led_here(topic, index)
+                partition = find(topic, index)
                 if ask.replica_id >= 0:
                     answer = self._read_for_follower(partition, wanted, left, size == 0)
+                elif ask.rack and (nearer := self._nearer(partition, wanted)) is not None:
+                    answer = nearer
                 else:
                     answer = _read_partition(partition, wanted, ask.read_committed, left, size == 0)
             except errors.TidelogError as problem:
@@ -133,9 +140,21 @@ class FetchInFlight:
                 if records is not None:
                     size += records.size
                     left -= records.size
-                settled = settled or answer[5] is not None
+                settled = settled or answer[5] is not None or answer[8] != UNKNOWN
             found.append((topic, answer))
         return found, held, size, settled
+
+    def _nearer(self, partition: Partition, wanted: Wanted) -> FetchAnswer | None:
+        """No records, but the replica in the consumer's rack to ask for them."""
+        services, state, offset = self._services, partition.state, wanted[1]
+        if services.config().replica_selector_class != RACK_AWARE or partition.leader != state.node:
+            return None
+        partition.check_epoch(wanted[0])
+        node = closest(state, services.image(), self._ask.rack, offset)
+        if node is None or not partition.log.start <= offset <= state.committed:
+            return None
+        start, stable = partition.log.start, partition.last_stable
+        return (partition.index, 0, state.committed, stable, start, None, None, None, node, None)
 
     def _read_for_follower(self, partition: Partition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
         """A follower gets all there is, and says by what it asks for how far it is."""
@@ -184,7 +203,7 @@ def _read_partition(
     partition: Partition, wanted: Wanted, read_committed: bool, left: int, first: bool
 ) -> FetchAnswer:
     epoch, offset, fetched_epoch, _, bytes_max = wanted
-    partition.check_epoch(epoch)
+    partition.check_epoch(epoch, leading=False)
     log = partition.log
     index = partition.index
     committed = partition.state.committed
@@ -202,5 +221,5 @@ def _read_partition(
     aborted: list[tuple[int, int]] | None = None
     if read_committed:
         # (producer, first offset) of every transaction that was aborted and has records among these.
-        aborted = [] if records is None else [one[:2] for one in log.aborted_in(records, offset, bound)]
+        aborted = [] if records is None else [one[:2] for one in log.aborted(offset, bound, records)]
     return (index, 0, committed, stable, log.start, None, None, aborted, UNKNOWN, records)
