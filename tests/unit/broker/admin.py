@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -24,23 +25,18 @@ class Admin:
     async def start(random: Random, given: dict[str, str] | None = None) -> Admin:
         node = await Node.start(random, BrokerConfig.of(given or {}))
         controller = node.controller
-        nobody: Any = None  # what no admin request may need: data and connections
-        services = Services(
-            node_id=NODE,
-            clock=VirtualClock(),
-            random=random,
-            config=controller.config,
-            image=lambda: controller.image,
-            controller=controller,
-            partitions=nobody,
-            log_dirs=nobody,
-            producer_ids=ProducerIds(node.store),
-            sessions=nobody,
-            groups=nobody,
-            classic_groups=nobody,
-            group_offsets=nobody,
-            group_directory=nobody,
-        )
+        here: dict[str, Any] = {
+            "node_id": NODE,
+            "clock": VirtualClock(),
+            "random": random,
+            "config": controller.config,
+            "image": lambda: controller.image,
+            "controller": controller,
+            "producer_ids": ProducerIds(node.store),
+        }
+        # What no admin request may need: data, connections, coordinators.
+        nobody = {one.name: None for one in fields(Services) if one.name not in here}
+        services = Services(**here, **nobody)
         return Admin(node, services)
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
