@@ -330,7 +330,7 @@ async def _serve(config: BrokerConfig) -> None:
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
-    broker = Broker(config, system())
+    broker = Broker(config, system(config))
     addresses = await broker.start()
     kafka, http = addresses.kafka, addresses.http or ("", 0)
     print(

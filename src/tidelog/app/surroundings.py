@@ -4,22 +4,19 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import socket
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
+from tidelog.app.stores import open_store
 from tidelog.clock import Clock, SystemClock
-from tidelog.metadata.sqlite_store import SqliteStore
+from tidelog.config import BrokerConfig
 from tidelog.metadata.store import MetadataStore
 from tidelog.net.network import Network, SystemNetwork
 from tidelog.storage.compaction_runner import ProcessRunner, Runner
 from tidelog.storage.disk import Disk, SystemDisk
-
-METADATA_FILE = "metadata.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +36,14 @@ class Surroundings:
     """How many files and sockets may be open at a time."""
 
 
-def system() -> Surroundings:
-    clock = SystemClock()
-
-    async def store(folder: str) -> MetadataStore:
-        os.makedirs(folder, exist_ok=True)
-        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
-        return await SqliteStore.open(os.path.join(folder, METADATA_FILE), thread, clock)
-
+def system(config: BrokerConfig) -> Surroundings:
+    clock, random = SystemClock(), SystemRandom()
     return Surroundings(
         clock=clock,
         network=SystemNetwork(),
-        random=SystemRandom(),
+        random=random,
         disk=lambda path: SystemDisk(),
-        store=store,
+        store=lambda folder: open_store(config, folder, clock, random),
         runner=lambda disk: ProcessRunner(),
         host_name=socket.gethostname,
         http=True,

@@ -25,6 +25,7 @@ tidelog serve
 tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 --advertise broker1:9092
 tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
 tidelog serve --config server.properties --id 2
+tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
 """,
     )
 )
@@ -49,6 +50,12 @@ tidelog serve --config server.properties --id 2
     "--id", "node", type=click.IntRange(0), metavar="N", help="The broker's id (node.id).  [default: 1]"
 )
 @click.option(
+    "--metadata",
+    metavar="URL",
+    help="Where the cluster's metadata lives (tidelog.metadata): sqlite: or etcd://HOST:PORT,HOST:PORT/PREFIX; "
+    "brokers with the same one are a cluster.  [default: sqlite:]",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
 @click.option(
@@ -60,6 +67,7 @@ def serve(
     http: str | None,
     advertise: str | None,
     node: int | None,
+    metadata: str | None,
     config: Path | None,
     given: dict[str, str],
 ) -> None:
@@ -72,6 +80,7 @@ def serve(
         "tidelog.http.listen": http,
         "advertised.listeners": f"PLAINTEXT://{advertise}" if advertise else None,
         "node.id": None if node is None else str(node),
+        "tidelog.metadata": metadata,
     }
     try:
         settings = {**_from_file(config), **given}

@@ -16,8 +16,8 @@ from tidelog.config.broker_log_table import LOG
 from tidelog.config.broker_network_table import NETWORK
 from tidelog.config.broker_replication_table import REPLICATION
 from tidelog.config.broker_security_table import SECURITY
-from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
+from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners
 from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
@@ -255,12 +255,13 @@ class BrokerConfig:
                 raise InvalidConfig(f"{name} cannot be {size}: it must be -1 or at least 1")
 
     def _check_etcd(self) -> None:
+        etcd = self.etcd
         given = [
             name
             for name in ("password", "tls_ca", "tls_cert", "tls_key", "user")
             if getattr(self, f"tidelog_metadata_{name}") is not None
         ]
-        if given and self.etcd is None:
+        if given and etcd is None:
             name = given[0].replace("_", ".")
             raise InvalidConfig(f"tidelog.metadata.{name} is for etcd: set tidelog.metadata=etcd://host:port")
         if "password" in given and "user" not in given:

@@ -9,6 +9,18 @@ tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
   How long a heartbeat may wait for a rebalance to begin, so that members learn of it at once; 0 answers at once.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
+tidelog.metadata string sqlite: built
+  Where the cluster's metadata lives: sqlite: in the first log directory, for a cluster of one; etcd://host:port,host:port/prefix.
+tidelog.metadata.password password null built
+  Password of the etcd user.
+tidelog.metadata.tls.ca string null built
+  File with the certificates that etcd's is checked against; connections to etcd are encrypted when it is set.
+tidelog.metadata.tls.cert string null built
+  File with the certificate to show to etcd.
+tidelog.metadata.tls.key string null built
+  File with the key of that certificate.
+tidelog.metadata.user string null built
+  Name of the etcd user, for an etcd with authentication.
 tidelog.open.files.max int 4096 64.. built
   Bound on the files of segments that are held open; the least recently used are closed.
 tidelog.request.bytes.max int 4194304 1048576.. built

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from tidelog import errors
 from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_client import PATIENCE_MS, EtcdClient, EtcdRefused
 from tidelog.metadata.etcd_watch import watch
@@ -31,6 +32,7 @@ from tidelog.metadata.store import (
 # etcd takes 128 of each in a transaction and 1.5 MiB in a request unless it is told otherwise; some is for ourselves.
 OPERATIONS_MAX = 127
 BYTES_MAX = (1536 - 64) << 10
+VERSION_MIN = (3, 4)
 PAGE = 2_000
 CLOSE_MS = 1_500
 
@@ -48,6 +50,16 @@ class EtcdStore:
         self._writer = EtcdWriter(client, b"%s%swriters/%s/" % (self._root, OWN, writer.encode()))
         self._leases: dict[int, EtcdLease] = {}
         self._under_way: set[asyncio.Task[int | None]] = set()
+
+    async def check_version(self) -> None:
+        """Whether etcd can be reached and is new enough."""
+        status = messages.read_status((await self._client.call(messages.STATUS, b"")).data)
+        major, minor, *_ = (*status.version.split("."), "0", "0")
+        if (int(major), int(minor)) < VERSION_MIN:
+            raise errors.UnsupportedVersion(
+                f"etcd at {self._client.endpoints} is version {status.version}: "
+                f"{'.'.join(map(str, VERSION_MIN))} or newer is needed"
+            )
 
     async def get(self, key: str) -> Entry | None:
         answer = await self._client.call(messages.RANGE, messages.range_request(self._key(key)))
