@@ -268,11 +268,10 @@ cdef class FrameConnection:
         cdef int api_key = get_int16(frame)
         cdef int version = get_int16(frame + 2)
         cdef int32_t correlation_id = get_int32(frame + 4)
-        cdef bytes produced
         if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
             produced = self.shortcut.answer(frame, size, version, correlation_id)
             if produced is not None:
-                return produced if PyBytes_GET_SIZE(produced) else None
+                return None if type(produced) is bytes and PyBytes_GET_SIZE(produced) == 0 else produced
         return self.frame_arrived(view[at:at + size], api_key, version, correlation_id)
 
     cdef bint is_full(self):

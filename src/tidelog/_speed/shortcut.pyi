@@ -1,16 +1,48 @@
 """A produce request in the common case, from its frame to its answer, without leaving native code."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from typing_extensions import Buffer
 
 from tidelog._speed.tail import PartitionTail
 
+class SyncedAnswer:
+    """A future of the answer to a request whose records wait for a sync, as far as a connection needs it."""
+
+    topic: str | bytes
+    index: int
+    version: int
+    correlation_id: int
+    acks: int
+    base: int
+    end: int
+    def done(self) -> bool: ...
+    def result(self) -> bytes: ...
+    def cancel(self) -> None: ...
+    def add_done_callback(self, callback: Callable[[SyncedAnswer], object]) -> None:
+        """One, called as soon as it is done."""
+
+    def acknowledge(self) -> None:
+        """All is well."""
+
+    def finish(self, outcome: bytes) -> None:
+        """Another answer; nothing happens when it has one."""
+
+# An answer that cannot be acknowledged as it is: its partition, the job's future, and whether its time has passed.
+Late = Callable[[SyncedAnswer, Any, asyncio.Future[None], bool], None]
+
 class ProduceShortcut:
     def __init__(
-        self, held: Mapping[tuple[str | bytes, int], PartitionTail], node: int, now_ms: Callable[[], int]
+        self,
+        held: Mapping[tuple[str | bytes, int], PartitionTail],
+        node: int,
+        now_ms: Callable[[], int],
+        late: Late,
+        reserved: Collection[str],
     ) -> None:
-        """`held` by topic name, and by topic id."""
+        """`held` by topic name, and by topic id; topics that are `reserved` are left alone."""
 
-    def produce(self, frame: Buffer, version: int, correlation_id: int) -> bytes | None:
+    def produce(self, frame: Buffer, version: int, correlation_id: int) -> bytes | SyncedAnswer | None:
         """The answer, empty when the client wants none; None when nothing was done: it is not the common case."""

@@ -2,7 +2,10 @@
 
 One small batch for one partition that this node leads alone, from a producer that goes on where it was, into a segment
 that has room.  Whatever is different is left to `broker.handlers.produce`, which has all the rules and does the same in
-this case: a property test holds the two against each other.  Nothing is changed before the batch is written."""
+this case: a property test holds the two against each other.  Nothing is changed before the batch is written.
+
+Where a topic asks for a sync, the batch joins the job that its log has waiting for the next group commit, if there is one,
+and all answers of a job leave together when it is done."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -23,6 +26,7 @@ from tidelog._speed.batch cimport (
 )
 from tidelog._speed.tail cimport (
     Descriptor,
+    Gathering,
     KeptBatch,
     LogTail,
     PartitionTail,
@@ -32,6 +36,7 @@ from tidelog._speed.tail cimport (
 )
 
 import os
+from asyncio import get_running_loop
 
 
 cdef extern from "<unistd.h>":
@@ -57,17 +62,6 @@ cdef enum:
     HEADER_FIELDS = 8  # API key, version, correlation id
     TOPIC_BYTES_MAX = 256
     ANSWER_BYTES_MAX = TOPIC_BYTES_MAX + 80
-
-
-cdef struct Ask:
-    int acks
-    const uint8_t* topic  # as in the request, its length included
-    Py_ssize_t topic_size
-    const uint8_t* name
-    Py_ssize_t name_size
-    int32_t index
-    uint8_t* records
-    Py_ssize_t records_size
 
 
 cdef Py_ssize_t take_length(const uint8_t* data, Py_ssize_t left, Py_ssize_t* used) noexcept nogil:
@@ -105,11 +99,13 @@ cdef bint read_ask(uint8_t* data, Py_ssize_t size, int version, Ask* ask) noexce
         if size - at < 9 or data[at] or data[at + 1] or data[at + 8] != 2:
             return False
         ask.acks = get_int16(data + at + 2)
+        ask.timeout_ms = get_int32(data + at + 4)
         at += 9
     else:
         if size - at < 12 or get_int16(data + at) != -1 or get_int32(data + at + 8) != 1:
             return False
         ask.acks = get_int16(data + at + 2)
+        ask.timeout_ms = get_int32(data + at + 4)
         at += 12
     if ask.acks < -1 or ask.acks > 1:
         return False
@@ -203,24 +199,117 @@ cdef bytes encode(Ask* ask, int version, int32_t correlation_id, int64_t base, i
     return PyBytes_FromStringAndSize(<char*>out, at)
 
 
+cdef class SyncedAnswer:
+    """A future of an answer, as far as a connection needs it.  It is done before its callback returns."""
+
+    def done(self):
+        return self.is_cancelled or self.outcome is not None
+
+    def result(self):
+        assert self.outcome is not None
+        return self.outcome
+
+    def cancel(self):
+        self.is_cancelled = True
+        self.callback = None
+
+    def add_done_callback(self, callback):
+        assert self.callback is None and self.outcome is None
+        self.callback = callback
+
+    def acknowledge(self):
+        self.finish(self.acknowledgement)
+
+    def finish(self, bytes outcome):
+        if self.is_cancelled or self.outcome is not None:
+            return
+        self.outcome = outcome
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(self)
+
+
+cdef class SyncedAnswers:
+    """All answers that wait for one job of a group commit."""
+
+    def __init__(self, PartitionTail partition, Gathering gathering, late):
+        self.partition = partition
+        self.gathering = gathering
+        self.late = late
+        self.loop = get_running_loop()
+        self.waiting = []
+        # Behind the partition's own callback, which it has had since the first append to the job.
+        gathering.future.add_done_callback(self.on_synced)
+
+    def on_synced(self, future):
+        cdef SyncedAnswer answer
+        cdef bint failed = future.cancelled() or future.exception() is not None
+        if not failed:
+            (<object>self.partition).wrote(self.size)
+        committed = self.partition.state.committed
+        for answer in self.waiting:
+            try:
+                if failed or (answer.acks == ACKS_ALL and committed < answer.end):
+                    self.late(answer, self.partition, future, False)
+                else:
+                    answer.acknowledge()
+            except Exception as problem:
+                self.loop.call_exception_handler({"message": "an answer failed", "exception": problem})
+        self.drop_settled()
+
+    def on_time(self):
+        """The time-out of some answer has passed."""
+        cdef SyncedAnswer answer
+        cdef double now = self.loop.time() + 0.0005  # a clock that rounds
+        self.timer = None
+        for answer in self.waiting:
+            if not answer.done() and answer.deadline <= now:
+                self.late(answer, self.partition, self.gathering.future, True)
+        self.drop_settled()
+
+    cdef int add(self, SyncedAnswer answer, Py_ssize_t size, int32_t timeout_ms) except -1:
+        answer.deadline = <double>self.loop.time() + max(timeout_ms, 0) / 1000.0
+        self.waiting.append(answer)
+        self.size += size
+        if self.timer is None or self.timer.when() > answer.deadline:
+            self.arm(answer.deadline)
+        return 0
+
+    cdef int drop_settled(self) except -1:
+        cdef SyncedAnswer answer
+        self.waiting = [answer for answer in self.waiting if not answer.done()]
+        if self.waiting:
+            self.arm(min([(<SyncedAnswer>answer).deadline for answer in self.waiting]))
+        elif self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return 0
+
+    cdef int arm(self, double deadline) except -1:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = self.loop.call_at(deadline, self.on_time)
+        return 0
+
+
 cdef class ProduceShortcut:
-    def __init__(self, dict held, node, now_ms):
+    def __init__(self, dict held, node, now_ms, late, reserved):
         self.held = held
         self.node = node
         self.now_ms = now_ms
+        self.late = late
+        self.reserved = reserved
 
     def produce(self, uint8_t[::1] frame, int version, int32_t correlation_id):
         if frame.shape[0] < HEADER_FIELDS:
             return None
         return self.answer(&frame[0], frame.shape[0], version, correlation_id)
 
-    cdef bytes answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id):
-        """The answer, empty when the client wants none; None when nothing was done."""
+    cdef object answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id):
+        """The answer, empty when the client wants none, or a future of it; None when nothing was done."""
         cdef Ask ask
         cdef PartitionTail partition
-        cdef LogTail log
         cdef Header header
-        cdef int64_t base
         if version < VERSION_MIN or version > VERSION_MAX or not read_ask(frame, size, version, &ask):
             return None
         if version >= TOPIC_ID_FROM:
@@ -238,72 +327,134 @@ cdef class ProduceShortcut:
         )
         if header is None or (header.attributes & CODEC_BITS == ZSTD and version < ZSTD_FROM):
             return None
-        log = partition.log
-        base = log.next
-        if not append(log, header, ask.records, partition.state.epoch):
-            return None
-        partition.state.end = partition.state.committed = log.end
-        if partition.fetch_waits or partition.commit_waits.waiting:
-            (<object>partition)._committed_moved(header.size)
-        if ask.acks == 0:
-            return b""
-        return encode(&ask, version, correlation_id, base, log.start)
+        if partition.log._queueing:
+            return self.queued(partition, header, &ask, topic, version, correlation_id)
+        return appended(partition, header, &ask, version, correlation_id)
 
     cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""
         cdef LogTail log = partition.log
         cdef SegmentTail segment = log._active
+        cdef Gathering gathering = log._gathering
+        if log._queueing:
+            if gathering is None or gathering.segment is not segment or acks == 0:
+                return False
+            if segment.reserved + size > log._segment_bytes:
+                return False
+        elif segment._file is None or segment.size + size > log._segment_bytes:
+            return False
         state = partition.state
         return (
             state._alone
             and partition._plain
-            and not log._queueing
-            and segment._file is not None
             and segment.first_timestamp >= 0
             and segment._since_index <= segment._interval_bytes
             and size <= segment._interval_bytes
-            and segment.size + size <= log._segment_bytes
             and (acks != ACKS_ALL or partition._in_sync_min <= 1)
+            and partition.topic not in self.reserved
             and partition.leader == self.node
             and log._volume.problem is None
             and log.epochs.latest == state.epoch
         )
 
+    cdef SyncedAnswer queued(
+        self, PartitionTail partition, Header header, Ask* ask, topic, int version, int32_t correlation_id
+    ):
+        cdef LogTail log = partition.log
+        cdef Gathering gathering = log._gathering
+        cdef SyncedAnswer answer
+        cdef int64_t base = log.next
+        if not gather(log, header, ask.records, partition.state.epoch):
+            return None
+        answer = SyncedAnswer.__new__(SyncedAnswer)
+        answer.topic = topic
+        answer.index = ask.index
+        answer.version = version
+        answer.correlation_id = correlation_id
+        answer.acks = ask.acks
+        answer.base = base
+        answer.end = log.next
+        answer.acknowledgement = encode(ask, version, correlation_id, base, log.start)
+        if gathering.answers is None:
+            gathering.answers = SyncedAnswers(partition, gathering, self.late)
+        (<SyncedAnswers>gathering.answers).add(answer, header.size, ask.timeout_ms)
+        return answer
+
+
+cdef bytes appended(PartitionTail partition, Header header, Ask* ask, int version, int32_t correlation_id):
+    cdef LogTail log = partition.log
+    cdef int64_t base = log.next
+    if not append(log, header, ask.records, partition.state.epoch):
+        return None
+    partition.state.end = partition.state.committed = log.end
+    if partition.fetch_waits or partition.commit_waits.waiting or partition.follower_waits:
+        (<object>partition).wrote(header.size)
+    if ask.acks == 0:
+        return b""
+    return encode(ask, version, correlation_id, base, log.start)
+
+
+cdef bint fits(LogTail log, Header header) except -1:
+    """Whether the segment takes the batch, and its producer goes on where it was."""
+    cdef int64_t last = log.next + header.last_offset_delta
+    cdef ProducerTail producer
+    if header.max_timestamp > log._active.roll_at or last - log._active.base > OFFSETS_MAX:
+        return False
+    if header.producer_id < 0:
+        return True
+    producer = (<ProducerTable>log.producers)._producers.get(header.producer_id)
+    return (
+        producer is not None
+        and header.producer_epoch == producer.epoch
+        and header.base_sequence == producer.next_sequence
+        and producer.transaction_start < 0
+    )
+
 
 cdef bint append(LogTail log, Header header, uint8_t* data, int32_t epoch) except -1:
-    """Writes the batch at the log's end if its producer and its segment take it; whether it did."""
+    """Writes the batch at the log's end if it fits there; whether it did."""
     cdef SegmentTail segment = log._active
-    cdef ProducerTail producer = None
     cdef int64_t base = log.next
-    cdef int64_t last = base + header.last_offset_delta
-    if (
-        header.max_timestamp > segment.roll_at
-        or last - segment.base > OFFSETS_MAX
-        or last >= <int64_t>log._durability.due_at
-    ):
+    if not fits(log, header) or base + header.last_offset_delta >= <int64_t>log._durability.due_at:
         return False
-    if header.producer_id >= 0:
-        producer = (<ProducerTable>log.producers)._producers.get(header.producer_id)
-        if (
-            producer is None
-            or header.producer_epoch != producer.epoch
-            or header.base_sequence != producer.next_sequence
-            or producer.transaction_start >= 0
-        ):
-            return False
     if not write(log, segment, data, header.size, base, epoch):
         return False
+    segment.used = True
+    note(log, header, segment.size)
+    segment.size += header.size
+    segment.end = log.end = log.next
+    return True
+
+
+cdef bint gather(LogTail log, Header header, uint8_t* data, int32_t epoch) except -1:
+    """Hands the batch to the job that waits for the next group commit, if it fits at the log's end; whether it did."""
+    cdef SegmentTail segment = log._active
+    cdef Gathering gathering = log._gathering
+    if not fits(log, header):
+        return False
+    put_int64(data, log.next)
+    put_int32(data + EPOCH, epoch)
+    gathering.pieces.append(PyBytes_FromStringAndSize(<char*>data, header.size))
+    note(log, header, segment.reserved)
+    segment.reserved += header.size
+    gathering.size += header.size
+    gathering.end = log.next
+    return True
+
+
+cdef int note(LogTail log, Header header, int64_t position) except -1:
+    """What is to be known of a batch that has `position` in the active segment."""
+    cdef SegmentTail segment = log._active
+    cdef int64_t base = log.next
     if header.max_timestamp > segment.max_timestamp:
         segment.max_timestamp = header.max_timestamp
         segment.max_timestamp_offset = base + header.max_timestamp_at
     segment._since_index += header.size
-    segment._recent[base] = segment.size
-    segment.size += header.size
-    segment.end = log.end = log.next = last + 1
-    segment.used = True
-    if producer is not None:
-        keep(producer, header, base, last)
-    return True
+    segment._recent[base] = position
+    log.next = base + header.last_offset_delta + 1
+    if header.producer_id >= 0:
+        keep((<ProducerTable>log.producers)._producers[header.producer_id], header, base)
+    return 0
 
 
 cdef bint write(LogTail log, SegmentTail segment, uint8_t* data, Py_ssize_t size, int64_t base, int32_t epoch) except -1:
@@ -329,12 +480,12 @@ cdef bint write(LogTail log, SegmentTail segment, uint8_t* data, Py_ssize_t size
     return False
 
 
-cdef int keep(ProducerTail producer, Header header, int64_t base, int64_t last) except -1:
+cdef int keep(ProducerTail producer, Header header, int64_t base) except -1:
     cdef KeptBatch batch = KeptBatch.__new__(KeptBatch)
     batch.first_sequence = header.base_sequence
     batch.last_sequence = <int32_t>((<int64_t>header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX)
     batch.base_offset = base
-    batch.last_offset = last
+    batch.last_offset = base + header.last_offset_delta
     batch.timestamp = header.max_timestamp
     producer.batches.append(batch)
     producer.next_sequence = <int64_t>batch.last_sequence + 1 if batch.last_sequence != SEQUENCE_MAX else 0

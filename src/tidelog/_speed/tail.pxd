@@ -73,6 +73,8 @@ cdef class PartitionTail:
     cdef public object state
     cdef public object commit_waits
     cdef public set fetch_waits
+    cdef public set follower_waits
+    cdef public str topic
     cdef public int64_t _batch_bytes_max
     cdef public int64_t _after_ms_max
     cdef public Py_ssize_t _in_sync_min

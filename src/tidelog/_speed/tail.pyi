@@ -75,6 +75,8 @@ class PartitionTail:
     state: Any
     commit_waits: Any
     fetch_waits: set[Any]
+    follower_waits: set[Any]
+    topic: str
     _after_ms_max: int
     _batch_bytes_max: int
     _in_sync_min: int

@@ -16,9 +16,10 @@ from tidelog._speed.connection import Answer
 from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.handlers.fetch import fetch
-from tidelog.broker.handlers.produce import produce
+from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.routes import API_VERSIONS, FETCH, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services
+from tidelog.metadata.names import INTERNAL
 from tidelog.wire.frame import encode_response
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ Pending = Answer | asyncio.Future[Any] | None
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.shortcut = ProduceShortcut(services.partitions.held, services.node_id, services.clock.now_ms)
+        self.shortcut = ProduceShortcut(
+            services.partitions.held, services.node_id, services.clock.now_ms, settle_late, INTERNAL
+        )
         self._bytes_max = services.config().tidelog_request_bytes_max
         self._ready: dict[int, tuple[Route, Callable[..., Any], Handler]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -62,13 +62,14 @@ class Enlisted(NamedTuple):
 
 
 class Partition(PartitionTail):
-    __slots__ = ("_replica_count", "_rules", "follower_waits", "index", "name", "topic", "topic_id")
+    __slots__ = ("_replica_count", "_rules", "index", "name", "topic_id")
 
     leader: NodeId | None
     log: Log
     state: ReplicaState
     commit_waits: CommitWaits
     fetch_waits: set[FetchWait]
+    follower_waits: set[FetchWait]
 
     def __init__(self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log) -> None:
         self.name = name
@@ -79,7 +80,7 @@ class Partition(PartitionTail):
         self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = set()
-        self.follower_waits: set[FetchWait] = set()
+        self.follower_waits = set()
         self._replica_count = 1
         self._set_rules(log.config)
 

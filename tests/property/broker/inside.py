@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.property.broker.requests import Known
 from tidelog._speed.frames import decode_fetch, decode_produce, request_header
+from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
@@ -87,12 +88,17 @@ class Inside:
                 self.known = replace(self.known, sessions=[session_id, *self.known.sessions[:3]])
         return pending
 
-    def ask_shortcut(self, frame: bytes) -> bytes | None:
+    async def ask_shortcut(self, frame: bytes) -> bytes | None:
         """What a connection tries first: None when it is not for the shortcut, empty for silence."""
         _, version, correlation_id = struct.unpack_from(">hhi", frame)
         taken = bytearray(frame)
         answer = self._router.shortcut.produce(taken, version, correlation_id)
         assert answer is not None or taken == frame, "the router is to see what the client has sent"
+        if isinstance(answer, SyncedAnswer):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            answer.add_done_callback(lambda _: done.set_result(None))
+            await asyncio.wait_for(done, ANSWER_SECONDS_MAX)
+            return answer.result()
         return answer
 
     def held(self) -> list[Partition]:

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
+from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.broker.services import Services
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.partition import Appended, Enlisted, Partition
+from tidelog.types import Offset
 
 ACKS_ALL = -1
 ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to internal topics
@@ -151,6 +153,22 @@ class Acknowledgement:
             if problem is not None:
                 row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None, ())
         self.answer.set_result(encode_produce(self._version, self._correlation_id, self._answers, 0))
+
+
+def settle_late(
+    answer: SyncedAnswer, partition: Partition, durable: asyncio.Future[None], expired: bool
+) -> None:
+    """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
+    appended = Appended(Offset(answer.base), Offset(answer.end), -1, durable)
+    problem = _unsettled(partition, appended, answer.acks)
+    if problem is None:
+        answer.acknowledge()
+    elif isinstance(problem, errors.RequestTimedOut) and not expired:
+        committed = partition.commit_waits.wait(appended.end)
+        committed.add_done_callback(lambda _: settle_late(answer, partition, durable, True))
+    else:
+        row: list[ProduceAnswer] = [(answer.index, problem.code, -1, -1, -1, str(problem), None, ())]
+        answer.finish(encode_produce(answer.version, answer.correlation_id, [(answer.topic, row)], 0))
 
 
 def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.TidelogError | None:
