@@ -16,7 +16,7 @@ from typing import Any
 from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
-from tidelog.storage import lookup, rolling, snapshots
+from tidelog.storage import aborted, lookup, rolling, snapshots
 from tidelog.storage.durability import Append
 from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
@@ -136,7 +136,7 @@ class Log(Extent):
         return append.future
 
     def append_abort(
-        self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, aborted: Aborted
+        self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, gone: Aborted
     ) -> asyncio.Future[None] | None:
         """As `append`, for the marker that aborts a transaction: the index has it before the log does, so that no
         reader finds the marker alone."""
@@ -146,7 +146,7 @@ class Log(Extent):
         size = segment.reserved if self._queued else segment.size
         segment = self._roll_if_due(size, data, base, last, max_timestamp)
         try:
-            segment.transactions.append(aborted)
+            segment.transactions.append(gone)
         except OSError as problem:
             raise self._volume.failed(problem, f"append to {self.name}") from problem
         try:
@@ -163,10 +163,10 @@ class Log(Extent):
 
     def learned(self, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
         """A batch with a producer, made by another log, was appended: a follower's, or a copy's."""
-        aborted = snapshots.learn(self.producers, header, batch)
-        if aborted is not None:
+        gone = snapshots.learn(self.producers, header, batch)
+        if gone is not None:
             try:
-                self._active.transactions.append(aborted)
+                self._active.transactions.append(gone)
             except OSError as problem:
                 raise self._volume.failed(problem, f"append to {self.name}", at_risk=True) from problem
 
@@ -232,37 +232,15 @@ class Log(Extent):
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
 
-    def aborted_in(self, part: Slice, start: int, end: int) -> list[Aborted]:
-        """Those that have records in a slice that was read from `start` on, with the bound `end`; a few more where the
-        index does not tell exactly where the slice ends."""
-        for segment in self.segments.above(self.segments.holding(start) - 1):
-            if segment.base < end and len(segment.transactions):
-                break
-        else:
-            return []
-        return self.aborted(start, min(end, self._end_of(part, start, end)))
-
-    def _end_of(self, part: Slice, start: int, end: int) -> int:
-        for number in range(self.segments.holding(start), len(self.segments)):
-            segment = self.segments[number]
-            if segment.file is part.file:
-                behind = segment.index.behind(part.position + part.size)
-                following = self.segments[number + 1].base if number + 1 < len(self.segments) else end
-                return following if behind is None else behind
-        return end
-
-    def aborted(self, start: int, end: int) -> list[Aborted]:
-        """The aborted transactions that have records from `start` on and below `end`."""
-        found: list[Aborted] = []
+    def aborted(self, start: int, end: int, part: Slice | None = None) -> list[Aborted]:
+        """The aborted transactions that have records from `start` on and below `end`, or in the slice that was read
+        so."""
         try:
-            for segment in self.segments.above(self.segments.holding(start) - 1):
-                more, complete = segment.transactions.between(start, end)
-                found += more
-                if complete:
-                    break
+            if part is None:
+                return aborted.between(self.segments, start, end)
+            return aborted.in_slice(self.segments, part, start, end)
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
-        return found
 
     # Cutting
 
