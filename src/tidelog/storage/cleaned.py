@@ -10,8 +10,9 @@ from struct import Struct
 
 from tidelog._speed.batch import walk
 from tidelog.storage.disk import Disk
-from tidelog.storage.segment import INDEX, LOG, TIME_INDEX, stem
+from tidelog.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, stem
 from tidelog.storage.swapping import CLEANED
+from tidelog.storage.txn_index import Aborted
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -28,16 +29,26 @@ class CleanedSegment:
     """Batches in ascending offsets, their indexes, then `finish`.  Blocks."""
 
     def __init__(
-        self, disk: Disk, folder: str, base: int, token: str, interval_bytes: int, index_bytes_max: int
+        self,
+        disk: Disk,
+        folder: str,
+        base: int,
+        token: str,
+        interval_bytes: int,
+        index_bytes_max: int,
+        transactions: bool = False,
     ) -> None:
+        """`transactions`: the segments it replaces may have an index of aborted ones, so it needs one, empty or not."""
         self.base = base
         self.size = 0
         self.max_timestamp = -1
         self.max_timestamp_offset = base
         self._disk = disk
         self._paths = {
-            kind: stem(folder, base) + kind + cleaned_suffix(token) for kind in (LOG, INDEX, TIME_INDEX)
+            kind: stem(folder, base) + kind + cleaned_suffix(token)
+            for kind in (LOG, INDEX, TIME_INDEX, TXN_INDEX)
         }
+        self._aborted = bytearray() if transactions else None
         self._file = disk.open(self._paths[LOG], create=True)
         self._file.truncate(0)
         self._interval_bytes = interval_bytes
@@ -76,11 +87,18 @@ class CleanedSegment:
             self._times += _TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base)
             self._last_indexed_timestamp = self.max_timestamp
 
+    def add_aborted(self, aborted: Aborted) -> None:
+        """Its marker was added."""
+        assert self._aborted is not None
+        self._aborted += aborted.encode()
+
     def finish(self) -> None:
         """Everything durable but the names, which the swap makes so."""
         self._index_time()
         self._file.sync()
-        for kind, entries in ((INDEX, self._offsets), (TIME_INDEX, self._times)):
+        for kind, entries in ((INDEX, self._offsets), (TIME_INDEX, self._times), (TXN_INDEX, self._aborted)):
+            if entries is None:
+                continue
             file = self._disk.open(self._paths[kind], create=True)
             file.truncate(0)
             if entries:

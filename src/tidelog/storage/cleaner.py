@@ -262,6 +262,7 @@ class Cleaner:
                 each.id: LastRecord(each.batches[-1].last_offset if each.batches else -1, each.epoch)
                 for each in it.producers
             },
+            aborted=it.aborted(segments[0].base, state.bound) if segments else [],
         )
 
     async def _swap(self, current: _Round, old: list[Segment], token: str) -> None:

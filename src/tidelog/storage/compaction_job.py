@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from tidelog.storage.compaction import Source
+from tidelog.storage.txn_index import Aborted
 
 
 class LastRecord(NamedTuple):
@@ -17,14 +18,6 @@ class LastRecord(NamedTuple):
     offset: int
     """The last offset of its last batch; -1 when only a transaction marker is left of it."""
     epoch: int
-
-
-class Aborted(NamedTuple):
-    """A transaction whose data nobody may see: from its first offset up to its marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +40,7 @@ class Job:
     """16 bytes in hexadecimal digits that nobody outside can guess: keys are hashed with it."""
     producers: dict[int, LastRecord] = field(default_factory=dict)
     aborted: list[Aborted] = field(default_factory=list)
+    """All that have records below `bound`; empty when no segment has an index of them."""
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -85,3 +79,6 @@ class Progress:
 
     def as_plain(self) -> dict[str, Any]:
         return asdict(self)
+
+
+__all__ = ["Aborted", "Job", "LastRecord", "Progress", "Rewritten"]

@@ -1,13 +1,14 @@
 """A round of compaction over one log's sealed segments: reads them, writes `.cleaned` ones, swaps nothing.
 
 It needs a disk and a `Job`, nothing of the broker, so it runs in a worker process as well as inline.  For every key
-the record with the highest offset stays, at its offset; a tombstone stays until its delete horizon.  Memory: the key
-map, two chunks, and one batch decompressed.
+the record with the highest offset stays, at its offset; a tombstone stays until its delete horizon.  What was aborted
+goes, and markers of transactions that have nothing left go when their own horizon has passed.  Memory: the key map, two
+chunks, and one batch decompressed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tidelog._speed import compaction as native
 from tidelog._speed.batch import HEADER_SIZE, Header, header_at
@@ -18,7 +19,8 @@ from tidelog.record.builder import recompress
 from tidelog.record.codecs import Codec, decompress
 from tidelog.storage.cleaned import CleanedSegment
 from tidelog.storage.compaction import Source, group_sources
-from tidelog.storage.compaction_job import Aborted, Job, Progress, Rewritten
+from tidelog.storage.compaction_job import Job, Progress, Rewritten
+from tidelog.storage.compaction_transactions import DELETE_HORIZON, Transactions, with_delete_horizon
 from tidelog.storage.disk import Disk
 from tidelog.storage.segment import LOG, stem
 
@@ -33,7 +35,7 @@ class Compactor:
         self._disk = disk
         self._job = job
         self._keys = KeyMap(job.memory_bytes, bytes.fromhex(job.seed))
-        self._aborted = _AbortedBatches(job.aborted)
+        self._aborted = Transactions(job.aborted)
         self._out = bytearray(2 * CHUNK_BYTES)
 
     def run(self) -> Iterator[Rewritten]:
@@ -106,6 +108,7 @@ class Compactor:
             job.token,
             job.index_interval_bytes,
             job.segment_index_bytes,
+            bool(self._aborted),
         )
         try:
             for source in group:
@@ -127,7 +130,7 @@ class Compactor:
         self.progress.bytes_read += len(data)
         at = 0
         while at < len(data):
-            done, written, why = self._sift(data[at:], self._out, end, not self._aborted)
+            done, written, why = self._sift(data[at:], self._out, end, False)
             if written:
                 cleaned.add(memoryview(self._out)[:written])
             at += done
@@ -141,18 +144,21 @@ class Compactor:
             if why == native.EMPTY:
                 kept: bytes | memoryview = self._emptied(batch, header)
             elif why == native.OTHER:
-                kept = self._sift_other(batch, header, end)
+                kept = self._sift_other(batch, header, end, cleaned)
             else:
                 raise self._damaged(source, data, at)
             if kept:
                 cleaned.add(kept)
             at += header.size
 
-    def _sift_other(self, batch: memoryview, header: Header, end: int) -> bytes | memoryview:
+    def _sift_other(
+        self, batch: memoryview, header: Header, end: int, cleaned: CleanedSegment
+    ) -> bytes | memoryview:
         """What stays of a batch that the native pass leaves to us."""
         if header.control:
-            # Markers stay: they end transactions whose data may be read, and carry their producer's epoch.
-            return batch
+            return self._sift_marker(batch, header, cleaned)
+        if header.transactional:
+            self._aborted.met(header)
         if self._aborted.hold(header):
             return self._emptied(batch, header)
         plain = _unpacked(batch, header)
@@ -166,6 +172,24 @@ class Compactor:
             )
         sifted = memoryview(out)[:written]
         return batch if sifted == plain else recompress(sifted, Codec(header.compression))
+
+    def _sift_marker(self, batch: memoryview, header: Header, cleaned: CleanedSegment) -> bytes | memoryview:
+        """A marker stays while anything of its transaction does, then for as long as tombstones do: who has read some of
+        the transaction must find its end.  One that has its producer's epoch stays as well."""
+        needed, aborted = self._aborted.ended(batch, header)
+        if needed:
+            if aborted is not None:
+                cleaned.add_aborted(aborted)
+            return batch
+        job = self._job
+        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+        if horizon is None:
+            return with_delete_horizon(batch, header, job.now_ms + job.delete_retention_ms)
+        last = job.producers.get(header.producer_id)
+        has_epoch = last is not None and last.offset < 0 and last.epoch == header.producer_epoch
+        if job.now_ms < horizon or has_epoch or header.last_offset + 1 == job.bound:
+            return batch
+        return b""
 
     def _sift(
         self, data: memoryview | bytes, out: bytearray, end: int, transactional_too: bool
@@ -195,24 +219,6 @@ class Compactor:
         return CorruptMessage(
             f"{stem(self._job.folder, source.base)}{LOG} has a damaged batch at {where}: "
             f"the log is not compacted until it is repaired"
-        )
-
-
-class _AbortedBatches:
-    """Which batches belong to an aborted transaction.  False when there are none at all."""
-
-    def __init__(self, aborted: Iterable[Aborted]) -> None:
-        self._by_producer: dict[int, list[Aborted]] = {}
-        for transaction in aborted:
-            self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
-
-    def __bool__(self) -> bool:
-        return bool(self._by_producer)
-
-    def hold(self, header: Header) -> bool:
-        return header.transactional and any(
-            transaction.first_offset <= header.base_offset <= transaction.last_offset
-            for transaction in self._by_producer.get(header.producer_id, ())
         )
 
 

@@ -12,20 +12,22 @@ from collections.abc import Iterable
 
 from tidelog._speed.batch import HEADER_SIZE, header_at
 from tidelog.storage.disk import Disk
-from tidelog.storage.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, stem
+from tidelog.storage.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TXN_INDEX, stem
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
 # The log comes last both times: `<base>.log.swap` is there exactly as long as the swap is under way.
-_ORDER = (INDEX, TIME_INDEX, LOG)
-_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)(\.swap)?")
+_ORDER = (TXN_INDEX, INDEX, TIME_INDEX, LOG)
+_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.swap)?")
 
 
 def make_ready(disk: Disk, folder: str, base: int, cleaned: str = CLEANED) -> None:
     """From `<base><kind><cleaned>`.  Blocks; touches only the new files, so any thread may do it."""
     for kind in _ORDER:
         path = stem(folder, base) + kind
-        disk.rename(path + cleaned, path + SWAP)
+        # Transactions are rare: where neither the old segments nor the new one have any there is no file.
+        if kind != TXN_INDEX or disk.exists(path + cleaned):
+            disk.rename(path + cleaned, path + SWAP)
     disk.sync_folder(folder)
 
 
