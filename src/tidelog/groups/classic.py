@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from tidelog import errors
 from tidelog.coordination.entries import Entry
 from tidelog.groups.classic_member import Member, Protocols
+from tidelog.groups.consumer_protocol import PROTOCOL_TYPE, topics_of
 from tidelog.groups.group import CLASSIC, CheckPartition
-from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
-from tidelog.wire.primitives import Malformed
 
 if TYPE_CHECKING:
     from tidelog.groups.machine import GroupMachine
 
-CONSUMER_PROTOCOL = "consumer"
 UNKNOWN_TIME = -1
 
 
@@ -52,6 +50,7 @@ class ClassicGroup:
         self.unsynced: set[str] = set()
         self.joined_lately = False  # somebody joined during the initial delay: it is extended
         self.initial = False  # the initial delay is running: that all are there does not end it
+        self.withheld: set[str] = set()  # new members whose JoinGroup may be answered a generation later
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation}, {len(self.members)} members)"
@@ -100,7 +99,7 @@ class ClassicGroup:
 
     def check_offset_delete(self) -> None:
         self.check_fetch(None, -1)
-        if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL:
+        if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
             raise errors.NonEmptyGroup(f"group {self.id} has members whose topics are not known")
 
     def check_delete(self) -> None:
@@ -112,14 +111,14 @@ class ClassicGroup:
         return [Entry(GroupMetadataKey(self.id), None)]
 
     def is_subscribed(self, topic: str) -> bool:
-        return self.protocol_type == CONSUMER_PROTOCOL if self.topics is None else topic in self.topics
+        return self.protocol_type == PROTOCOL_TYPE if self.topics is None else topic in self.topics
 
     def expires_from(self, commit_ms: int) -> int | None:
         if not self.protocol_type:
             return commit_ms
         if self.is_empty:
             return commit_ms if self.since_ms == UNKNOWN_TIME else self.since_ms
-        if self.protocol_type == CONSUMER_PROTOCOL and self.topics is not None and self.state is State.STABLE:
+        if self.protocol_type == PROTOCOL_TYPE and self.topics is not None and self.state is State.STABLE:
             return commit_ms
         return None
 
@@ -180,6 +179,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         self.promised.discard(member_id)
         self.unsynced.discard(member_id)
+        self.withheld.discard(member_id)
         return member
 
     def replace(self, old_id: str, member: Member) -> None:
@@ -207,18 +207,16 @@ class ClassicGroup:
         self.since_ms = now_ms
 
     def subscribed_topics(self) -> set[str] | None:
-        if self.protocol_type != CONSUMER_PROTOCOL:
+        if self.protocol_type != PROTOCOL_TYPE:
             return None
         if self.members and self.protocol is None:
             return None
         topics: set[str] = set()
         for member in self.members.values():
-            try:
-                # Every version begins like version 0, which has the topics.
-                said, _ = ConsumerProtocolSubscription.decode_prefix(member.metadata(self.protocol), 0, 2)
-            except Malformed:
+            said = topics_of(member.metadata(self.protocol))
+            if said is None:
                 return None
-            topics.update(said.topics)
+            topics.update(said)
         return topics
 
     # Records

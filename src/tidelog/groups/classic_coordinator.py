@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
@@ -18,8 +18,10 @@ from tidelog import errors
 from tidelog.coordination.shard import Shard
 from tidelog.groups.classic import ClassicGroup, State
 from tidelog.groups.classic_join import Joiner, Replacement, join, refused, replaced
+from tidelog.groups.classic_member import Protocols
 from tidelog.groups.classic_sync import (
     Assignment,
+    assigned,
     assignment_failed,
     assignment_settled,
     heartbeat,
@@ -35,10 +37,12 @@ from tidelog.groups.classic_turn import (
     Settings,
     SyncDue,
     Turn,
+    WithheldDue,
     Write,
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
+from tidelog.groups.held import Held, Hold
 from tidelog.groups.machine import GroupMachine
 from tidelog.replication.partition import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
@@ -53,6 +57,7 @@ Waits = asyncio.Future[Any]
 
 # A hold ends long before the client's session would: it must get its answer, and send the next heartbeat.
 HELD_SESSIONS_MAX = 1 / 3
+WITHHELD_MS_MAX = 1000
 
 
 class Caller(NamedTuple):
@@ -61,14 +66,14 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     version: int
-    hold: Callable[[Waits], bool]
+    hold: Hold
 
 
 class ClassicGroups:
     def __init__(self, groups: Groups, random: Random) -> None:
         self._groups = groups
         self._random = random
-        self._held: dict[str, dict[str, Waits]] = {}  # heartbeats by group and member
+        self._held = Held("classic", groups.timers)
         self._draining = False
         groups.coordinator.opened.append(self._opened)
         groups.coordinator.closed.append(self._closed)
@@ -77,7 +82,7 @@ class ClassicGroups:
 
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         try:
-            self._check_join(request)
+            self.check_join(request)
             shard = self._groups.shard(request.group_id)
             group, appended = self._group_to_join(shard, request)
             if group is None:
@@ -106,7 +111,7 @@ class ClassicGroups:
             return JoinGroupResponse(member_id=request.member_id, error_code=problem.code)
         return outcome
 
-    def _check_join(self, request: JoinGroupRequest) -> None:
+    def check_join(self, request: JoinGroupRequest) -> None:
         config = self._groups.config
         if not request.group_id:
             raise errors.InvalidGroupId("the group id is empty")
@@ -172,6 +177,9 @@ class ClassicGroups:
             assignment_failed(turn, given.generation, problem.code)
             self._perform(shard, turn)
             return
+        turn = self._turn(group)
+        assigned(turn)
+        self._perform(shard, turn)
         error_code = errors.NONE
         try:
             await shard.committed(appended, self._groups.commit_timeout_ms)
@@ -192,34 +200,15 @@ class ClassicGroups:
                 self._groups.config.tidelog_group_heartbeat_hold_ms, int(session_ms * HELD_SESSIONS_MAX)
             )
             if hold_ms > 0 and group.state is State.STABLE and not self._draining:
-                await self._hold(group, member_id, hold_ms, caller)
+                await self._held.wait(group.id, member_id, hold_ms, caller.hold)
+                if group.state is State.DEAD:
+                    return errors.NONE  # it became a consumer group, and the member one of that
                 heartbeat(group, member_id, request.group_instance_id, request.generation_id)
         except errors.CoordinatorLoadInProgress:
             return errors.NONE  # its session begins anew when the group is loaded
         except errors.TidelogError as problem:
             return problem.code
         return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
-
-    async def _hold(self, group: ClassicGroup, member_id: str, hold_ms: int, caller: Caller) -> None:
-        """Returns when a rebalance begins, at the next request of the connection, or after `hold_ms`."""
-        released: Waits = asyncio.get_running_loop().create_future()
-        if not caller.hold(released):
-            return
-        held = self._held.setdefault(group.id, {})
-        before = held.get(member_id)
-        if before is not None:
-            _release(before)
-        held[member_id] = released
-        name = ("held", group.id, member_id)
-        self._groups.timers.set(name, hold_ms, partial(_release, released))
-        try:
-            await released
-        finally:
-            if held.get(member_id) is released:
-                del held[member_id]
-                self._groups.timers.cancel(name)
-                if not held:
-                    self._held.pop(group.id, None)
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:
         """An answer for each; raises what is wrong with all of them."""
@@ -260,7 +249,11 @@ class ClassicGroups:
 
     def _turn(self, group: ClassicGroup) -> Turn:
         config = self._groups.config
-        settings = Settings(config.group_initial_rebalance_delay_ms, config.group_max_size)
+        settings = Settings(
+            config.group_initial_rebalance_delay_ms,
+            config.group_max_size,
+            min(config.tidelog_group_heartbeat_hold_ms, WITHHELD_MS_MAX),
+        )
         return Turn(group, settings, self._groups.clock.now_ms())
 
     def _perform(self, shard: GroupShard, turn: Turn) -> None:
@@ -282,9 +275,11 @@ class ClassicGroups:
             elif isinstance(effect, SyncDue):
                 over = partial(Turn.sync_over, generation=group.generation)
                 self._set(("sync", group.id), effect.after_ms, partial(self._due, shard, group, over))
+            elif isinstance(effect, WithheldDue):
+                act = partial(self._due, shard, group, Turn.withheld_over)
+                self._set(("withheld", group.id), effect.after_ms, act)
             elif isinstance(effect, Rebalancing):
-                for held in list(self._held.get(group.id, {}).values()):
-                    _release(held)
+                self._held.release_group(group.id)
             else:
                 self._write(shard, effect)
 
@@ -342,24 +337,35 @@ class ClassicGroups:
         timers = self._groups.timers
         timers.cancel(("join", group.id))
         timers.cancel(("sync", group.id))
+        timers.cancel(("withheld", group.id))
         for member_id in (*group.members, *group.promised):
             timers.cancel(("session", group.id, member_id))
 
+    def replaced(self, shard: GroupShard, group: ClassicGroup) -> None:
+        """A consumer group is in its place now: members that wait are told to come again."""
+        self._answer_all(shard, group, errors.RebalanceInProgress.code)
+        self.forget(group)
+
+    def adopted(
+        self, shard: GroupShard, group: ClassicGroup, protocols: Mapping[str, Protocols], rebalance: bool
+    ) -> None:
+        """A consumer group became this one.  `protocols`: what its record does not hold of its members."""
+        for member in group.members.values():
+            member.protocols = protocols[member.id]
+            self._set_session(shard, group, member.id, member.session_timeout_ms)
+        if rebalance:
+            self._due(shard, group, Turn.prepare)
+
     def _dismiss(self, shard: GroupShard) -> None:
         """Whoever waits for something of this shard is told to look for the coordinator again."""
-        code = errors.NotCoordinator.code
         for group in shard.machine.groups.values():
-            if not isinstance(group, ClassicGroup):
-                continue
-            for held in list(self._held.get(group.id, {}).values()):
-                _release(held)
-            turn = self._turn(group)
-            for member in group.members.values():
-                turn.answer_join(member, JoinGroupResponse(member_id=member.id, error_code=code))
-                turn.answer_sync(member, code)
-            self._perform(shard, turn)
+            if isinstance(group, ClassicGroup):
+                self._answer_all(shard, group, errors.NotCoordinator.code)
 
-
-def _release(waits: Waits) -> None:
-    if not waits.done():
-        waits.set_result(None)
+    def _answer_all(self, shard: GroupShard, group: ClassicGroup, code: int) -> None:
+        self._held.release_group(group.id)
+        turn = self._turn(group)
+        for member in group.members.values():
+            turn.answer_join(member, JoinGroupResponse(member_id=member.id, error_code=code))
+            turn.answer_sync(member, code)
+        self._perform(shard, turn)

@@ -105,6 +105,9 @@ def _join_known(turn: Turn, request: JoinGroupRequest, joiner: Joiner) -> Outcom
     if group.state is State.EMPTY:
         return refused(member_id, errors.UnknownMemberId)
     unchanged = tuple(member.protocols) == protocols_of(request)
+    if member_id in group.withheld and unchanged:
+        _update(turn, member, request, joiner.waiter)
+        return None
     if group.state is State.COMPLETING and unchanged:
         # Its answer was lost on the way: here it is again.
         return joined(group, member)

@@ -73,6 +73,12 @@ def assignment_failed(turn: Turn, generation: int, error_code: int) -> None:
     turn.prepare()
 
 
+def assigned(turn: Turn) -> None:
+    """The assignments are written, and the group has them."""
+    if turn.group.state is State.STABLE:
+        turn.assigned()
+
+
 def assignment_settled(turn: Turn, generation: int, error_code: int) -> None:
     """The assignments are safe (or, with an error, nobody knows yet): whoever still waits for one gets it."""
     if turn.group.state is State.STABLE and turn.group.generation == generation:

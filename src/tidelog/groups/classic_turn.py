@@ -13,6 +13,7 @@ from tidelog import errors
 from tidelog.coordination.entries import Entry
 from tidelog.groups.classic import ClassicGroup, State
 from tidelog.groups.classic_member import Member
+from tidelog.groups.consumer_protocol import PROTOCOL_TYPE, assigned, owned, rejoins
 from tidelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.sync_group import SyncGroupResponse
 
@@ -20,6 +21,8 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 class Settings(NamedTuple):
     initial_delay_ms: int
     size_max: int
+    withhold_ms: int
+    """How long a new member of a cooperative group may wait for the generation in which it gets something."""
 
 
 # Effects
@@ -58,6 +61,12 @@ class SyncDue(NamedTuple):
     after_ms: int | None
 
 
+class WithheldDue(NamedTuple):
+    """New members whose answer is withheld get it then."""
+
+    after_ms: int | None
+
+
 class Write(NamedTuple):
     """The group is so whether this can be written or not: what is not in the log is found out again after a load."""
 
@@ -68,7 +77,7 @@ class Rebalancing(NamedTuple):
     """Members can be told now that they have to join again."""
 
 
-Effect = Answer | Session | JoinDue | InitialDue | SyncDue | Write | Rebalancing
+Effect = Answer | Session | JoinDue | InitialDue | SyncDue | WithheldDue | Write | Rebalancing
 
 
 class Turn:
@@ -94,6 +103,7 @@ class Turn:
                 member.assignment = b""
         self.answer_syncs(errors.RebalanceInProgress.code)
         self._no_sync_due()
+        self._no_withheld()  # those count as joined
         group.initial = group.state is State.EMPTY
         group.moved_to(State.PREPARING, self.now_ms)
         self.effects.append(Rebalancing())
@@ -149,12 +159,57 @@ class Turn:
             self.effects.append(Write(group.entry()))
             return
         group.moved_to(State.COMPLETING, self.now_ms)
+        group.withheld = self._to_withhold()
         for member in group.members.values():
-            self.answer_join(member, joined(group, member))
-            self.effects.append(Session(member.id, member.session_timeout_ms))
-            member.new = False
-            group.unsynced.add(member.id)
+            if member.id not in group.withheld:
+                self._begin(member)
         self.effects.append(SyncDue(group.rebalance_timeout_ms))
+
+    def _begin(self, member: Member) -> None:
+        """The member takes part in this generation."""
+        self.answer_join(member, joined(self.group, member))
+        self.effects.append(Session(member.id, member.session_timeout_ms))
+        member.new = False
+        self.group.unsynced.add(member.id)
+
+    # A member that is new to a cooperative group gets nothing in its first generation: others have to give up something
+    # first, and join again for that.  Answered in the first it would learn of the second by a heartbeat, seconds later;
+    # so it is answered only when it is known whether there will be a second.
+
+    def _to_withhold(self) -> set[str]:
+        group = self.group
+        if not self.settings.withhold_ms or group.protocol_type != PROTOCOL_TYPE:
+            return set()
+        owners = {one.id for one in group.members.values() if owned(one.metadata(group.protocol))}
+        if not owners:
+            return set()
+        return {one.id for one in group.members.values() if one.new and one.id not in owners | {group.leader}}
+
+    def assigned(self) -> None:
+        """It is known now what everybody gets."""
+        group = self.group
+        again = bool(group.withheld) and rejoins(group)
+        for member_id in list(group.withheld):
+            member = group.members[member_id]
+            if not again or assigned(member.assignment):
+                self._release(member)
+        if group.withheld:
+            self.effects.append(WithheldDue(self.settings.withhold_ms))
+
+    def withheld_over(self) -> None:
+        """Whoever has to give something up takes long: there is no point in waiting for that."""
+        for member_id in list(self.group.withheld):
+            self._release(self.group.members[member_id])
+
+    def _release(self, member: Member) -> None:
+        self.group.withheld.discard(member.id)
+        self._begin(member)
+        self.effects.append(SyncDue(self.group.rebalance_timeout_ms))
+
+    def _no_withheld(self) -> None:
+        if self.group.withheld:
+            self.group.withheld.clear()
+            self.effects.append(WithheldDue(None))
 
     def _elect(self) -> bool:
         """The leader is one that has joined; false when nobody has."""
