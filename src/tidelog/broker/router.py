@@ -79,6 +79,7 @@ class Router:
         """Answers now what waits for something that may not come: the broker stops."""
         self._services.partitions.wake_fetches()
         self._services.classic_groups.drain()
+        self._services.consumer_groups.drain()
 
     async def _answer(
         self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int
