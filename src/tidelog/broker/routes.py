@@ -67,6 +67,8 @@ _HANDLERS = (
     ("UpdateFeatures", "features", "update_features"),
     ("DescribeCluster", "cluster", "describe_cluster"),
     ("DescribeProducers", "producers", "describe_producers"),
+    ("ConsumerGroupHeartbeat", "consumer_groups", "consumer_group_heartbeat"),
+    ("ConsumerGroupDescribe", "consumer_groups", "consumer_group_describe"),
     ("GetTelemetrySubscriptions", "telemetry", "get_telemetry_subscriptions"),
     ("PushTelemetry", "telemetry", "push_telemetry"),
     ("ListConfigResources", "configs", "list_config_resources"),

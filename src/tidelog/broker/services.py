@@ -15,6 +15,8 @@ from tidelog.types import NodeId
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.groups.classic_coordinator import ClassicGroups
+    from tidelog.groups.consumer_classic_coordinator import ClassicMembers
+    from tidelog.groups.consumer_coordinator import ConsumerGroups
     from tidelog.groups.coordinator import Groups
     from tidelog.groups.directory import Directory
     from tidelog.groups.offset_coordinator import GroupOffsets
@@ -42,6 +44,8 @@ class Services:
     sessions: FetchSessions
     groups: Groups
     classic_groups: ClassicGroups
+    classic_members: ClassicMembers
+    consumer_groups: ConsumerGroups
     group_offsets: GroupOffsets
     group_directory: Directory
     in_sync: InSync

@@ -31,6 +31,9 @@ class Timers:
     def __len__(self) -> int:
         return len(self._due)
 
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._due
+
     def set(self, name: Hashable, after_ms: int, act: Act) -> None:
         """`act` is called once, `after_ms` from now; a deadline that `name` had before is replaced."""
         due = self._clock.monotonic_ms() + max(after_ms, 0)

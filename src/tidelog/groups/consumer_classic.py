@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.groups.assignors import Partitions
-from tidelog.groups.classic import CONSUMER_PROTOCOL
 from tidelog.groups.classic_join import protocols_of
 from tidelog.groups.consumer import ConsumerGroup
 from tidelog.groups.consumer_heartbeat import (
@@ -24,7 +23,8 @@ from tidelog.groups.consumer_heartbeat import (
 )
 from tidelog.groups.consumer_member import ClassicTraits, Member, MemberState, without_epochs
 from tidelog.groups.consumer_migration import DISABLED
-from tidelog.groups.consumer_reconcile import can_follow
+from tidelog.groups.consumer_protocol import PROTOCOL_TYPE
+from tidelog.groups.consumer_reconcile import waits_for_others
 from tidelog.groups.consumer_target import Draft, World, assign, goal_of
 from tidelog.groups.embedded import identified, read_subscription, read_version, write_assignment
 from tidelog.metadata.image import Image
@@ -88,7 +88,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
 
 def _supports(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     """A protocol that all classic members know; anything goes while there are none."""
-    if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols:
+    if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         return False
     names = {one.name for one in request.protocols}
     for member in group.members.values():
@@ -134,8 +134,8 @@ def find(group: ConsumerGroup, member_id: str, instance_id: str | None, generati
 def sync(group: ConsumerGroup, request: SyncGroupRequest, image: Image) -> bytes:
     """The member's assignment, as it understands it."""
     member = find(group, request.member_id, request.group_instance_id, request.generation_id)
-    if request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL:
-        raise errors.InconsistentGroupProtocol(f"the group's protocol type is {CONSUMER_PROTOCOL}")
+    if request.protocol_type is not None and request.protocol_type != PROTOCOL_TYPE:
+        raise errors.InconsistentGroupProtocol(f"the group's protocol type is {PROTOCOL_TYPE}")
     if request.protocol_name is not None and request.protocol_name != protocol_of(member):
         raise errors.InconsistentGroupProtocol(f"the member joined with protocol {protocol_of(member)}")
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
@@ -147,8 +147,12 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, image: Image) -> bytes
 
 
 def must_rejoin(group: ConsumerGroup, member: Member, image: Image) -> bool:
-    """Joining again would get it further: it has to give something back, or can have what it waits for."""
-    return member.state is MemberState.UNREVOKED or can_follow(member, goal_of(group, member, image))
+    """It has to give something back, or everything it waits for is there: to a classic member that is a rebalance."""
+    if member.state is MemberState.UNREVOKED or member.epoch < group.assignment_epoch:
+        return True
+    return member.state is MemberState.UNRELEASED and not waits_for_others(
+        member, goal_of(group, member, image)
+    )
 
 
 def leave(

@@ -14,10 +14,11 @@ from tidelog import errors
 from tidelog.config import BrokerConfig
 from tidelog.coordination.entries import Entry
 from tidelog.groups import classic_member
-from tidelog.groups.classic import CONSUMER_PROTOCOL, ClassicGroup
+from tidelog.groups.classic import ClassicGroup
 from tidelog.groups.classic_member import Protocols
 from tidelog.groups.consumer import ConsumerGroup, epoch_entry, target_entry, target_epoch_entry
 from tidelog.groups.consumer_member import ClassicTraits, Member, at_epoch
+from tidelog.groups.consumer_protocol import PROTOCOL_TYPE
 from tidelog.groups.consumer_target import metadata_hash
 from tidelog.groups.embedded import (
     identified,
@@ -42,7 +43,7 @@ def check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
     refuse = errors.GroupIdNotFound
     if config.group_consumer_migration_policy not in UPGRADES:
         raise refuse(f"group {group.id} is a classic group, and upgrades are disabled")
-    if group.protocol_type != CONSUMER_PROTOCOL:
+    if group.protocol_type != PROTOCOL_TYPE:
         raise refuse(f"group {group.id} is a classic group of {group.protocol_type!r}, not of consumers")
     if len(group.members) > config.group_consumer_max_size:
         raise refuse(f"group {group.id} has more members than a consumer group may have")
@@ -112,16 +113,12 @@ def may_downgrade(group: ConsumerGroup, leaving: Collection[str], config: Broker
     return len(left) <= config.group_max_size
 
 
-def downgraded(
-    group: ConsumerGroup, leaving: Collection[str], joining: Member | None, image: Image, now_ms: int
-) -> Downgrade:
-    """The records of the classic group that is left.  `joining` takes the place of the static member it replaces."""
+def downgraded(group: ConsumerGroup, leaving: Collection[str], image: Image, now_ms: int) -> Downgrade:
+    """The records of the classic group that is left."""
     entries = group.tombstones()
     after = ClassicGroup(group.id, since_ms=now_ms)
     after.generation = group.epoch
     left = [member for member in group.members.values() if member.id not in leaving]
-    if joining is not None and joining.id not in group.members:
-        left.append(joining)
     for member in left:
         assert member.classic is not None
         after.add(
@@ -134,7 +131,7 @@ def downgraded(
                 member.classic.session_timeout_ms,
                 member.classic.protocols,
             ),
-            CONSUMER_PROTOCOL,
+            PROTOCOL_TYPE,
         )
     after.protocol = after.choose_protocol()
     for one in after.members.values():

@@ -6,7 +6,7 @@ twice.  Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -49,14 +49,20 @@ def can_follow(member: Member, goal: Goal) -> bool:
     """Would its next heartbeat, whatever it says, get it further?"""
     if member.state is MemberState.UNREVOKED or member.is_reconciled(goal.epoch):
         return False
-    if member.epoch != goal.epoch:
-        return True
-    return any(
-        goal.owner(topic, partition) is None
-        for topic, partitions in goal.target.items()
-        if topic in goal.subscribed
-        for partition in partitions - member.assigned.get(topic, NOTHING).keys()
-    )
+    return member.epoch != goal.epoch or any(owner is None for owner in _missing(member, goal))
+
+
+def waits_for_others(member: Member, goal: Goal) -> bool:
+    """Has somebody else something of its target?"""
+    return any(owner is not None for owner in _missing(member, goal))
+
+
+def _missing(member: Member, goal: Goal) -> Iterator[str | None]:
+    """Who has the partitions of its target that it has not."""
+    for topic, partitions in goal.target.items():
+        if topic in goal.subscribed:
+            for partition in partitions - member.assigned.get(topic, {}).keys():
+                yield goal.owner(topic, partition)
 
 
 def _followed(member: Member, epoch: int, goal: Goal) -> Member:

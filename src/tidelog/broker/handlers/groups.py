@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.classic_coordinator import Caller
+from tidelog.groups.classic_coordinator import Caller, ClassicGroups
+from tidelog.groups.consumer_classic_coordinator import ClassicMembers
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -23,7 +24,7 @@ _MANY_LEAVE_FROM = 3
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     if context.version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    response = await context.services.classic_groups.join(request, _caller(context))
+    response = await _members(request.group_id, context).join(request, caller_of(context))
     if context.version < _NULL_PROTOCOL_FROM and response.protocol_name is None:
         response.protocol_name = ""
     return response
@@ -32,11 +33,11 @@ async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupRe
 async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
     if context.version >= _PROTOCOL_IN_SYNC_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=errors.InconsistentGroupProtocol.code)
-    return await context.services.classic_groups.sync(request)
+    return await _members(request.group_id, context).sync(request)
 
 
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    code = await context.services.classic_groups.heartbeat(request, _caller(context))
+    code = await _members(request.group_id, context).heartbeat(request, caller_of(context))
     return HeartbeatResponse(error_code=code)
 
 
@@ -44,7 +45,7 @@ async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGrou
     many = context.version >= _MANY_LEAVE_FROM
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
     try:
-        answers = await context.services.classic_groups.leave(request.group_id, leaving)
+        answers = await _members(request.group_id, context).leave(request.group_id, leaving)
     except errors.TidelogError as problem:
         return LeaveGroupResponse(error_code=problem.code)
     if many:
@@ -52,6 +53,12 @@ async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGrou
     return LeaveGroupResponse(error_code=answers[0].error_code)
 
 
-def _caller(context: Context) -> Caller:
+def _members(group_id: str, context: Context) -> ClassicGroups | ClassicMembers:
+    """Classic members may be in a consumer group, while it migrates."""
+    migrating = context.services.classic_members
+    return migrating if migrating.holds(group_id) else context.services.classic_groups
+
+
+def caller_of(context: Context) -> Caller:
     host = context.peer.rpartition(":")[0]
     return Caller(context.client_id or "", f"/{host}", context.version, context.hold)

@@ -22,7 +22,7 @@ from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 
 _NOT_FOUND_FROM = 6
 # Reading, deleting, describing, and both for settings: what everybody may do where nobody is kept from anything.
-_ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
@@ -30,7 +30,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: Context) -> D
     for group_id in request.groups:
         described = await _described(group_id, context)
         if request.include_authorized_operations and described.error_code == errors.NONE:
-            described.authorized_operations = _ALL_OPERATIONS
+            described.authorized_operations = ALL_OPERATIONS
         response.groups.append(described)
     return response
 
