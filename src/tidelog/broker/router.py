@@ -56,7 +56,7 @@ class Router:
                 f"{route.name} of {len(frame)} bytes: tidelog.request.bytes.max is {self._bytes_max}"
             )
         if api_key == FETCH:
-            return fetch(frame, at, version, correlation_id, client_id, self._services)
+            return fetch(frame, at, version, correlation_id, connection, self._services)
         _, decode, handle = self._ready.get(api_key) or self._load(route)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)

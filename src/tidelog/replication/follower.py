@@ -19,6 +19,7 @@ from tidelog.net.requester import Requester
 from tidelog.replication.following import Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
 from tidelog.types import Epoch, NodeId, Offset
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
 
 log = logging.getLogger("tidelog.follower")
@@ -38,6 +39,7 @@ _SESSION_LOST = (
     errors.FetchSessionTopicIdError.code,
 )
 SOON_MS = 50
+NEVER_MS = 1 << 31
 GRACE_MS = 1_000  # on top of how long a fetch may wait at the leader, for its answer to arrive
 
 
@@ -71,6 +73,7 @@ class Follower:
         self._followed: dict[Key, Following] = {}
         self._delayed: dict[Key, int] = {}
         self._some = asyncio.Event()
+        self._waits_at: Requester | None = None  # where the fetch under way can be hurried
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -80,6 +83,7 @@ class Follower:
         self._followed[key] = Following(partition, epoch)
         self._delayed.pop(key, None)
         self._some.set()
+        self._hurry()
 
     def drop(self, partition: Partition) -> None:
         key = UUID(bytes=partition.topic_id), partition.index
@@ -89,6 +93,12 @@ class Follower:
     def follows(self, partition: Partition, epoch: Epoch) -> bool:
         key = UUID(bytes=partition.topic_id), partition.index
         return self._followed.get(key) == (partition, epoch)
+
+    def _hurry(self) -> None:
+        """A fetch that waits at the leader comes back at the next request: the new partition is not to wait for it."""
+        connection, self._waits_at = self._waits_at, None
+        if connection is not None:
+            connection.submit(ApiVersionsRequest(), ApiVersionsResponse, version=0)
 
     async def run(self) -> None:
         """For ever; cancelled by its owner."""
@@ -122,7 +132,8 @@ class Follower:
             await self._wait_for_work(SOON_MS)
             return
         asked = {key: self._followed[key] for key in wanted}
-        wait_ms = config.replica_fetch_wait_max_ms
+        # Those that had to be put off are not to wait for the others.
+        wait_ms = min(config.replica_fetch_wait_max_ms, self._next_due_ms())
         request = self._session.request(
             wanted,
             self._broker_epoch(),
@@ -131,7 +142,11 @@ class Follower:
             config.replica_fetch_max_bytes,
         )
         timeout_ms = max(config.replica_socket_timeout_ms, wait_ms + GRACE_MS)
-        answer = await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
+        self._waits_at = connection
+        try:
+            answer = await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
+        finally:
+            self._waits_at = None
         if answer.error_code in _SESSION_LOST:
             self._session.lost()
             return
@@ -148,6 +163,10 @@ class Follower:
                 await self._some.wait()
         except TimeoutError:
             pass
+
+    def _next_due_ms(self) -> int:
+        due = min(self._delayed.values(), default=None)
+        return NEVER_MS if due is None else max(due - self._clock.monotonic_ms(), 1)
 
     def _wanted(self) -> dict[Key, Wanted]:
         now = self._clock.monotonic_ms()

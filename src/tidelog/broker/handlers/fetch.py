@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
@@ -25,8 +25,14 @@ UNKNOWN = -1
 Found = list[tuple[str | bytes, FetchAnswer]]
 
 
+class Caller(Protocol):
+    frames: int
+
+    def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
+
+
 def fetch(
-    frame: memoryview, at: int, version: int, correlation_id: int, client_id: str | None, services: Services
+    frame: memoryview, at: int, version: int, correlation_id: int, caller: Caller, services: Services
 ) -> list[Any] | asyncio.Future[Any]:
     ask = decode_fetch(frame, at, version)
     try:
@@ -34,7 +40,7 @@ def fetch(
     except errors.TidelogError as problem:
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
     one = FetchInFlight(ask, session, version, correlation_id, services)
-    return one.answer_now() or one.answer_later()
+    return one.answer_now() or one.answer_later(caller)
 
 
 class FetchInFlight:
@@ -76,7 +82,7 @@ class FetchInFlight:
         self._waits_on = held
         return None
 
-    def answer_later(self) -> asyncio.Future[list[Any]]:
+    def answer_later(self, caller: Caller) -> asyncio.Future[list[Any]]:
         loop = asyncio.get_running_loop()
         wait = self._wait
         follows = self._ask.replica_id >= 0
@@ -85,6 +91,9 @@ class FetchInFlight:
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         self._timer = loop.call_later(self._ask.max_wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
+        if follows:
+            # A follower that has more partitions to ask for says so with another request.
+            loop.call_soon(caller.hold, caller.frames, wait.future)
         self._answer.add_done_callback(self._forget)  # also when the connection closes before
         return self._answer
 
