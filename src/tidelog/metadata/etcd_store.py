@@ -34,7 +34,7 @@ OPERATIONS_MAX = 127
 BYTES_MAX = (1536 - 64) << 10
 VERSION_MIN = (3, 4)
 PAGE = 2_000
-CLOSE_MS = 1_500
+END_MS = 1_500  # a lease ends by itself: it is not worth a long wait
 
 OWN = b"~"
 
@@ -93,9 +93,14 @@ class EtcdStore:
         check_size(compare, then, BYTES_MAX)
         task = asyncio.ensure_future(self._txn(compare, then))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._done)
         # Shielded, so that it is known what became of it even if nobody waits any more.
         return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[int | None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # its author may be gone, which is no reason to complain
 
     async def _txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
         compares = [messages.compare_revision(self._key(key), revision) for key, revision in compare]
@@ -134,8 +139,8 @@ class EtcdStore:
     async def close(self) -> None:
         """Ends the leases and the watches; leases that etcd cannot be told about end by themselves."""
         if self._under_way:
-            await asyncio.wait(list(self._under_way), timeout=CLOSE_MS / 1000)
-        ends = [lease.end(CLOSE_MS) for lease in list(self._leases.values())]
+            await asyncio.wait(list(self._under_way), timeout=END_MS / 1000)
+        ends = [lease.end() for lease in list(self._leases.values())]
         for outcome in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, Unanswered | EtcdRefused):
                 raise outcome
@@ -184,11 +189,11 @@ class EtcdLease:
             self._over()
         return not self.ended.done()
 
-    async def end(self, patience_ms: int = PATIENCE_MS) -> None:
+    async def end(self) -> None:
         if self.ended.done():
             return
         try:
-            await self._client.call(messages.LEASE_REVOKE, messages.lease_request(self.id), patience_ms)
+            await self._client.call(messages.LEASE_REVOKE, messages.lease_request(self.id), END_MS)
         except EtcdRefused as problem:
             if "lease not found" not in problem.reason:
                 raise

@@ -8,7 +8,7 @@ import logging
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
-from tidelog.metadata.store import ABSENT, Compare, Lease, LeaseEnded, MetadataStore, Put
+from tidelog.metadata.store import ABSENT, Compare, Lease, LeaseEnded, MetadataStore, Put, Unanswered
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.metadata")
@@ -107,4 +107,7 @@ class Registration:
     async def end(self) -> None:
         """Others learn at once that this broker is gone."""
         if self._lease is not None:
-            await self._lease.end()
+            try:
+                await self._lease.end()
+            except Unanswered as problem:
+                log.warning("the registration ends only with its lease: %s", problem)
