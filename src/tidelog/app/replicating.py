@@ -116,6 +116,7 @@ class Replicating:
     async def stop(self) -> None:
         await self.in_sync.stop()
         await self._followers.stop()
+        self.peers.close()
 
 
 async def own_up(node: NodeId, controller: Controller, dirs: LogDirs) -> None:

@@ -398,6 +398,10 @@ def _read_api_versions(data: Any, version: int, at: int) -> ApiVersionsResponse:
     return ApiVersionsResponse.decode(data, 0 if unsupported else version, at)
 
 
+def shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 async def dial(
     network: Network,
     host: str,
@@ -409,7 +413,7 @@ async def dial(
     request_timeout_ms: int,
 ) -> Requester:
     """A connection that knows the broker's versions, or `Unreachable` within `connect_timeout_ms`."""
-    peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    peer = shown(host, port)
     requester: Requester | None = None
     try:
         async with asyncio.timeout(connect_timeout_ms / 1000):

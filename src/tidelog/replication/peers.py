@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from tidelog import errors
 from tidelog.metadata.image import Image
+from tidelog.metadata.records import Endpoint
 from tidelog.net.network import Network
-from tidelog.net.requester import Requester, dial
+from tidelog.net.requester import R, Request, Requester, dial, shown
 from tidelog.types import NodeId
 
 SOFTWARE_VERSION = "broker"
@@ -21,11 +23,45 @@ class Peers:
         self._network = network
         self._image = image
         self._listener = listener
+        self._connections: dict[NodeId, Requester] = {}
+        self._connecting: dict[NodeId, asyncio.Lock] = {}
+
+    async def ask(
+        self, node: NodeId, request: Request, response: type[R], *, timeout_ms: int | None = None
+    ) -> R:
+        """One question on the connection that all who ask this broker share."""
+        connection = await self._shared(node)
+        try:
+            return await connection.ask(request, response, timeout_ms=timeout_ms)
+        finally:
+            if connection.broken is not None and self._connections.get(node) is connection:
+                del self._connections[node]
+
+    async def _shared(self, node: NodeId) -> Requester:
+        async with self._connecting.setdefault(node, asyncio.Lock()):
+            connection = self._connections.get(node)
+            if connection is None or connection.broken is not None or self._moved(node, connection):
+                if connection is not None:
+                    connection.close()
+                connection = self._connections[node] = await self.connect(node)
+            return connection
+
+    def _moved(self, node: NodeId, connection: Requester) -> bool:
+        endpoint = self._endpoint(node)
+        return endpoint is None or connection.peer != shown(endpoint.host, endpoint.port)
+
+    def _endpoint(self, node: NodeId) -> Endpoint | None:
+        broker = self._image().brokers.get(node)
+        return None if broker is None else broker.endpoint(self._listener) or broker.endpoints[0]
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     async def connect(self, node: NodeId) -> Requester:
         """A connection of the caller's own; he closes it."""
-        broker = self._image().brokers.get(node)
-        endpoint = None if broker is None else broker.endpoint(self._listener) or broker.endpoints[0]
+        endpoint = self._endpoint(node)
         if endpoint is None:
             raise errors.BrokerNotAvailable(f"broker {node} is not registered")
         return await dial(

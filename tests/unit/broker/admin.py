@@ -35,7 +35,7 @@ class Admin:
             "producer_ids": ProducerIds(node.store),
         }
         # What no admin request may need: data, connections, coordinators.
-        nobody = {one.name: None for one in fields(Services) if one.name not in here}
+        nobody: dict[str, Any] = {one.name: None for one in fields(Services) if one.name not in here}
         services = Services(**here, **nobody)
         return Admin(node, services)
 

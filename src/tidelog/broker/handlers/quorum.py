@@ -1,0 +1,74 @@
+"""DescribeQuorum (api 55), versions 0-2, and UnregisterBroker (api 64), version 0.
+
+The metadata's consensus is the store's business.  What Kafka's tools ask about it is answered from what brokers know:
+the controller is the leader, the brokers are its observers, and the store's revision is how far the metadata reaches."""
+
+from __future__ import annotations
+
+from tidelog import errors
+from tidelog.broker.services import Context
+from tidelog.metadata.names import CLUSTER_METADATA
+from tidelog.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+from tidelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+NOBODY = -1
+EPOCH_MASK = 0x7FFFFFFF  # it grows with every controller, and the wire has 31 bits for it
+
+
+def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    image, now_ms = context.services.image(), context.services.clock.now_ms()
+    response = DescribeQuorumResponse(error_message=None)
+    for topic in request.topics:
+        row = DescribeQuorumResponseTopicData(topic_name=topic.topic_name)
+        for asked in topic.partitions:
+            part = DescribeQuorumResponsePartitionData(
+                partition_index=asked.partition_index, error_message=None
+            )
+            if topic.topic_name != CLUSTER_METADATA or asked.partition_index != 0:
+                problem = errors.UnknownTopicOrPartition(f"only {CLUSTER_METADATA}-0 has a quorum")
+                part.error_code, part.error_message = problem.code, str(problem)
+            else:
+                leader = image.controller
+                part.leader_id = NOBODY if leader is None else leader
+                known = None if leader is None else image.brokers.get(leader)
+                part.leader_epoch = 0 if known is None else known.epoch & EPOCH_MASK
+                part.high_watermark = image.revision
+                for node in sorted(image.brokers):
+                    state = ReplicaState(
+                        replica_id=node,
+                        log_end_offset=image.revision,
+                        last_fetch_timestamp=now_ms,
+                        last_caught_up_timestamp=now_ms,
+                    )
+                    (part.current_voters if node == leader else part.observers).append(state)
+            row.partitions.append(part)
+        response.topics.append(row)
+    for node in sorted(image.brokers):
+        told = [Listener(one.listener, one.host, one.port) for one in image.brokers[node].endpoints]
+        response.nodes.append(Node(node_id=node, listeners=told))
+    return response
+
+
+def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
+    """A registration ends with its lease, so a broker that is stopped is forgotten as soon as no partition names it.
+    What is left to say is why that is not so yet."""
+    image, node = context.services.image(), request.broker_id
+    holds = any(node in one.replicas for topic in image.topics.values() for one in topic.partitions)
+    problem: errors.TidelogError
+    if node in image.brokers:
+        problem = errors.InvalidRequest(f"broker {node} is running: stop it first")
+    elif holds:
+        problem = errors.InvalidRequest(
+            f"broker {node} has replicas: move them first (tidelog partitions reassign --remove-broker {node})"
+        )
+    else:
+        problem = errors.BrokerIdNotRegistered(f"no broker {node} is known here")
+    return UnregisterBrokerResponse(error_code=problem.code, error_message=str(problem))

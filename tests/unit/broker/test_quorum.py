@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from random import Random
+
+from tests.unit.broker.admin import Admin
+from tidelog import errors, testing
+from tidelog.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from tidelog.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+
+def about(topic: str) -> DescribeQuorumRequest:
+    parts = [DescribeQuorumRequestPartitionData(0)]
+    return DescribeQuorumRequest(topics=[DescribeQuorumRequestTopicData(topic, parts)])
+
+
+def test_the_controller_leads_the_metadata_and_the_others_watch() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        await admin.node.join(2)
+        answer = await admin.ask(about("__cluster_metadata"))
+        (part,) = answer.topics[0].partitions
+        assert (part.error_code, part.leader_id) == (0, 1)
+        assert [one.replica_id for one in part.current_voters] == [1]
+        assert [one.replica_id for one in part.observers] == [2]
+        assert part.high_watermark == admin.node.controller.image.revision
+        assert [node.node_id for node in answer.nodes] == [1, 2]
+
+    testing.run(scenario)
+
+
+def test_other_topics_have_no_quorum() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        answer = await admin.ask(about("t"))
+        assert answer.topics[0].partitions[0].error_code == errors.UnknownTopicOrPartition.code
+
+    testing.run(scenario)
+
+
+def test_a_broker_that_runs_or_was_never_there_cannot_be_unregistered() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        running = await admin.ask(UnregisterBrokerRequest(broker_id=1))
+        assert running.error_code == errors.InvalidRequest.code
+        unknown = await admin.ask(UnregisterBrokerRequest(broker_id=9))
+        assert unknown.error_code == errors.BrokerIdNotRegistered.code
+
+    testing.run(scenario)
