@@ -121,35 +121,39 @@ class InnerBroker(LocalBroker):
         self._asked.set()
 
     async def _serve(self, ready: threading.Event) -> None:
-        from tidelog.app.lifecycle import Broker
-        from tidelog.app.surroundings import METADATA_FILE, system
-        from tidelog.config import BrokerConfig
-        from tidelog.metadata.sqlite_store import SqliteStore
-
-        around = system()
         # The machine's broker ends with its process, this one must take its thread along.
         metadata = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-broker-metadata")
-
-        async def store(folder: str) -> SqliteStore:
-            os.makedirs(folder, exist_ok=True)
-            return await SqliteStore.open(os.path.join(folder, METADATA_FILE), metadata, around.clock)
-
         try:
-            self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
-            config = BrokerConfig.of(self._settings())
-            broker = Broker(config, replace(around, http=False, store=store))
-            self.port = (await broker.start()).kafka[1]
-            broker.ended.add_done_callback(self._ended)
-            ready.set()
-            await self._asked.wait()
-            await broker.stop()
-            if broker.ended.done():
-                broker.ended.result()
+            await self._serve_until_asked(ready, metadata)
         except BaseException as problem:
             self._problem = problem
         finally:
             metadata.shutdown()
             ready.set()
+
+    async def _serve_until_asked(self, ready: threading.Event, metadata: ThreadPoolExecutor) -> None:
+        from tidelog.app.lifecycle import Broker
+        from tidelog.app.stores import METADATA_FILE
+        from tidelog.app.surroundings import system
+        from tidelog.config import BrokerConfig
+        from tidelog.metadata.sqlite_store import SqliteStore
+
+        self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
+        config = BrokerConfig.of(self._settings())
+        around = system(config)
+
+        async def store(folder: str) -> SqliteStore:
+            os.makedirs(folder, exist_ok=True)
+            return await SqliteStore.open(os.path.join(folder, METADATA_FILE), metadata, around.clock)
+
+        broker = Broker(config, replace(around, http=False, store=store))
+        self.port = (await broker.start()).kafka[1]
+        broker.ended.add_done_callback(self._ended)
+        ready.set()
+        await self._asked.wait()
+        await broker.stop()
+        if broker.ended.done():
+            broker.ended.result()
 
 
 class ChildBroker(LocalBroker):
