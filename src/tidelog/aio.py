@@ -11,11 +11,13 @@ from tidelog.client.environment import Environment
 from tidelog.client.errors import (
     BufferExhausted,
     ClientClosed,
+    CommitFailed,
     DeliveryTimedOut,
     TransactionAborted,
     Unreachable,
 )
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from tidelog.client.listener import RebalanceListener
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.producer import Producer
 from tidelog.client.topics import CreatedTopic, NewTopic
@@ -27,6 +29,7 @@ __all__ = [
     "BufferExhausted",
     "ClientClosed",
     "ClusterDescription",
+    "CommitFailed",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
@@ -43,6 +46,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Partition",
     "Producer",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "Topic",

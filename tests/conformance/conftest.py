@@ -26,6 +26,9 @@ ON_KAFKA = os.environ.get("CONFORMANCE") == "kafka"
 SETTINGS = {
     "log.retention.check.interval.ms": "200",
     "log.cleaner.backoff.ms": "100",
+    # A new group does not wait for more members, and a member that died is noticed soon.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
 }
 
 

@@ -2,84 +2,84 @@
 I/O.
 
 `position` is the next offset to hand out, `fetch_offset` the next to ask for; between them lies the buffer.
-A seek raises `generation`, by which an answer to an older question is known and dropped.
+`settled` is the position that may be committed without losing anything when the reader dies: what the reader
+has come back for more after.  A seek replaces `generation`, by which an answer to an older question is known
+and dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
 
 from tidelog import errors
 from tidelog._speed.batch import header_at, walk
-from tidelog.record import HEADER_SIZE, Batch, read_batches
+from tidelog._speed.consumed import Record
+from tidelog.client.fetched import Aborts, Fetched
+from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
 
-TimestampType = Literal["create", "append"]
+__all__ = ["Assigned", "Record"]
 
-
-class Record(NamedTuple):
-    """A record as consumed.  `timestamp` is in milliseconds; `timestamp_type` says who set it: the producer
-    that created the record, or the broker that appended it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-class _Fetched:
-    """The bytes of one answer, read batch by batch when they are handed out."""
-
-    __slots__ = ("batches", "end", "records", "size")
-
-    def __init__(self, data: bytes, end: int, check_crc: bool) -> None:
-        self.size = len(data)
-        self.end = end
-        self.batches: Iterator[Batch] = read_batches(data, check_crc=check_crc)
-        self.records: deque[Record] = deque()
+NO_EPOCH = -1
 
 
 class Assigned:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position: int | None = None
+        self.epoch = NO_EPOCH  # of the record before `position`
+        self.settled: int | None = None
+        self.settled_epoch = NO_EPOCH
         self.fetch_offset = 0
+        self.fetch_epoch = NO_EPOCH
         self.look_up: int | None = None
-        self.generation = 0
+        self.needs_committed = False
+        self.generation = object()
         self.paused = False
         self.fetching = False
         self.buffered_bytes = 0
         self.end_offset: int | None = None
+        self.stable_offset: int | None = None
+        self.replica: int | None = None
+        self.replica_until_ms = 0.0
         self.not_before_ms = 0.0
         self.failures = 0
         self.failing_since_ms: float | None = None
         self.problem: errors.TidelogError | None = None
-        self._fetched: deque[_Fetched] = deque()
+        self._fetched: deque[Fetched] = deque()
 
-    def seek(self, offset: int) -> None:
+    # Where to read
+
+    def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
+        """`epoch`: the leader epoch of the record before it, when that is known."""
         self._drop()
-        self.position = self.fetch_offset = offset
+        self.position = self.settled = self.fetch_offset = offset
+        self.epoch = self.settled_epoch = self.fetch_epoch = epoch
         self.look_up = None
+        self.needs_committed = False
 
     def seek_by_look_up(self, time_ms: int) -> None:
         """To where a ListOffsets answer will say."""
         self._drop()
-        self.position = None
+        self.position = self.settled = None
+        self.needs_committed = False
         self.look_up = time_ms
 
+    def seek_to_committed(self) -> None:
+        """To where the group, or whoever keeps offsets, will say."""
+        self._drop()
+        self.position = self.settled = None
+        self.look_up = None
+        self.needs_committed = True
+
     def _drop(self) -> None:
-        self.generation += 1
+        self.generation = object()
         self.fetching = False
         self._fetched.clear()
         self.buffered_bytes = 0
         self.problem = None
-        self.end_offset = None
+        self.end_offset = self.stable_offset = None
 
     @property
     def has_records(self) -> bool:
@@ -97,7 +97,10 @@ class Assigned:
 
     # Facts
 
-    def fetched(self, data: bytes, end_offset: int, check_crc: bool) -> None:
+    def fetched(
+        self, data: bytes, end_offset: int, check_crc: bool, aborted: Iterable[tuple[int, int]] | None = None
+    ) -> None:
+        """`aborted`: the answer's aborted transactions, for a reader of what was committed only."""
         self.worked()
         self.end_offset = end_offset
         if not data:
@@ -110,8 +113,11 @@ class Assigned:
             )
             return
         # Bytes that are no batch at all are kept too: `take` says what is wrong with them.
-        self.fetch_offset = headers[-1].last_offset + 1 if headers else self.fetch_offset
-        self._fetched.append(_Fetched(data, self.fetch_offset, check_crc))
+        if headers:
+            self.fetch_offset = headers[-1].last_offset + 1
+            self.fetch_epoch = headers[-1].leader_epoch
+        aborts = None if aborted is None else Aborts(aborted)
+        self._fetched.append(Fetched(self.partition, data, self.fetch_offset, check_crc, aborts))
         self.buffered_bytes += len(data)
 
     def worked(self) -> None:
@@ -123,6 +129,7 @@ class Assigned:
         """Something that may pass; when it lasts longer than `give_up_ms` the reader hears of it."""
         self.failures += 1
         self.not_before_ms = now_ms + wait_ms
+        self.replica = None
         if self.failing_since_ms is None:
             self.failing_since_ms = now_ms
         elif now_ms - self.failing_since_ms >= give_up_ms:
@@ -134,58 +141,52 @@ class Assigned:
         """Raises `CorruptMessage` or `InvalidRecord` at a batch that cannot be read; the position stays in
         front of it, and the next fetch asks for it again."""
         out: list[Record] = []
+        position = self.position
+        assert position is not None or not self._fetched
         while self._fetched and len(out) < records_max:
+            assert position is not None
             current = self._fetched[0]
-            while current.records and len(out) < records_max:
-                out.append(current.records.popleft())
-                self.position = out[-1].offset + 1
-            if current.records:
-                break
             try:
-                done = not self._next_batch(current)
+                records = current.next(position, records_max - len(out))
             except (errors.CorruptMessage, errors.InvalidRecord) as problem:
+                # What was good goes out first; the next call meets the bad batch again.
+                self.seek_back(position)
                 if out:
-                    # What was good goes out first; the next call meets the bad batch again.
-                    self._refetch()
                     break
-                position = self.position
-                self._refetch()
                 raise type(problem)(
                     f"{self.partition} at offset {position}: {problem}; seek past it to go on"
                 ) from problem
-            if done:
-                # Compaction may have taken the last records: the reader is past them all the same.
-                self.position = max(self.position or 0, current.end)
+            if records:
+                out += records
+                position = records[-1].offset + 1
+                self.epoch = records[-1].leader_epoch
+            else:
+                # Compaction may have taken the last records, or they are not for readers: the reader is past
+                # them all the same.
+                position = max(position, current.end)
                 self._fetched.popleft()
                 self.buffered_bytes -= current.size
+        self.position = position
         return out
 
-    def _next_batch(self, current: _Fetched) -> bool:
-        """Moves the next batch's records to `current.records`; False when there is none."""
-        batch = next(current.batches, None)
-        if batch is None:
-            return False
-        header = batch.header
-        position = self.position
-        assert position is not None
-        if not header.control and header.last_offset >= position:
-            kind: TimestampType = "append" if header.log_append_time else "create"
-            topic, partition = self.partition
-            current.records.extend(
-                Record(topic, partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers)
-                for one in batch.records()
-                if one.offset >= position
-            )
-        if not current.records:
-            # A control batch, or one that compaction has emptied: nothing to hand out, but the reader is past
-            # it.
-            self.position = max(position, header.last_offset + 1)
-        return True
+    def take_fetched(self) -> Fetched | None:
+        """A whole answer, for whoever reads its batches in another way; the reader is past all of it."""
+        if not self._fetched:
+            return None
+        current = self._fetched.popleft()
+        self.buffered_bytes -= current.size
+        self.position = max(self.position or 0, current.end)
+        return current
 
-    def _refetch(self) -> None:
-        position = self.position
-        assert position is not None
-        self.seek(position)
+    def settle(self) -> None:
+        """The reader has come back: what it was given before is done with."""
+        self.settled, self.settled_epoch = self.position, self.epoch
+
+    def seek_back(self, position: int) -> None:
+        """Drops what is buffered and reads again from `position`, without a say on what is settled."""
+        settled, settled_epoch, epoch = self.settled, self.settled_epoch, self.epoch
+        self.seek(position, epoch)
+        self.settled, self.settled_epoch = settled, settled_epoch
 
 
 def _is_cut(data: bytes) -> bool:

@@ -1,51 +1,90 @@
-"""The consumer, asyncio face: reads the partitions it is assigned, from any offset or time."""
+"""The consumer, asyncio face: reads topics, alone or as a member of a group, from any offset or time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from tidelog._speed.consumed import Record
+from tidelog.client import listener as listeners
 from tidelog.client.addresses import parse_addresses
-from tidelog.client.assigned import Assigned, Record
+from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
+from tidelog.client.commits import Callback, Commits, Committer
+from tidelog.client.connections import Connections
+from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.environment import Environment
-from tidelog.client.errors import ClientClosed
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from tidelog.client.options import ConnectionOptions, ConsumerOptions, reset_of
+from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
+from tidelog.client.group_offsets import GroupOffsets
+from tidelog.client.group_options import GroupOptions
+from tidelog.client.iteration import Iteration
+from tidelog.client.listener import RebalanceListener
+from tidelog.client.member import Member
+from tidelog.client.membership import Machine
+from tidelog.client.membership_classic import ClassicMembership
+from tidelog.client.membership_consumer import ConsumerMembership
+from tidelog.client.membership_solo import SoloMembership
+from tidelog.client.options import ConnectionOptions, ConsumerOptions, read_committed_of, reset_of
+from tidelog.client.reader import Reader, flat
 from tidelog.types import TopicPartition
 
-# How long one wait of an iteration lasts; it goes on waiting after it.
-ITERATION_WAIT_MS = 60_000
+# How often a reader without a group looks for a topic that is not there yet.
+MISSING_TOPIC_MS = 1_000
 
 
-class Consumer:
-    """
-    async with Consumer(bootstrap_servers="127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
-        async for record in consumer:
-            print(record.offset, record.value)
+class Consumer(Reader):
+    """Reads topics.
 
-    Records are fetched in the background, ahead of `poll`.  A partition that starts without a position, or
-    whose position is not in the log any more, goes to where `auto_offset_reset` says: "earliest", "latest", a
-    time in milliseconds, or "none" to raise `OffsetOutOfRange`.  Failures that may pass are retried; when
-    they last longer than `request_timeout_ms`, `poll` raises the error, and the next `poll` tries again.
+        async with Consumer("orders", group_id="billing", bootstrap_servers="127.0.0.1:9092") as consumer:
+            async for record in consumer:
+                print(record.offset, record.value)
+
+    With a `group_id` the partitions of the topics are shared among the consumers of the group, and offsets
+    are committed to it; without one, this consumer reads all of them.  Records are fetched in the background,
+    ahead of `poll`, and heartbeats do not depend on it.
+
+    A partition begins at its committed offset.  One that has none, or whose position is not in the log any
+    more, goes to where `auto_offset_reset` says: "earliest", "latest", a time in milliseconds, or "none" to
+    raise `OffsetOutOfRange`.  Failures that may pass are retried; when they last longer than
+    `request_timeout_ms`, `poll` raises the error, and the next `poll` tries again.
+
+    With `enable_auto_commit`, what was handed out is committed every `auto_commit_interval_ms` once you have
+    come back for more, when partitions go to others, and at `close`.  Leaving the `async with` block with an
+    exception does not commit what was in hand, so it is read again.
     """
 
     def __init__(
         self,
-        *,
+        *topics: str,
         bootstrap_servers: str | Sequence[str] = "127.0.0.1:9092",
         client_id: str = "tidelog",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        group_protocol: str = "classic",
+        group_remote_assignor: str | None = None,
+        partition_assignment_strategy: str | Assignor | Iterable[str | Assignor] = (
+            "range",
+            "cooperative-sticky",
+        ),
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
         auto_offset_reset: str | int = "latest",
+        isolation_level: str = "read_uncommitted",
         max_poll_records: int = 500,
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: int = 500,
         fetch_max_bytes: int = 52_428_800,
         max_partition_fetch_bytes: int = 1_048_576,
         check_crcs: bool = True,
+        client_rack: str | None = None,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
@@ -53,7 +92,7 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         environment: Environment | None = None,
     ) -> None:
-        self._options = ConsumerOptions(
+        options = ConsumerOptions(
             auto_offset_reset=reset_of(auto_offset_reset),
             fetch_min_bytes=fetch_min_bytes,
             fetch_max_wait_ms=fetch_max_wait_ms,
@@ -61,30 +100,78 @@ class Consumer:
             max_partition_fetch_bytes=max_partition_fetch_bytes,
             max_poll_records=max_poll_records,
             check_crcs=check_crcs,
+            read_committed=read_committed_of(isolation_level),
+            client_rack=client_rack or "",
+        )
+        self._group = GroupOptions(
+            group_id,
+            group_instance_id,
+            group_protocol,
+            group_remote_assignor,
+            assignors_of(partition_assignment_strategy),
+            session_timeout_ms,
+            heartbeat_interval_ms,
+            max_poll_interval_ms,
+            enable_auto_commit,
+            auto_commit_interval_ms,
         )
         connection = ConnectionOptions(
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
+            client_id,
+            request_timeout_ms,
+            connect_timeout_ms,
+            retry_backoff_ms,
+            retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
         )
         self._environment = environment or Environment.system()
-        self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
-        self._timeout_ms = request_timeout_ms
-        self._fetcher: Fetcher | None = None
-        self._closed = False
+        super().__init__(Cluster(parse_addresses(bootstrap_servers), connection, self._environment), options)
+        self._subscribe_first(topics)
+
+    def _subscribe_first(self, topics: tuple[str, ...]) -> None:
+        self._topics: tuple[str, ...] = topics
+        self._pattern: re.Pattern[str] | None = None
+        self._listener: RebalanceListener | None = None
+        self._call = listeners.call
+        self._channel: Connections | None = None
+        self._offsets: GroupOffsets | None = None
+        self._commits: Commits | None = None
+        self._member: Member | None = None
+        self._attention = False
+        self._iteration: Iteration | None = None
+        self._polls = 0
+        if topics:
+            self._check_subscription(topics, None)
+
+    # Opening and closing
 
     async def start(self) -> None:
         """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
-        if self._fetcher is None:
-            try:
-                await self._cluster.open()
-            except BaseException:
-                await self._cluster.close()
-                raise
-            self._fetcher = Fetcher(self._cluster, self._options)
+        if self._fetcher is not None:
+            return
+        try:
+            await self._cluster.open()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        group_id = self._group.group_id
+        if group_id is not None:
+            coordinator = Coordinator(self._cluster, Kind.GROUP, group_id)
+            self._offsets = GroupOffsets(
+                self._cluster,
+                coordinator,
+                group_id,
+                self._committer,
+                require_stable=self._options.read_committed,
+            )
+        self._fetcher = Fetcher(self._cluster, self._options, self._offsets)
+        if self._offsets is not None:
+            self._commits = self._new_commits(self._offsets, self._fetcher)
+        if self._topics or self._pattern is not None:
+            self._join()
+
+    def _new_commits(self, committer: Committer, fetcher: Fetcher) -> Commits:
+        interval_ms = self._group.auto_commit_interval_ms if self._group.enable_auto_commit else None
+        return Commits(committer, fetcher, auto_interval_ms=interval_ms, due=self._attend_soon)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -93,131 +180,278 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(in_hand_done=kind is None)
 
     async def close(self) -> None:
-        if not self._closed:
+        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections."""
+        await self._close(in_hand_done=True)
+
+    async def _close(self, in_hand_done: bool) -> None:
+        if self._closed:
+            return
+        try:
+            if self._commits is not None:
+                if self._iteration is not None:
+                    self._iteration.settle(in_hand_done)
+                    in_hand_done = False
+                await self._commits.auto_now(None, all_handed_out=in_hand_done)
+        finally:
             self._closed = True
-            if self._fetcher is not None:
-                await self._fetcher.close()
-            await self._cluster.close()
+            try:
+                if self._member is not None:
+                    await self._member.close()
+            finally:
+                await self._close_connections()
+
+    async def _close_connections(self) -> None:
+        if self._commits is not None:
+            await self._commits.close()
+        if self._fetcher is not None:
+            await self._fetcher.close()
+        if self._channel is not None:
+            await self._channel.close()
+        await self._cluster.close()
 
     # Which partitions
 
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """These topics, or all whose whole name matches `pattern`, in place of what was subscribed before.
+
+        The partitions come with the next `poll`s; `listener` hears when they come and go."""
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
+        self._check_subscription(names, compiled)
+        if self._fetcher is not None and self._member is None and self._fetcher.assigned:
+            raise ValueError("partitions are assigned by hand: unsubscribe before subscribing to topics")
+        self._topics, self._pattern, self._listener = names, compiled, listener
+        if self._fetcher is not None:
+            self._running()
+            self._join()
+
+    async def unsubscribe(self) -> None:
+        """Gives everything back: leaves the group, or drops what was assigned by hand."""
+        fetcher = self._running()
+        if self._commits is not None:
+            await self._commits.auto_now(None, all_handed_out=True)
+        owned = tuple(fetcher.assigned)
+        if self._member is not None:
+            if owned and self._listener is not None:
+                await self._call(self._listener.on_partitions_revoked, owned)
+            await self._member.close()
+            self._member = None
+        fetcher.assign(())
+        if self._commits is not None:
+            self._commits.dropped(owned)
+        self._topics, self._pattern, self._listener = (), None, None
+
+    def subscription(self) -> set[str]:
+        """The topics that were asked for by name."""
+        return set(self._topics)
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these from now on; those assigned already keep their position."""
+        """Reads these from now on, without the others of the group; those assigned already keep their
+        position."""
+        fetcher = self._running()
+        if self._member is not None:
+            raise ValueError("partitions come from a subscription: unsubscribe before assigning any by hand")
         wanted = list(dict.fromkeys(TopicPartition(*one) for one in partitions))
         for one in wanted:
             self._cluster.track(one.topic)
-        self._running().assign(wanted)
+        if self._commits is not None:
+            self._commits.dropped([one for one in fetcher.assigned if one not in set(wanted)])
+        fetcher.assign(wanted)
+        self._moved()
 
-    def assignment(self) -> set[TopicPartition]:
-        return set(self._running().assigned)
+    def _check_subscription(self, topics: Collection[str], pattern: re.Pattern[str] | None) -> None:
+        if bool(topics) == (pattern is not None):
+            raise ValueError("subscribe to topics or to a pattern: name one of the two")
+        for one in topics:
+            if not isinstance(one, str) or not one:
+                raise ValueError(f"{one!r} is not a topic's name")
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        for one in self._chosen(partitions):
-            one.paused = True
+    def _join(self) -> None:
+        for topic in self._topics:
+            self._cluster.track(topic)
+        if self._member is None:
+            self._channel = self._channel or self._cluster.channel()
+            group_id = self._group.group_id
+            self._member = Member(
+                self._cluster,
+                Coordinator(self._cluster, Kind.GROUP, group_id or "", self._channel),
+                self._machine(),
+                poll_interval_ms_max=self._group.max_poll_interval_ms,
+                notify=self._attend_soon,
+                progress=lambda: (self._polls, self._iteration.at if self._iteration is not None else 0),
+            )
+        by_coordinator = self._group.group_id is not None and self._group.group_protocol == "consumer"
+        self._member.subscribe(self._topics, self._pattern, regex_here=not by_coordinator)
 
-    def resume(self, *partitions: TopicPartition) -> None:
-        for one in self._chosen(partitions):
-            one.paused = False
-        self._running().wake()
+    def _machine(self) -> Machine:
+        group = self._group
+        if group.group_id is None:
+            options = self._cluster.options
+            return SoloMembership(options.metadata_max_age_ms, MISSING_TOPIC_MS)
+        rack = self._options.client_rack or None
+        if group.group_protocol == "consumer":
+            return ConsumerMembership(
+                group.group_id,
+                str(uuid.UUID(int=self._environment.random.getrandbits(128), version=4)),
+                rebalance_timeout_ms=group.max_poll_interval_ms,
+                instance_id=group.group_instance_id,
+                rack=rack,
+                server_assignor=group.group_remote_assignor,
+            )
+        return ClassicMembership(
+            group.group_id,
+            group.assignors,
+            session_timeout_ms=group.session_timeout_ms,
+            rebalance_timeout_ms=group.max_poll_interval_ms,
+            heartbeat_interval_ms=group.heartbeat_interval_ms,
+            instance_id=group.group_instance_id,
+            rack=rack,
+        )
 
-    async def partitions_for(self, topic: str) -> list[int]:
+    # Offsets of the group
+
+    async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
+        """Commits these offsets (of the next record to read), or the positions behind what was handed out.
+
+        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
+        must poll first."""
+        await self._committing().commit(self._to_commit(offsets), timeout_ms)
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: Callback | None = None
+    ) -> asyncio.Task[None]:
+        """Like `commit`, in the background; `callback` gets the offsets, and the error or None."""
+        return self._committing().commit_async(self._to_commit(offsets), callback)
+
+    async def committed(
+        self, *partitions: TopicPartition | Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these partitions, or for all that are assigned."""
+        self._committing()
+        assert self._offsets is not None
+        wanted = flat(partitions) or list(self._running().assigned)
+        found = await self._offsets.load(wanted)
+        return {one: found.get(one) for one in wanted}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
+        if self._member is not None and self._group.group_id is not None:
+            return self._member.machine.identity
+        return GroupMetadata(self._group.group_id or "")
+
+    def _committer(self) -> GroupMetadata | None:
+        """Partitions that the group has given out are committed only by a member of it."""
+        if self._member is not None and not self._member.machine.in_group:
+            return None
+        return self.group_metadata()
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return with_metadata(offsets)
+        if self._iteration is not None:
+            return self._iteration.positions(self._committing().handed_out())
+        return self._committing().handed_out()
+
+    def _committing(self) -> Commits:
         self._running()
-        known = await self._cluster.topic(topic, self._timeout_ms)
-        return [one.index for one in known.partitions]
-
-    # Where in them
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        if offset < 0:
-            raise ValueError(f"offset cannot be {offset}: it must be at least 0")
-        for one in self._chosen((partition,)):
-            one.seek(offset)
-        self._running().wake()
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """These partitions, or all that are assigned."""
-        self._seek_by_look_up(partitions, EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        self._seek_by_look_up(partitions, LATEST)
-
-    def seek_to_time(self, timestamp: int, *partitions: TopicPartition) -> None:
-        """To the first record that is not older than `timestamp`, or to the end when there is none."""
-        if timestamp < 0:
-            raise ValueError(f"timestamp cannot be {timestamp}: it is in milliseconds since 1970")
-        self._seek_by_look_up(partitions, timestamp)
-
-    async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns from it."""
-        (one,) = self._chosen((partition,))
-        while one.position is None:
-            self._running().take(0)
-            await self._running().arrival(self._timeout_ms)
-        return one.position
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await self._look_up(dict.fromkeys(partitions, EARLIEST))
-        return {partition: one.offset for partition, one in found.items()}
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await self._look_up(dict.fromkeys(partitions, LATEST))
-        return {partition: one.offset for partition, one in found.items()}
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record that is not older than the time given; None where there is none."""
-        found = await self._look_up(times)
-        return {partition: one if one.offset >= 0 else None for partition, one in found.items()}
+        if self._commits is None:
+            raise ValueError("without a group_id there is nobody to commit to: name a group")
+        return self._commits
 
     # Records
 
     async def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """What has been fetched; waits up to `timeout_ms` when that is nothing."""
+        """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
+        rebalances: call it again within `max_poll_interval_ms`."""
         fetcher = self._running()
         records_max = self._options.max_poll_records if max_records is None else max_records
-        clock = self._environment.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
+        self._polls += 1
+        fetcher.settle()
+        if self._attention:
+            await self._attend()
+        if self._iteration is not None and (rest := self._iteration.take(records_max)):
+            return rest
         records = fetcher.take(records_max)
-        if not records and timeout_ms <= 0:
-            # Let what has arrived be read: a caller that only ever polls with 0 must still get ahead.
-            await asyncio.sleep(0)
-            return fetcher.take(records_max)
-        while not records and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-            await fetcher.arrival(left_ms)
-            records = self._running().take(records_max)
-        return records
+        return records or await self._wait(timeout_ms, lambda: self._running().take(records_max))
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        while True:
-            for record in await self.poll(ITERATION_WAIT_MS):
-                yield record
+    async def _wait(self, timeout_ms: int, take: Callable[[], list[Any]]) -> list[Any]:
+        fetcher, member, clock = self._running(), self._member, self._environment.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        if member is not None:
+            member.poll_began()
+        try:
+            if timeout_ms <= 0:
+                # Let what has arrived be read: a caller that only ever polls with 0 must still get ahead.
+                await asyncio.sleep(0)
+            while True:
+                if self._attention:
+                    await self._attend()
+                records = take()
+                left_ms = deadline_ms - clock.monotonic_ms()
+                if records or left_ms <= 0:
+                    return records
+                await fetcher.arrival(left_ms)
+        finally:
+            if member is not None:
+                member.poll_ended()
 
-    # Inside
-
-    def _running(self) -> Fetcher:
-        if self._closed:
-            raise ClientClosed("this consumer is closed: make a new one")
-        if self._fetcher is None:
-            raise ClientClosed("this consumer is not started: use `async with`, or await start()")
-        return self._fetcher
-
-    def _chosen(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
-        assigned = self._running().assigned
-        wanted = list(partitions) or list(assigned)
-        for one in wanted:
-            if one not in assigned:
-                raise ValueError(f"{TopicPartition(*one)} is not assigned to this consumer: assign it first")
-        return [assigned[one] for one in wanted]
-
-    def _seek_by_look_up(self, partitions: Iterable[TopicPartition], time_ms: int) -> None:
-        for one in self._chosen(partitions):
-            one.seek_by_look_up(time_ms)
-        self._running().wake()
-
-    async def _look_up(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    def __aiter__(self) -> Iteration:
         self._running()
-        return await list_offsets(self._cluster, times, self._timeout_ms)
+        if self._iteration is None:
+            self._iteration = Iteration(self)
+        return self._iteration
+
+    # Between two polls
+
+    def _attend_soon(self) -> None:
+        self._attention = True
+        if self._fetcher is not None:
+            self._fetcher.notify()
+
+    def _moved(self) -> None:
+        self._running().wake()
+        if self._iteration is not None:
+            self._attention = True  # What it has in hand may be from before the seek.
+
+    async def _attend(self) -> None:
+        """Gives up and takes partitions as the group says, and commits what is due."""
+        self._attention = False
+        if self._commits is not None:
+            self._commits.auto()
+        if self._member is not None:
+            machine = self._member.machine
+            while machine.change is not None:
+                await self._apply(machine)
+            if machine.problem is not None:
+                self._attention = True
+                raise machine.problem
+
+    async def _apply(self, machine: Machine) -> None:
+        change, fetcher, listener = machine.change, self._running(), self._listener
+        assert change is not None and self._member is not None
+        if change.revoked:
+            if self._commits is not None:
+                await self._commits.auto_now(change.revoked)
+            if listener is not None:
+                await self._call(listener.on_partitions_revoked, change.revoked)
+        if change.lost and listener is not None:
+            await self._call(listener.on_partitions_lost, change.lost)
+        if machine.change is not change:
+            return  # The group went on without us meanwhile: there is another change to apply.
+        for topic in {one.topic for one in change.added}:
+            self._cluster.track(topic)
+        if self._commits is not None:
+            self._commits.dropped((*change.revoked, *change.lost))
+        fetcher.assign(change.owned)
+        machine.applied()
+        self._member.wake()
+        if change.added and listener is not None:
+            await self._call(listener.on_partitions_assigned, change.added)

@@ -1,13 +1,14 @@
 """Fetch requests for assigned partitions, and their answers by partition.  Topics go by id where both sides
-know ids; no fetch sessions: every request names all of its partitions."""
+know ids."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.client.assigned import Assigned
+from tidelog.client.fetch_session import FetchSession, Place, Wanted
 from tidelog.client.options import ConsumerOptions
 from tidelog.client.topology import NO_ID, Topology
 from tidelog.net.requester import Requester
@@ -17,10 +18,13 @@ from tidelog.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 
 NAMES_VERSION_MAX = 12  # later versions carry topic ids instead of names
+EPOCHS_VERSION_MIN = 12  # from here on a broker tells where logs part when it is told the last epoch
+RACKS_VERSION_MIN = 11
 
 
 class FetchCall(NamedTuple):
@@ -30,37 +34,70 @@ class FetchCall(NamedTuple):
     request: FetchRequest
     version: int
     names: Mapping[uuid.UUID, str]
-    generations: Mapping[TopicPartition, int]
+    generations: Mapping[TopicPartition, object]
 
 
 def build_fetch(
-    connection: Requester, topology: Topology, partitions: Sequence[Assigned], options: ConsumerOptions
+    connection: Requester,
+    topology: Topology,
+    partitions: Sequence[Assigned],
+    options: ConsumerOptions,
+    session: FetchSession,
 ) -> FetchCall:
-    topics: dict[str, list[FetchPartition]] = {}
+    names = dict.fromkeys(one.partition.topic for one in partitions)
+    ids = {name: topic.id for name in names if (topic := topology.topics.get(name)) is not None}
+    all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in names)
+    version = connection.version_of(FetchRequest, None if all_have_ids else NAMES_VERSION_MAX)
+    wanted = {}
     for one in partitions:
         known = topology.partition(one.partition)
-        topics.setdefault(one.partition.topic, []).append(
-            FetchPartition(
-                partition=one.partition.partition,
-                current_leader_epoch=known.leader_epoch if known is not None else -1,
-                fetch_offset=one.fetch_offset,
-                partition_max_bytes=options.max_partition_fetch_bytes,
-            )
+        name, index = one.partition
+        wanted[Place(name, ids.get(name, NO_ID), index)] = Wanted(
+            one.fetch_offset,
+            known.leader_epoch if known is not None else -1,
+            one.fetch_epoch if version >= EPOCHS_VERSION_MIN else -1,
+            options.max_partition_fetch_bytes,
         )
-    ids = {name: topic.id for name in topics if (topic := topology.topics.get(name)) is not None}
-    all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in topics)
+    ask = session.next(wanted)
     request = FetchRequest(
         max_wait_ms=options.fetch_max_wait_ms,
         min_bytes=options.fetch_min_bytes,
         max_bytes=options.fetch_max_bytes,
-        topics=[FetchTopic(name, ids.get(name, NO_ID), parts) for name, parts in topics.items()],
+        isolation_level=int(options.read_committed),
+        session_id=ask.session_id,
+        session_epoch=ask.epoch,
+        topics=_topics(ask.named),
+        forgotten_topics_data=_forgotten(ask.forgotten),
+        rack_id=options.client_rack if version >= RACKS_VERSION_MIN else "",
     )
     return FetchCall(
         request,
-        connection.version_of(FetchRequest, None if all_have_ids else NAMES_VERSION_MAX),
+        version,
         {topic_id: name for name, topic_id in ids.items()},
         {one.partition: one.generation for one in partitions},
     )
+
+
+def _topics(named: Mapping[Place, Wanted]) -> list[FetchTopic]:
+    topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+    for place, wanted in named.items():
+        topics.setdefault((place.topic, place.topic_id), []).append(
+            FetchPartition(
+                partition=place.partition,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                last_fetched_epoch=wanted.last_epoch,
+                partition_max_bytes=wanted.bytes_max,
+            )
+        )
+    return [FetchTopic(name, topic_id, parts) for (name, topic_id), parts in topics.items()]
+
+
+def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, uuid.UUID], list[int]] = {}
+    for place in places:
+        topics.setdefault((place.topic, place.topic_id), []).append(place.partition)
+    return [ForgottenTopic(name, topic_id, parts) for (name, topic_id), parts in topics.items()]
 
 
 def read_fetch(

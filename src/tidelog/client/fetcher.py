@@ -10,31 +10,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from tidelog import errors
+from tidelog._speed.consumed import Record
 from tidelog.client.answers import problem_of
-from tidelog.client.assigned import Assigned, Record
+from tidelog.client.assigned import Assigned
 from tidelog.client.backoff import delay_ms
 from tidelog.client.cluster import Cluster
 from tidelog.client.fetch_request import FetchCall, build_fetch, read_fetch
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.fetch_session import FetchSession
+from tidelog.client.fetched import Fetched
 from tidelog.client.options import ConsumerOptions
+from tidelog.client.positions import CommittedOffsets, Positions
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
 
 log = logging.getLogger("tidelog.client")
 
+LOST_SESSION = (errors.FetchSessionIdNotFound.code, errors.InvalidFetchSessionEpoch.code)
+NO_REPLICA = -1
+
 
 class Fetcher:
-    def __init__(self, cluster: Cluster, options: ConsumerOptions) -> None:
+    def __init__(
+        self, cluster: Cluster, options: ConsumerOptions, committed: CommittedOffsets | None = None
+    ) -> None:
+        """`committed`: where partitions begin that are assigned without a position."""
+        self.fetches = 0
+        self.fetch_ms = 0.0
+        self.bytes = 0
         self._cluster = cluster
         self._options = options
+        self._channel = cluster.channel()
+        self._positions = Positions(cluster, options, committed, self._found)
+        self._sessions: dict[int, FetchSession] = {}
         self._loop = asyncio.get_running_loop()
         self._assigned: dict[TopicPartition, Assigned] = {}
+        self._handed: list[Assigned] = []
         self._fetching: set[int] = set()
-        self._looking_up: asyncio.Task[None] | None = None
+        self._dialling: set[int] = set()
         self._arrived = asyncio.Event()
         self._pump_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -46,49 +63,72 @@ class Fetcher:
     def assigned(self) -> dict[TopicPartition, Assigned]:
         return self._assigned
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """Partitions that were assigned before keep their place; new ones start where `auto_offset_reset`
-        says."""
-        before, self._assigned = self._assigned, {}
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions that were assigned before keep their place; new ones start at what is committed, or
+        where `auto_offset_reset` says."""
+        before = dict(self._assigned)
+        # The same dictionary all along: whoever looks up positions reads it later.
+        self._assigned.clear()
         for one in partitions:
             known = before.get(one)
             if known is None:
                 known = Assigned(one)
-                self._start(known)
+                self._positions.begin(known)
             self._assigned[one] = known
         self.wake()
-
-    def _start(self, one: Assigned) -> None:
-        reset = self._options.auto_offset_reset
-        if reset is not None:
-            one.seek_by_look_up(reset)
-        else:
-            one.problem = errors.OffsetOutOfRange(
-                f"{one.partition} has no position: seek, or set auto_offset_reset"
-            )
 
     def wake(self, *_: Any) -> None:
         if not self._pump_due and not self._closed:
             self._pump_due = True
             self._loop.call_soon(self._pump)
 
+    def notify(self) -> None:
+        """Something else than records wants the reader's attention."""
+        self._arrived.set()
+
+    def settle(self) -> None:
+        """The reader has come back: what it was given is done with."""
+        for one in self._handed:
+            one.settle()
+        self._handed.clear()
+
     def take(self, records_max: int) -> list[Record]:
         """What is buffered; raises what has stopped a partition, once the others have nothing to hand out."""
         out: list[Record] = []
-        for one in list(self._assigned.values()):
-            if one.has_records and len(out) < records_max:
-                # Turns: a full partition does not starve the ones behind it.
-                self._assigned[one.partition] = self._assigned.pop(one.partition)
-                try:
-                    out += one.take(records_max - len(out))
-                except errors.TidelogError as problem:
-                    one.problem = problem
+        for one in self._in_turn():
+            if len(out) >= records_max:
+                break
+            try:
+                self._handed.append(one)
+                out += one.take(records_max - len(out))
+            except errors.TidelogError as problem:
+                one.problem = problem
         if not out:
-            self._raise_problem()
+            self.raise_problem()
         self.wake()
         return out
 
-    def _raise_problem(self) -> None:
+    def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
+        """All whole answers that are buffered, with the position to read each from."""
+        out = []
+        for one in self._in_turn():
+            start = one.position or 0
+            self._handed.append(one)
+            while (fetched := one.take_fetched()) is not None:
+                out.append((one, start, fetched))
+        if not out:
+            self.raise_problem()
+        self.wake()
+        return out
+
+    def _in_turn(self) -> list[Assigned]:
+        """Those with records; turns: a full partition does not starve the ones behind it."""
+        ready = [one for one in self._assigned.values() if one.has_records]
+        if len(ready) > 1:
+            self._assigned[ready[0].partition] = self._assigned.pop(ready[0].partition)
+        return ready
+
+    def raise_problem(self) -> None:
         for one in self._assigned.values():
             if one.problem is not None and not one.paused:
                 problem, one.problem = one.problem, None
@@ -97,24 +137,24 @@ class Fetcher:
 
     async def arrival(self, timeout_ms: float) -> None:
         """Until something was fetched or has failed, or the time is up."""
+        if not self._arrived.is_set() and not any(
+            one.has_records or one.problem is not None for one in self._assigned.values()
+        ):
+            self.wake()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return
         self._arrived.clear()
-        if any(one.has_records or one.problem is not None for one in self._assigned.values()):
-            return
-        self.wake()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._arrived.wait()
-        except TimeoutError:
-            return
 
     async def close(self) -> None:
         self._closed = True
         self._arrived.set()
         if self._timer is not None:
             self._timer.cancel()
-        if self._looking_up is not None:
-            self._looking_up.cancel()
-            await asyncio.gather(self._looking_up, return_exceptions=True)
+        await self._positions.close()
+        await self._channel.close()
 
     # The pump
 
@@ -124,13 +164,11 @@ class Fetcher:
             return
         try:
             now_ms = self._cluster.environment.clock.monotonic_ms()
-            if self._looking_up is None and any(one.look_up is not None for one in self._assigned.values()):
-                self._looking_up = self._loop.create_task(self._look_up(), name="offsets")
-                self._looking_up.add_done_callback(self.wake)
+            self._positions.look(self._assigned)
             by_node: dict[int, list[Assigned]] = {}
             for one in self._assigned.values():
                 if one.wants_fetch(now_ms, max(1, self._options.max_partition_fetch_bytes // 2)):
-                    node = self._leader(one, now_ms)
+                    node = self._node(one, now_ms)
                     if node is not None:
                         by_node.setdefault(node, []).append(one)
             for node, partitions in by_node.items():
@@ -143,26 +181,39 @@ class Fetcher:
                 one.problem = errors.UnknownServerError(f"the consumer failed: {bug!r}")
             self._arrived.set()
 
-    def _leader(self, one: Assigned, now_ms: float) -> int | None:
-        node = self._cluster.topology.leader(one.partition)
+    def _node(self, one: Assigned, now_ms: float) -> int | None:
+        """Where to fetch it: from the leader, or the replica nearby that the leader has named."""
+        if one.replica is not None and (
+            now_ms >= one.replica_until_ms or one.replica not in self._cluster.topology.nodes
+        ):
+            one.replica = None
+        node = one.replica if one.replica is not None else self._cluster.topology.leader(one.partition)
         if node is None:
             self._failed(one, self._cluster.missing(one.partition))
             return None
-        if node in self._fetching:
+        if node in self._dialling and one.failures:
+            # It may not be the leader any more: ask around while it does not answer.
+            self._cluster.refresh_soon().add_done_callback(self.wake)
+        if node in self._fetching or node in self._dialling:
             return None
-        if self._cluster.ready(node) is None:
-            self._fetching.add(node)
-            self._cluster.dial(node).add_done_callback(lambda task: self._dialled(node, task))
+        if self._ready(node) is None:
+            self._dialling.add(node)
+            self._sessions.pop(node, None)
+            dialling = self._channel.dial(self._cluster.address(node))
+            dialling.add_done_callback(lambda task: self._dialled(node, task))
             return None
         return node
 
+    def _ready(self, node: int) -> Requester | None:
+        return self._channel.ready(self._cluster.address(node))
+
     def _dialled(self, node: int, task: asyncio.Task[Requester]) -> None:
-        self._fetching.discard(node)
+        self._dialling.discard(node)
         if not task.cancelled():
             problem = task.exception()
             if isinstance(problem, errors.TidelogError) and not self._closed:
                 for one in self._assigned.values():
-                    if self._cluster.topology.leader(one.partition) == node:
+                    if node in (one.replica, self._cluster.topology.leader(one.partition)):
                         self._failed(one, problem)
         self.wake()
 
@@ -177,50 +228,100 @@ class Fetcher:
     # Requests and answers
 
     def _fetch(self, node: int, partitions: list[Assigned]) -> None:
-        connection = self._cluster.ready(node)
+        connection = self._ready(node)
         assert connection is not None
-        call = build_fetch(connection, self._cluster.topology, partitions, self._options)
+        session = self._sessions.setdefault(node, FetchSession())
+        call = build_fetch(connection, self._cluster.topology, partitions, self._options, session)
         self._fetching.add(node)
         for one in partitions:
             one.fetching = True
         timeout_ms = self._cluster.options.request_timeout_ms + self._options.fetch_max_wait_ms
         answer = connection.submit(call.request, FetchResponse, version=call.version, timeout_ms=timeout_ms)
-        answer.add_done_callback(lambda done: self._answered(node, call, done))
+        begun = self._loop.time()
+        answer.add_done_callback(lambda done: self._answered(node, session, call, begun, done))
 
-    def _answered(self, node: int, call: FetchCall, done: asyncio.Future[FetchResponse]) -> None:
+    def _answered(
+        self,
+        node: int,
+        session: FetchSession,
+        call: FetchCall,
+        begun: float,
+        done: asyncio.Future[FetchResponse],
+    ) -> None:
         self._fetching.discard(node)
         asked = [
             one
             for partition, generation in call.generations.items()
-            if (one := self._assigned.get(partition)) is not None and one.generation == generation
+            if (one := self._assigned.get(partition)) is not None and one.generation is generation
         ]
         for one in asked:
             one.fetching = False
         if done.cancelled() or self._closed:
             return
         problem = done.exception()
-        if problem is None and done.result().error_code != errors.NONE:
-            problem = problem_of(done.result().error_code, f"the fetch from broker {node}")
+        code = errors.NONE if problem is not None else done.result().error_code
+        if problem is not None or code != errors.NONE:
+            session.failed()
+        if code in LOST_SESSION:
+            self.wake()  # The next request begins a new one.
+            return
+        if code != errors.NONE:
+            problem = problem_of(code, f"the fetch from broker {node}")
         if problem is not None:
             assert isinstance(problem, errors.TidelogError)
             for one in asked:
                 self._failed(one, problem)
         else:
+            answer = done.result()
+            session.answered(answer.session_id)
+            self.fetches += 1
+            self.fetch_ms += (self._loop.time() - begun) * 1000
             current = {one.partition: one for one in asked}
-            for partition, data in read_fetch(done.result(), call.names):
+            for partition, data in read_fetch(answer, call.names):
                 if partition in current:
                     self._partition_answered(current[partition], data)
         self.wake()
 
     def _partition_answered(self, one: Assigned, data: PartitionData) -> None:
-        if data.error_code == errors.NONE:
-            one.fetched(data.records or b"", data.high_watermark, self._options.check_crcs)
+        if data.error_code == errors.OffsetOutOfRange.code:
+            self._out_of_range(one)
+        elif data.error_code != errors.NONE:
+            self._failed(one, problem_of(data.error_code, str(one.partition)))
+        elif data.diverging_epoch.end_offset >= 0:
+            self._truncated(one, data.diverging_epoch.end_offset)
+        elif data.preferred_read_replica != NO_REPLICA and data.preferred_read_replica != one.replica:
+            one.worked()
+            one.replica = data.preferred_read_replica
+            options, clock = self._cluster.options, self._cluster.environment.clock
+            one.replica_until_ms = clock.monotonic_ms() + options.metadata_max_age_ms
+        else:
+            records = data.records or b""
+            self.bytes += len(records)
+            aborted = None
+            if self._options.read_committed:
+                aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
+            one.fetched(records, data.high_watermark, self._options.check_crcs, aborted)
+            one.stable_offset = data.last_stable_offset
             if one.has_records or one.problem is not None:
                 self._arrived.set()
-        elif data.error_code == errors.OffsetOutOfRange.code:
-            self._out_of_range(one)
+
+    def _truncated(self, one: Assigned, end: int) -> None:
+        """The leader's log parts from what was read here at `end`: what came after it is lost."""
+        position = one.position or 0
+        if end >= position:
+            # Only what was fetched ahead is gone, and nobody has seen it.
+            one.seek_back(position)
+        elif self._options.auto_offset_reset is None:
+            one.problem = errors.OffsetOutOfRange(
+                f"{one.partition} was cut at {end}, below the position {position}, by a change of leader: seek "
+                "to where to go on"
+            )
+            self._arrived.set()
         else:
-            self._failed(one, problem_of(data.error_code, str(one.partition)))
+            log.warning(
+                "%s was cut at %s, below the position %s: reading on there", one.partition, end, position
+            )
+            one.seek(end)
 
     def _out_of_range(self, one: Assigned) -> None:
         if one.has_records:
@@ -229,15 +330,14 @@ class Fetcher:
                 self._cluster.environment.clock.monotonic_ms() + self._cluster.options.retry_backoff_ms
             )
             return
-        reset = self._options.auto_offset_reset
-        if reset is None:
-            one.problem = errors.OffsetOutOfRange(
-                f"offset {one.fetch_offset} of {one.partition} is not in the log: seek, or set auto_offset_reset"
-            )
+        if one.replica is not None:
+            one.replica = None  # It may be behind: ask the leader.
+            return
+        why = f"offset {one.fetch_offset} of {one.partition} is not in the log"
+        log.warning(why)
+        self._positions.reset(one, why)
+        if one.problem is not None:
             self._arrived.set()
-        else:
-            log.warning("offset %s of %s is not in the log: resetting", one.fetch_offset, one.partition)
-            one.seek_by_look_up(reset)
 
     def _failed(self, one: Assigned, problem: errors.TidelogError) -> None:
         options, environment = self._cluster.options, self._cluster.environment
@@ -252,35 +352,6 @@ class Fetcher:
         if one.problem is not None:
             self._arrived.set()
 
-    # Positions
-
-    async def _look_up(self) -> None:
-        try:
-            while wanted := [one for one in self._assigned.values() if one.look_up is not None]:
-                await self._resolve(wanted)
-        finally:
-            self._looking_up = None
-
-    async def _resolve(self, wanted: list[Assigned]) -> None:
-        asked = {one.partition: (one, one.generation, one.look_up) for one in wanted}
-        times = {one.partition: one.look_up for one in wanted if one.look_up is not None}
-        try:
-            found = await list_offsets(self._cluster, times, self._cluster.options.request_timeout_ms)
-            late = [partition for partition, answer in found.items() if answer.offset < 0]
-            if late:
-                # No record is that late: reading goes on with the next one that comes.
-                ends = await list_offsets(
-                    self._cluster, dict.fromkeys(late, LATEST), self._cluster.options.request_timeout_ms
-                )
-                found.update(ends)
-        except errors.TidelogError as problem:
-            for one, generation, _ in asked.values():
-                if one.generation == generation:
-                    one.problem = problem
-                    one.look_up = None
-            self._arrived.set()
-            return
-        for partition, (one, generation, _) in asked.items():
-            if one.generation == generation and partition in found:
-                one.seek(found[partition].offset)
+    def _found(self) -> None:
         self._arrived.set()
+        self.wake()

@@ -32,9 +32,15 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_ms: int
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    timeout_ms: int,
+    *,
+    read_committed: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """`wanted`: a time in milliseconds, or one of the names above, for each partition."""
+    """`wanted`: a time in milliseconds, or one of the names above, for each partition.
+
+    `read_committed`: the latest offset is then that of the first record of an unfinished transaction."""
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def ask_the_rest() -> None:
@@ -42,7 +48,7 @@ async def list_offsets(
         last: errors.TidelogError | None = None
         for node, partitions in (await cluster.leaders(rest)).items():
             connection = await cluster.node(node)
-            request = _request(cluster, {one: wanted[one] for one in partitions}, timeout_ms)
+            request = _request(cluster, {one: wanted[one] for one in partitions}, timeout_ms, read_committed)
             answer = await connection.ask(request, ListOffsetsResponse)
             for topic in answer.topics:
                 for part in topic.partitions:
@@ -60,7 +66,9 @@ async def list_offsets(
     return found
 
 
-def _request(cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_ms: int) -> ListOffsetsRequest:
+def _request(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_ms: int, read_committed: bool
+) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for one, time_ms in wanted.items():
         known = cluster.topology.partition(one)
@@ -68,6 +76,7 @@ def _request(cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_ms:
         topics.setdefault(one.topic, []).append(ListOffsetsPartition(one.partition, epoch, time_ms))
     return ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=int(read_committed),
         topics=[ListOffsetsTopic(name, partitions) for name, partitions in topics.items()],
         timeout_ms=timeout_ms,
     )

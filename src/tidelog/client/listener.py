@@ -1,0 +1,37 @@
+"""What an application may do when partitions come and go."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from tidelog.types import TopicPartition
+
+
+class RebalanceListener:
+    """Override what you need; the methods may be plain or `async`.  They run inside of `poll` (or between two
+    records of an iteration), so no record is being processed meanwhile.
+
+        class Counts(RebalanceListener):
+            async def on_partitions_revoked(self, partitions):
+                await store.save(counts)
+
+    `on_partitions_lost` is for partitions that others may have already: nothing may be committed for them."""
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        return None
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        return None
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        return self.on_partitions_revoked(partitions)
+
+
+async def call(
+    method: Callable[[Collection[TopicPartition]], Any], partitions: Collection[TopicPartition]
+) -> None:
+    answer = method(partitions)
+    if inspect.isawaitable(answer):
+        await answer
