@@ -207,6 +207,8 @@ class Follower:
 
     def _take_partition(self, partition: Partition, part: PartitionData) -> None:
         it = partition.log
+        if it.next != it.end:
+            return  # appends of its own time as leader are on their way to the disk: let them land first
         if part.error_code == errors.OffsetOutOfRange.code and part.log_start_offset > it.next:
             log.info(
                 "%s begins anew at offset %d, where its leader's log starts",

@@ -71,13 +71,17 @@ class Partition(PartitionTail):
     fetch_waits: set[FetchWait]
     follower_waits: set[FetchWait]
 
-    def __init__(self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log) -> None:
+    def __init__(
+        self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log, committed: int = 0
+    ) -> None:
+        """`committed`: what was known of it before, if anything."""
         self.name = name
         self.topic, self.index = name
         self.topic_id = topic_id
         self.log = log
         self.leader = None
-        self.state = ReplicaState(node, Offset(log.start), Offset(log.end))
+        known = min(max(committed, log.start), log.end)
+        self.state = ReplicaState(node, Offset(known), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = set()
         self.follower_waits = set()

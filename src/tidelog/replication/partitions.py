@@ -113,8 +113,10 @@ class Partitions:
                 raise errors.KafkaStorageError(f"{name} is in a log directory that is offline, or not there")
             # There was no space for it when its topic was created.
             self._dirs.create(name, topic.id)
-        self._dirs.home(name).check_topic_id(name, topic.id)
-        partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name))
+        home = self._dirs.home(name)
+        home.check_topic_id(name, topic.id)
+        committed = home.committed.offsets.get(name, 0)
+        partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name), committed)
         partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync), len(known.replicas))
         self._held[topic.name, known.index] = partition
         self._held[topic.id.bytes, known.index] = partition

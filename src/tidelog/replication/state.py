@@ -104,6 +104,11 @@ class ReplicaState:
         self._asked[node] = now_ms, self.end
         return self._advance()
 
+    @property
+    def knows_committed(self) -> bool:
+        """False for a new leader until all that was there when its epoch began is committed again."""
+        return self.committed >= self.epoch_start
+
     def follower_end(self, node: NodeId) -> Offset | None:
         """None when the follower has not fetched in this epoch."""
         return self._ends.get(node)

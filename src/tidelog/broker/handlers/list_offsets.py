@@ -39,6 +39,9 @@ READ_COMMITTED = 1
 NOT_FOUND = (-1, -1, -1)
 
 
+_NOT_AVAILABLE_FROM = 5
+
+
 def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     counts = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
@@ -72,6 +75,11 @@ def _find(
     log = partition.log
     timestamp = asked.timestamp
     end = partition.readable_end(read_committed)
+    if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.state.knows_committed:
+        # A new leader has heard of less than was committed: an end below what clients have read would be a lie.
+        if version < _NOT_AVAILABLE_FROM:
+            raise errors.LeaderNotAvailable(f"{partition.name} has a new leader: try again")
+        raise errors.OffsetNotAvailable(f"{partition.name} has a new leader: try again")
     if timestamp == LATEST:
         return end, -1, log.epochs.latest
     if version < _SPECIAL_FROM.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
