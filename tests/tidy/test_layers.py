@@ -52,6 +52,7 @@ PURE = [
     "client/options.py",
     "client/partition_queue.py",
     "client/partitioner.py",
+    "client/placement.py",
     "client/sticky.py",
     "client/topology.py",
     "client/transaction_state.py",
