@@ -122,11 +122,11 @@ def _better(
     replicas: Replicas, old: int, counts: Counter[int], racks: Mapping[int, str | None]
 ) -> int | None:
     """A broker with at least two fewer replicas that does not put two into one rack."""
-    used = {racks[node] for node in replicas if node != old}
+    used = {racks[node] for node in replicas if node != old and racks[node] is not None}
     for node in sorted(racks, key=lambda node: (counts[node], node)):
         if counts[node] + 1 >= counts[old]:
             return None
-        if node not in replicas and (racks[node] is None or racks[node] not in used or racks[old] in used):
+        if node not in replicas and (racks[node] not in used or racks[old] in used):
             return node
     return None
 
