@@ -27,6 +27,10 @@ from tidelog.groups.consumer_coordinator import ConsumerGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.directory import Directory
 from tidelog.groups.offset_coordinator import GroupOffsets
+from tidelog.groups.share_coordinator import ShareGroups
+from tidelog.groups.share_offsets import ShareOffsets
+from tidelog.groups.share_partitions import SharePartitions
+from tidelog.groups.share_shards import ShareShards
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
@@ -102,20 +106,7 @@ class Broker:
         self._replicating = Replicating(
             node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
         )
-        self._groups = Groups(node, controller, self._partitions, around.clock)
-        self._classic_groups = ClassicGroups(self._groups, around.random)
-        self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, around.random)
-        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
-        self._group_offsets.start()
-        self._groups.start()
-        self._producer_ids = ProducerIds(self._store)
-        self._markers = Markers(
-            self._partitions, {self._groups.topic.name: self._groups.coordinator}, around.clock
-        )
-        self._transactions = Transactions(
-            node, controller, self._partitions, around.clock, self._producer_ids, self._markers
-        )
-        self._transactions.start()
+        self._start_coordinators(node)
         router = Router(self._services(node))
         connections_max = around.descriptors_max - files.limit - spare
         self._server = Server(controller.config, around.network, router, connections_max)
@@ -138,6 +129,8 @@ class Broker:
         self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()
         self._undo.push_async_callback(self._partitions.stop)
+        self._undo.push_async_callback(self._share_shards.stop)
+        self._undo.push_async_callback(self._shares.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
@@ -146,6 +139,27 @@ class Broker:
         if self._http is not None:
             self._http.start()
         return Addresses(next(iter(bound.values())), http)
+
+    def _start_coordinators(self, node: NodeId) -> None:
+        controller = self._controller
+        self._groups = Groups(node, controller, self._partitions, self._around.clock)
+        self._classic_groups = ClassicGroups(self._groups, self._around.random)
+        self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, self._around.random)
+        self._share_shards = ShareShards(node, controller, self._partitions, self._around.clock)
+        self._shares = SharePartitions(controller, self._partitions, self._share_shards, self._around.clock)
+        self._share_groups = ShareGroups(self._groups, self._shares, self._share_shards)
+        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
+        self._group_offsets.start()
+        self._groups.start()
+        self._share_shards.start()
+        self._producer_ids = ProducerIds(self._store)
+        self._markers = Markers(
+            self._partitions, {self._groups.topic.name: self._groups.coordinator}, self._around.clock
+        )
+        self._transactions = Transactions(
+            node, controller, self._partitions, self._around.clock, self._producer_ids, self._markers
+        )
+        self._transactions.start()
 
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
@@ -216,6 +230,10 @@ class Broker:
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
             group_offsets=self._group_offsets,
+            share_groups=self._share_groups,
+            share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._partitions),
+            share_shards=self._share_shards,
+            shares=self._shares,
             group_directory=Directory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
         )
@@ -250,7 +268,9 @@ class Broker:
         async for update in self._controller.follow():
             await self._partitions.apply(update)
             await self._replicating.apply(update)
+            self._share_shards.apply(update)
             self._groups.apply(update)
+            self._shares.apply(update)
             self._transactions.apply(update)
             if update.broker_configs:
                 self._hand_on_settings()

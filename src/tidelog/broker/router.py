@@ -80,6 +80,10 @@ class Router:
         self._services.partitions.wake_fetches()
         self._services.classic_groups.drain()
         self._services.consumer_groups.drain()
+        self._services.shares.drain()
+
+    def connection_ended(self, peer: str) -> None:
+        self._services.shares.connection_ended(peer)
 
     async def _answer(
         self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int

@@ -156,6 +156,7 @@ class Server:
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._router.connection_ended(connection.peer)
         host = connection.peer.rpartition(":")[0]
         self._per_host[host] -= 1
         if not self._per_host[host]:

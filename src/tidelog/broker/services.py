@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidelog.groups.coordinator import Groups
     from tidelog.groups.directory import Directory
     from tidelog.groups.offset_coordinator import GroupOffsets
+    from tidelog.groups.share_coordinator import ShareGroups
+    from tidelog.groups.share_offsets import ShareOffsets
+    from tidelog.groups.share_partitions import SharePartitions
+    from tidelog.groups.share_shards import ShareShards
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
@@ -48,6 +52,10 @@ class Services:
     consumer_groups: ConsumerGroups
     group_offsets: GroupOffsets
     group_directory: Directory
+    share_groups: ShareGroups
+    share_offsets: ShareOffsets
+    share_shards: ShareShards
+    shares: SharePartitions
     in_sync: InSync
     transactions: Transactions
     markers: Markers

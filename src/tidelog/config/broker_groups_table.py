@@ -43,47 +43,47 @@ group.max.size int 2147483647 1.. built
   Most members of a classic group.
 group.min.session.timeout.ms int 6000 built
   Smallest session timeout of a classic group member.
-group.share.assignment.interval.ms int 1000 0.. dynamic
+group.share.assignment.interval.ms int 1000 0.. built dynamic
   Least time between two assignments of a share group.
 group.share.assignors list simple
   Assignors of share groups.
-group.share.delivery.count.limit int 5 2..10
+group.share.delivery.count.limit int 5 2..10 built
   How often a record of a share group is delivered before it is given up.
-group.share.heartbeat.interval.ms int 5000 1..
+group.share.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of share group members.
-group.share.max.assignment.interval.ms int 15000 0..
+group.share.max.assignment.interval.ms int 15000 0.. built
   Largest assignment interval a share group may set.
-group.share.max.delivery.count.limit int 10 5..25
+group.share.max.delivery.count.limit int 10 5..25 built
   Largest delivery count a share group may set.
-group.share.max.heartbeat.interval.ms int 15000 1..
+group.share.max.heartbeat.interval.ms int 15000 1.. built
   Largest heartbeat interval a share group may set.
-group.share.max.partition.max.record.locks int 4000 2000..10000
+group.share.max.partition.max.record.locks int 4000 2000..10000 built
   Largest bound on acquired records a share group may set.
-group.share.max.record.lock.duration.ms int 60000 30000..3600000
+group.share.max.record.lock.duration.ms int 60000 30000..3600000 built
   Longest lock on acquired records a share group may set.
-group.share.max.session.timeout.ms int 60000 1..
+group.share.max.session.timeout.ms int 60000 1.. built
   Largest session timeout a share group may set.
-group.share.max.share.sessions int 2000 1..
+group.share.max.share.sessions int 2000 1.. built
   Bound on the share sessions kept.
-group.share.max.size int 200 1..1000
+group.share.max.size int 200 1..1000 built
   Most members of a share group.
-group.share.min.assignment.interval.ms int 0 0..
+group.share.min.assignment.interval.ms int 0 0.. built
   Smallest assignment interval a share group may set.
-group.share.min.delivery.count.limit int 2 2..5
+group.share.min.delivery.count.limit int 2 2..5 built
   Smallest delivery count a share group may set.
-group.share.min.heartbeat.interval.ms int 5000 1..
+group.share.min.heartbeat.interval.ms int 5000 1.. built
   Smallest heartbeat interval a share group may set.
-group.share.min.partition.max.record.locks int 100 100..2000
+group.share.min.partition.max.record.locks int 100 100..2000 built
   Smallest bound on acquired records a share group may set.
-group.share.min.record.lock.duration.ms int 15000 1000..30000
+group.share.min.record.lock.duration.ms int 15000 1000..30000 built
   Shortest lock on acquired records a share group may set.
-group.share.min.session.timeout.ms int 45000 1..
+group.share.min.session.timeout.ms int 45000 1.. built
   Smallest session timeout a share group may set.
-group.share.partition.max.record.locks int 2000 100..10000
+group.share.partition.max.record.locks int 2000 100..10000 built
   Bound on acquired records of a partition in a share group.
-group.share.record.lock.duration.ms int 30000 1000..3600000
+group.share.record.lock.duration.ms int 30000 1000..3600000 built
   How long a record of a share group stays acquired.
-group.share.session.timeout.ms int 45000 1..
+group.share.session.timeout.ms int 45000 1.. built
   A share group member silent for this long is removed.
 group.streams.assignment.interval.ms int 1000 0.. dynamic
   Least time between two assignments of a streams group.
@@ -135,21 +135,21 @@ share.coordinator.cached.buffer.max.bytes int 1048588 524288.. dynamic
   Largest write buffer the share coordinator keeps for reuse.
 share.coordinator.load.buffer.size int 5242880 1..
   Bytes read at once when share state is loaded.
-share.coordinator.snapshot.update.records.per.snapshot int 500 0..500
+share.coordinator.snapshot.update.records.per.snapshot int 500 0..500 built
   Changes of share state between two full records.
 share.coordinator.state.topic.compression.codec int 0
   Codec of the share state topic, as Kafka's number.
-share.coordinator.state.topic.min.isr short 2 1..
+share.coordinator.state.topic.min.isr short 2 1.. built
   Least in-sync replicas of the share state topic.
-share.coordinator.state.topic.num.partitions int 50 1..
+share.coordinator.state.topic.num.partitions int 50 1.. built
   Partitions of the share state topic.
-share.coordinator.state.topic.replication.factor short 3 1..
+share.coordinator.state.topic.replication.factor short 3 1.. built
   Replicas of the share state topic.
-share.coordinator.state.topic.segment.bytes int 104857600 1..
+share.coordinator.state.topic.segment.bytes int 104857600 1.. built
   Segment size of the share state topic.
 share.coordinator.threads int 1 1..
   Threads of the share coordinator.
-share.coordinator.write.timeout.ms int 5000 1..
+share.coordinator.write.timeout.ms int 5000 1.. built
   How long a write of share state waits for replicas.
 share.fetch.purgatory.purge.interval.requests int 1000
   How many finished waits of share groups are kept before they are swept.

@@ -85,7 +85,10 @@ def check_offset_reset(text: str) -> None:
             f"share.auto.offset.reset cannot be {text!r}: it must be earliest, latest or {BY_DURATION}PnDTnHnMn.nS"
         )
     if text.startswith(BY_DURATION):
-        duration_ms(text[len(BY_DURATION) :])
+        try:
+            duration_ms(text[len(BY_DURATION) :])
+        except InvalidConfig as problem:
+            raise InvalidConfig(f"share.auto.offset.reset: {problem}") from None
 
 
 def duration_ms(text: str) -> int:

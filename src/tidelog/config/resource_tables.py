@@ -15,25 +15,25 @@ consumer.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the group's members.
 consumer.session.timeout.ms int 45000 1.. built
   A member silent for this long is removed.
-share.assignment.interval.ms int 1000 0..
+share.assignment.interval.ms int 1000 0.. built
   Least time between two assignments of the share group.
-share.auto.offset.reset string latest
+share.auto.offset.reset string latest built
   Where a share group starts on a partition it has not read yet.
-share.dead.letter.topic string ""
+share.dead.letter.topic string "" built
   Topic that gets the records a share group gives up; none when empty.
-share.delivery.count.limit int 5 2..
+share.delivery.count.limit int 5 2.. built
   How often a record is delivered before it is given up.
-share.heartbeat.interval.ms int 5000 1..
+share.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the share group's members.
-share.isolation.level string read_uncommitted read_committed|read_uncommitted
+share.isolation.level string read_uncommitted read_committed|read_uncommitted built
   Whether a share group reads records of open or aborted transactions.
-share.partition.max.record.locks int 2000 100..
+share.partition.max.record.locks int 2000 100.. built
   Bound on the acquired records of a partition.
-share.record.lock.duration.ms int 30000 1000..
+share.record.lock.duration.ms int 30000 1000.. built
   How long a record stays acquired.
-share.renew.acknowledge.enable boolean true
+share.renew.acknowledge.enable boolean true built
   Let members renew the lock on an acquired record.
-share.session.timeout.ms int 45000 1..
+share.session.timeout.ms int 45000 1.. built
   A member of the share group silent for this long is removed.
 streams.assignment.interval.ms int 1000 0..
   Least time between two assignments of the streams group.

@@ -44,6 +44,11 @@ class Directory:
             raise errors.GroupIdNotFound(f"Group {group_id} is not a classic group.")
         return group
 
+    def kind_of(self, group_id: str) -> str | None:
+        """None: there is no such group."""
+        group = self._groups.shard(group_id).machine.groups.get(group_id)
+        return None if group is None else group.kind
+
     async def delete(self, group_id: str) -> None:
         """The group and all its offsets, in one batch."""
         shard = self._groups.shard(group_id)

@@ -8,6 +8,7 @@ from tidelog.groups.classic import replay_group
 from tidelog.groups.consumer import CONSUMER_RECORDS, replay_consumer_record
 from tidelog.groups.machine import GroupMachine, Replay
 from tidelog.groups.offset_records import replay_legacy_offset, replay_offset
+from tidelog.groups.share_group import SHARE_REPLAYS
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey
@@ -16,6 +17,7 @@ REPLAYS: dict[type, Replay] = {
     LegacyOffsetCommitKey: replay_legacy_offset,
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group,
+    **SHARE_REPLAYS,
     **dict.fromkeys(CONSUMER_RECORDS, replay_consumer_record),
 }
 

@@ -143,9 +143,9 @@ def delete(machine: ShareMachine, key: ShareKey) -> list[Entry]:
     return [Entry(ShareSnapshotKey(key.group, key.topic_id, key.partition), None)]
 
 
-def snapshots(machine: ShareMachine, now_ms: int) -> list[Entry]:
-    """Everything once more: what was written before can go then."""
-    return [_snapshot(key, state, now_ms) for key, state in machine.states.items()]
+def snapshots(machine: ShareMachine, keys: Iterable[ShareKey], now_ms: int) -> list[Entry]:
+    """Everything about `keys` once more: what was written before can go then."""
+    return [_snapshot(key, machine.states[key], now_ms) for key in keys if key in machine.states]
 
 
 def deletions(machine: ShareMachine, topics: frozenset[UUID]) -> list[Entry]:

@@ -1,7 +1,6 @@
 """Feature levels, as Kafka's tools ask for them: what this broker supports, and what the cluster has agreed on.
 
-One level of each exists here: Kafka 4.3's.  Features of share groups are absent until those are built, so
-clients do not count on them.  Nothing can be raised or lowered, so there is no state to keep."""
+One level of each exists here: Kafka 4.3's.  Nothing can be raised or lowered, so there is no state to keep."""
 
 from __future__ import annotations
 
@@ -14,13 +13,18 @@ CONSUMER_PROTOCOL = 1
 TRANSACTION_VERSION = "transaction.version"
 EPOCH_BUMPS = 2  # every end of a transaction gives its producer a new epoch
 
+SHARE_VERSION = "share.version"
+SHARE_GROUPS = 1
+
 FINALIZED: dict[str, int] = {
     METADATA_VERSION: LEVEL_OF_KAFKA_4_3,
     GROUP_VERSION: CONSUMER_PROTOCOL,
+    SHARE_VERSION: SHARE_GROUPS,
     TRANSACTION_VERSION: EPOCH_BUMPS,
 }
 SUPPORTED: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_OF_KAFKA_4_3, LEVEL_OF_KAFKA_4_3),
     GROUP_VERSION: (0, CONSUMER_PROTOCOL),
+    SHARE_VERSION: (0, SHARE_GROUPS),
     TRANSACTION_VERSION: (0, EPOCH_BUMPS),
 }

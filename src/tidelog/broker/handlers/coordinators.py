@@ -61,8 +61,6 @@ def _check(key: str, kind: int, version: int) -> None:
 
 async def _node(key: str, kind: int, services: Services) -> NodeId:
     topic = _topic(kind, services)
-    if topic is None:
-        return services.node_id
     count = await topic.ensure()
     partition = services.image().partition(topic.name, partition_for(key, count))
     if partition is None or partition.leader is None:
@@ -70,8 +68,7 @@ async def _node(key: str, kind: int, services: Services) -> NodeId:
     return partition.leader
 
 
-def _topic(kind: int, services: Services) -> InternalTopic | None:
-    """None: in a cluster of one it is this broker."""
+def _topic(kind: int, services: Services) -> InternalTopic:
     if kind == TRANSACTION:
         return services.transactions.topic
-    return services.groups.topic if kind == GROUP else None
+    return services.groups.topic if kind == GROUP else services.share_shards.topic

@@ -7,6 +7,7 @@ from __future__ import annotations
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.groups.classic import ClassicGroup, State
+from tidelog.groups.group import SHARE
 from tidelog.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -83,8 +84,16 @@ async def delete_groups(request: DeleteGroupsRequest, context: Context) -> Delet
     for group_id in dict.fromkeys(request.groups_names):
         code = errors.NONE
         try:
-            await context.services.group_directory.delete(group_id)
+            await _delete(group_id, context)
         except errors.TidelogError as problem:
             code = problem.code
         response.results.append(DeletableGroupResult(group_id, code))
     return response
+
+
+async def _delete(group_id: str, context: Context) -> None:
+    """A share group's state is kept elsewhere, and goes first."""
+    if context.services.group_directory.kind_of(group_id) == SHARE:
+        await context.services.share_groups.delete(group_id)
+    else:
+        await context.services.group_directory.delete(group_id)
