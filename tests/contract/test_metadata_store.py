@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.etcd import Etcd
-from tests.contract.world import RealEtcd, SimulatedSqlite, ThreadedSqlite, World
+from tests.contract.world import RealEtcd, SimulatedEtcd, SimulatedSqlite, ThreadedSqlite, World
 from tidelog.metadata.store import (
     ABSENT,
     Change,
@@ -26,16 +24,23 @@ from tidelog.metadata.store import (
     Put,
     TooLarge,
 )
+from tidelog.testing import Weather
 
 LONG_MS = 20_000
 
 
-@pytest.fixture(params=["simulated sqlite", "threaded sqlite", "etcd"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    if request.param == "etcd":
-        etcd: Etcd = request.getfixturevalue("etcd")
-        return RealEtcd(etcd)
-    return SimulatedSqlite() if request.param == "simulated sqlite" else ThreadedSqlite(tmp_path)
+WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
+    "simulated sqlite": lambda request: SimulatedSqlite(),
+    "threaded sqlite": lambda request: ThreadedSqlite(request.getfixturevalue("tmp_path")),
+    "etcd": lambda request: RealEtcd(request.getfixturevalue("etcd")),
+    "simulated etcd": lambda request: SimulatedEtcd(Weather()),
+    "slow simulated etcd": lambda request: SimulatedEtcd(Weather(delay_ms_max=15)),
+}
+
+
+@pytest.fixture(params=list(WORLDS))
+def world(request: pytest.FixtureRequest) -> World:
+    return WORLDS[request.param](request)
 
 
 async def put(store: MetadataStore, *pairs: tuple[str, bytes]) -> int:

@@ -19,7 +19,8 @@ from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
 from tidelog.metadata.etcd_store import EtcdStore
 from tidelog.metadata.sqlite_store import CHANGES_KEPT_MAX, SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Put
-from tidelog.testing import VirtualClock
+from tidelog.testing import VirtualClock, VirtualMetadata, Weather
+from tidelog.testing.metadata import VirtualStore
 
 SECONDS_MAX = 60
 WRITER = "1"
@@ -59,6 +60,29 @@ class SimulatedSqlite:
 
     async def forget(self, store: MetadataStore) -> None:
         await _change_much(store)
+
+
+class SimulatedEtcd:
+    """The store that simulated clusters share, with requests and answers that take time."""
+
+    ttl_ms = 100
+
+    def __init__(self, weather: Weather) -> None:
+        self._weather = weather
+        self.metadata: VirtualMetadata
+
+    def run(self, scenario: Scenario) -> None:
+        async def play(random: Random) -> None:
+            self.metadata = VirtualMetadata(random, self._weather)
+            await scenario(self)
+
+        testing.run(play)
+
+    async def open(self) -> VirtualStore:
+        return self.metadata.connect("broker")
+
+    async def forget(self, store: MetadataStore) -> None:
+        self.metadata.compact()
 
 
 class ThreadedSqlite:

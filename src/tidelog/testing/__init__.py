@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tidelog.testing.loop import Stuck as Stuck
     from tidelog.testing.loop import VirtualLoop as VirtualLoop
     from tidelog.testing.machine import Machine as Machine
+    from tidelog.testing.metadata import VirtualMetadata as VirtualMetadata
+    from tidelog.testing.metadata import Weather as Weather
     from tidelog.testing.network import VirtualHost as VirtualHost
     from tidelog.testing.network import VirtualNetwork as VirtualNetwork
     from tidelog.testing.platter import Crashed as Crashed
@@ -38,7 +40,9 @@ _HOMES = {
     "VirtualDisk": "disk",
     "VirtualHost": "network",
     "VirtualLoop": "loop",
+    "VirtualMetadata": "metadata",
     "VirtualNetwork": "network",
+    "Weather": "metadata",
     "rerun_command": "scenario",
     "run": "scenario",
     "seeds": "scenario",

@@ -1,0 +1,396 @@
+"""A metadata store for simulated clusters: one etcd made of memory, and a connection to it for every broker.
+
+Time is the loop's, chance the seed's.  Requests and answers take time; a broker can be cut off, or the whole store be
+away; a transaction may happen and its answer be lost, or happen long after its author gave up.  The store is a machine
+of its own: what a killed process has asked for still happens, and its leases end when their time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from tidelog import errors
+from tidelog.metadata.history import History
+from tidelog.metadata.store import (
+    ABSENT,
+    Change,
+    Changes,
+    Compacted,
+    Compare,
+    Delete,
+    Entry,
+    LeaseEnded,
+    Operation,
+    Put,
+    Snapshot,
+    Unanswered,
+    check_size,
+)
+from tidelog.testing.loop import VirtualLoop
+from tidelog.testing.process import virtual_loop
+
+T = TypeVar("T")
+
+OPERATIONS_MAX = 127
+BYTES_MAX = 1_500_000
+CHANGES_KEPT_MAX = 1_000_000
+START_REVISION = 1  # as a fresh etcd has
+RETRY_MS = 100
+TRY_MS = 1_000
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the store and the ways to it behave from now on; shares are from 0 to 1."""
+
+    delay_ms_max: int = 0
+    """Of each request, and of each answer; which one is chance."""
+    lost_requests: float = 0.0
+    """Share of requests that never arrive.  Reads and leases are asked for again after a second."""
+    lost_answers: float = 0.0
+    """Share of requests that are done and not answered."""
+    late_ms_max: int = 0
+    """A request that is given up may still be under way for as long as this; 0: never."""
+    patience_ms: int = 10_000
+    """After this long without an answer its author is told Unanswered."""
+
+
+class VirtualMetadata:
+    """The store itself.  `connect` gives each process its own way to it."""
+
+    def __init__(self, random: Random, weather: Weather | None = None) -> None:
+        self.weather = weather or Weather()
+        self._random = random
+        self._loop: VirtualLoop = virtual_loop()
+        self._entries: dict[str, tuple[bytes, int, int]] = {}  # value, revision, lease
+        self._history = History(START_REVISION, CHANGES_KEPT_MAX)
+        self._leases: dict[int, _Term] = {}
+        self._last_lease = 0
+        self._compacted = 0
+        self._away = False
+        self._cut: set[str] = set()
+        self._returned = asyncio.Event()
+
+    def connect(self, name: str) -> VirtualStore:
+        """The store as the process `name` sees it; `cut_off` and `reconnect` go by this name."""
+        return VirtualStore(self, name)
+
+    # What a scenario does to it
+
+    def go_away(self) -> None:
+        """No majority: nothing is answered, and no lease ends, until `come_back`."""
+        self._away = True
+
+    def come_back(self) -> None:
+        """All leases begin anew, as with a new leader of etcd."""
+        self._away = False
+        for term in self._leases.values():
+            term.renew()
+        self._wake()
+
+    def cut_off(self, name: str) -> None:
+        """Nothing passes between the store and this process."""
+        self._cut.add(name)
+
+    def reconnect(self, name: str) -> None:
+        self._cut.discard(name)
+        self._wake()
+
+    def compact(self, revision: int | None = None) -> None:
+        """Changes before that revision are forgotten; None: all."""
+        newest = self._history.revision + 1
+        self._compacted = max(self._compacted, newest if revision is None else min(revision, newest))
+
+    @property
+    def revision(self) -> int:
+        return self._history.revision
+
+    def content(self) -> dict[str, bytes]:
+        """What is stored, for a scenario to look at."""
+        return {key: entry[0] for key, entry in sorted(self._entries.items())}
+
+    def reaches(self, name: str) -> bool:
+        return not self._away and name not in self._cut
+
+    # What happens at the store, at one instant each
+
+    def find(self, key: str) -> Entry | None:
+        found = self._entries.get(key)
+        return None if found is None else Entry(key, found[0], found[1])
+
+    def select(self, prefix: str) -> Snapshot:
+        entries = [Entry(key, one[0], one[1]) for key, one in self._entries.items() if key.startswith(prefix)]
+        return Snapshot(self.revision, sorted(entries))
+
+    def commit(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
+        for key, revision in compare:
+            found = self._entries.get(key)
+            if (ABSENT if found is None else found[1]) != revision:
+                return None
+        for one in then:
+            if isinstance(one, Put) and one.lease and one.lease not in self._leases:
+                raise LeaseEnded(f"lease {one.lease} of {one.key!r} has ended")
+        return self._apply(then)
+
+    def _apply(self, then: Sequence[Operation]) -> int:
+        revision = self.revision + 1
+        changes: list[Change] = []
+        for one in then:
+            if isinstance(one, Put):
+                self._entries[one.key] = (one.value, revision, one.lease)
+                changes.append(Change(one.key, one.value))
+                continue
+            if isinstance(one, Delete):
+                gone = [one.key] if one.key in self._entries else []
+            else:
+                gone = sorted(key for key in self._entries if key.startswith(one.prefix))
+            for key in gone:
+                del self._entries[key]
+                changes.append(Change(key, None))
+        if not changes:
+            return self.revision
+        self._history.happened(Changes(revision, tuple(changes)))
+        return revision
+
+    def grant(self, ttl_ms: int) -> int:
+        self._last_lease += 1
+        self._leases[self._last_lease] = _Term(self, self._last_lease, ttl_ms, self._loop)
+        return self._last_lease
+
+    def renew(self, lease: int) -> bool:
+        term = self._leases.get(lease)
+        if term is not None:
+            term.renew()
+        return term is not None
+
+    def revoke(self, lease: int) -> None:
+        """The keys bound to it go, in one revision."""
+        term = self._leases.pop(lease, None)
+        if term is not None:
+            term.over()
+            self._apply([Delete(key) for key, entry in sorted(self._entries.items()) if entry[2] == lease])
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    @property
+    def is_away(self) -> bool:
+        return self._away
+
+    # The ways to it
+
+    async def ask(self, name: str, work: Callable[[], T]) -> T:
+        """Reads and leases, which do no harm when they are asked for again."""
+        ends = self._loop.time() + self.weather.patience_ms / 1000
+        while True:
+            left_ms = round((ends - self._loop.time()) * 1000)
+            try:
+                return await self.ask_once(name, work, min(TRY_MS, left_ms))
+            except Unanswered:
+                if left_ms <= TRY_MS:
+                    raise
+
+    async def ask_once(self, name: str, work: Callable[[], T], patience_ms: int) -> T:
+        """Does `work` at the store some time from now; Unanswered when no answer comes back in time."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        _Request(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
+        done, _ = await asyncio.wait([answer], timeout=patience_ms / 1000)
+        if not done:
+            raise Unanswered(f"the metadata store did not answer {name} within {patience_ms} ms")
+        return answer.result()
+
+    def later(self, delay_ms: int, work: Callable[[], None]) -> None:
+        """On the store's own behalf, also when the process that asked is dead by then."""
+        self._loop.call_later(delay_ms / 1000, work, context=self._loop.outside)
+
+    async def follow(self, name: str, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+        await self.reached(name)
+        self._check_kept(from_revision)
+        async for changes in self._history.watch("", from_revision):
+            if changes.revision == self.revision:
+                await asyncio.sleep(self._random.randint(0, self.weather.delay_ms_max) / 1000)
+            await self.reached(name)
+            self._check_kept(changes.revision)
+            wanted = tuple(one for one in changes.changes if one.key.startswith(prefix))
+            if wanted:
+                yield Changes(changes.revision, wanted)
+
+    def _check_kept(self, revision: int) -> None:
+        if revision < self._compacted:
+            raise Compacted(f"changes before revision {self._compacted} are gone, asked for {revision}")
+
+    async def reached(self, name: str) -> None:
+        while not self.reaches(name):
+            await self._returned.wait()
+
+    def _wake(self) -> None:
+        self._returned.set()
+        self._returned = asyncio.Event()
+
+
+class _Request:
+    """On its way to the store, there, and back.  Chance has decided at the start what becomes of it."""
+
+    def __init__(
+        self,
+        store: VirtualMetadata,
+        name: str,
+        work: Callable[[], T],
+        answer: asyncio.Future[T],
+        ends: float,
+        random: Random,
+    ) -> None:
+        weather = store.weather
+        self._store = store
+        self._name = name
+        self._work = work
+        self._answer = answer
+        self._ends = ends
+        self._late_ends = ends + random.randint(0, weather.late_ms_max) / 1000
+        self._back_ms = random.randint(0, weather.delay_ms_max)
+        self._arrives = random.random() >= weather.lost_requests
+        self._is_answered = random.random() >= weather.lost_answers
+        store.later(random.randint(0, weather.delay_ms_max), self._arrive)
+
+    def _arrive(self) -> None:
+        if not self._arrives:
+            return
+        if not self._store.reaches(self._name):
+            # It waits: in a client that tries again, or in a member that is cut off itself and passes it on late.
+            if self._store.now() < self._late_ends:
+                self._store.later(RETRY_MS, self._arrive)
+            return
+        result: Any = None
+        problem: Exception | None = None
+        try:
+            result = self._work()
+        except Exception as failure:
+            problem = failure
+        if self._is_answered:
+            self._store.later(self._back_ms, lambda: self._deliver(result, problem))
+
+    def _deliver(self, result: Any, problem: Exception | None) -> None:
+        if self._answer.done() or self._store.now() >= self._ends:
+            return
+        if not self._store.reaches(self._name):
+            self._store.later(RETRY_MS, lambda: self._deliver(result, problem))
+        elif problem is not None:
+            self._answer.set_exception(problem)
+        else:
+            self._answer.set_result(result)
+
+
+class _Term:
+    """How long a lease has still to go.  While the store is away, time does not count."""
+
+    def __init__(self, store: VirtualMetadata, lease: int, ttl_ms: int, loop: VirtualLoop) -> None:
+        self._store = store
+        self._lease = lease
+        self._ttl_ms = ttl_ms
+        self._loop = loop
+        self._timer = self._start()
+
+    def _start(self) -> asyncio.TimerHandle:
+        return self._loop.call_later(self._ttl_ms / 1000, self._end, context=self._loop.outside)
+
+    def renew(self) -> None:
+        self._timer.cancel()
+        self._timer = self._start()
+
+    def over(self) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        if not self._store.is_away:
+            self._store.revoke(self._lease)
+
+
+class VirtualStore:
+    """A MetadataStore, as one process sees it."""
+
+    operations_max = OPERATIONS_MAX
+    bytes_max = BYTES_MAX
+
+    def __init__(self, metadata: VirtualMetadata, name: str) -> None:
+        self._metadata = metadata
+        self._name = name
+        self._leases: dict[int, VirtualLease] = {}
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def get(self, key: str) -> Entry | None:
+        return await self.ask(lambda: self._metadata.find(key))
+
+    async def range(self, prefix: str) -> Snapshot:
+        return await self.ask(lambda: self._metadata.select(prefix))
+
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
+        assert len(compare) <= OPERATIONS_MAX and len(then) <= OPERATIONS_MAX
+        check_size(compare, then, BYTES_MAX)
+        compare, then = tuple(compare), tuple(then)
+        self._check_open()
+        patience_ms = self._metadata.weather.patience_ms
+        return await self._metadata.ask_once(
+            self._name, lambda: self._metadata.commit(compare, then), patience_ms
+        )
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+        stream = self._metadata.follow(self._name, prefix, from_revision)
+        following: asyncio.Future[Changes] | None = None
+        try:
+            while not self._closed.done():
+                following = asyncio.ensure_future(anext(stream))
+                either: list[asyncio.Future[Any]] = [following, self._closed]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not self._closed.done():
+                    yield following.result()
+        finally:
+            if following is not None and not following.done():
+                following.cancel()
+                await asyncio.wait([following])
+            await stream.aclose()
+
+    async def lease(self, ttl_ms: int) -> VirtualLease:
+        lease = VirtualLease(self, await self.ask(lambda: self._metadata.grant(ttl_ms)), ttl_ms)
+        self._leases[lease.id] = lease
+        return lease
+
+    async def close(self) -> None:
+        if self._closed.done():
+            return
+        for lease in list(self._leases.values()):
+            try:
+                await lease.end()
+            except Unanswered:
+                pass  # it ends by itself
+        self._closed.set_result(None)
+
+    async def ask(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        return await self._metadata.ask(self._name, work)
+
+    def _check_open(self) -> None:
+        if self._closed.done():
+            raise errors.KafkaStorageError("the metadata store is closed")
+
+    async def renew(self, lease: int) -> bool:
+        return await self.ask(lambda: self._metadata.renew(lease))
+
+    async def revoke(self, lease: int) -> None:
+        await self.ask(lambda: self._metadata.revoke(lease))
+        self._leases.pop(lease, None)
+
+
+class VirtualLease:
+    def __init__(self, store: VirtualStore, lease_id: int, ttl_ms: int) -> None:
+        self.id = lease_id
+        self.ttl_ms = ttl_ms
+        self._store = store
+
+    async def keep_alive(self) -> bool:
+        return await self._store.renew(self.id)
+
+    async def end(self) -> None:
+        await self._store.revoke(self.id)
