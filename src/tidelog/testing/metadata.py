@@ -207,20 +207,17 @@ class VirtualMetadata:
         self._loop.call_later(delay_ms / 1000, work, context=self._loop.outside)
 
     async def follow(self, name: str, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        await self.reached(name)
-        self._check_kept(from_revision)
         async for changes in self._history.watch("", from_revision):
             if changes.revision == self.revision:
                 await asyncio.sleep(self._random.randint(0, self.weather.delay_ms_max) / 1000)
             await self.reached(name)
-            self._check_kept(changes.revision)
+            if changes.revision < self._compacted:
+                raise Compacted(
+                    f"changes before revision {self._compacted} are gone, asked for {changes.revision}"
+                )
             wanted = tuple(one for one in changes.changes if one.key.startswith(prefix))
             if wanted:
                 yield Changes(changes.revision, wanted)
-
-    def _check_kept(self, revision: int) -> None:
-        if revision < self._compacted:
-            raise Compacted(f"changes before revision {self._compacted} are gone, asked for {revision}")
 
     async def reached(self, name: str) -> None:
         while not self.reaches(name):

@@ -92,6 +92,7 @@ def test_a_request_that_was_given_up_may_happen_later() -> None:
         for number in range(20):
             with pytest.raises(Unanswered):
                 await metadata.connect("broker").txn([Compare(f"k{number}", 0)], [Put(f"k{number}", b"")])
+        await asyncio.sleep(1)
         assert metadata.content() == {}
         metadata.reconnect("broker")
         await asyncio.sleep(1)
@@ -144,7 +145,7 @@ def test_a_watch_that_was_cut_off_during_a_compaction_is_told_so() -> None:
         one, other = metadata.connect("one"), metadata.connect("other")
         watch = one.watch("", metadata.revision + 1)
         waiting = asyncio.ensure_future(anext(watch))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         metadata.cut_off("one")
         await other.txn((), PUT)
         metadata.compact()
