@@ -11,7 +11,8 @@ from tidelog.groups import consumer_classic
 from tidelog.groups.classic_coordinator import HELD_SESSIONS_MAX, Caller, ClassicGroups
 from tidelog.groups.consumer import ConsumerGroup
 from tidelog.groups.consumer_classic import must_rejoin, protocol_of
-from tidelog.groups.consumer_coordinator import ConsumerGroups, GroupShard
+from tidelog.groups.consumer_coordinator import ConsumerGroups
+from tidelog.groups.consumer_driver import GroupShard
 from tidelog.groups.consumer_member import Member
 from tidelog.groups.consumer_migration import may_downgrade
 from tidelog.groups.consumer_protocol import PROTOCOL_TYPE
@@ -26,7 +27,8 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 class ClassicMembers:
     def __init__(self, consumers: ConsumerGroups, classic: ClassicGroups) -> None:
         self._consumers = consumers
-        self._groups = consumers.groups
+        self._driver = consumers.driver
+        self._groups = consumers.driver.groups
         self._classic = classic
 
     def holds(self, group_id: str) -> bool:
@@ -49,10 +51,10 @@ class ClassicMembers:
             return JoinGroupResponse(member_id=request.member_id, error_code=problem.code)
 
     async def _join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        consumers = self._consumers
+        driver = self._driver
         shard = self._groups.shard(request.group_id)
-        world = consumers.world(request.group_id)
-        draft = Draft(consumers.find(shard, request.group_id))
+        world = driver.world(request.group_id)
+        draft = Draft(driver.find(shard, request.group_id))
         joined = consumer_classic.join(
             draft, request, caller.version, caller.client_id, caller.client_host, world
         )
@@ -60,12 +62,12 @@ class ClassicMembers:
         if member is None:
             return JoinGroupResponse(member_id=joined.member_id, error_code=errors.MemberIdRequired.code)
         if may_downgrade(draft.group, (), world.config):
-            appended = consumers.downgrade(shard, draft, (), world)
+            appended = driver.downgrade(shard, draft, (), world)
         else:
-            appended = consumers.write(shard, draft)
-            group = consumers.find(shard, request.group_id)
+            appended = driver.write(shard, draft)
+            group = driver.find(shard, request.group_id)
             self._joined(shard, group, member)
-            consumers.changed(shard, group)
+            driver.changed(shard, group)
         await shard.committed(appended, self._groups.commit_timeout_ms)
         return JoinGroupResponse(
             member_id=member.id,
@@ -77,19 +79,19 @@ class ClassicMembers:
     def _joined(self, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
         assert member.classic is not None
         self._groups.timers.cancel((CONSUMER, group.id, member.id, "join"))
-        self._consumers.set_session(shard, group, member, member.classic.session_timeout_ms)
-        act = partial(self._consumers.expire, shard, group, member.id, "did not sync in time")
+        self._driver.set_session(shard, group, member, member.classic.session_timeout_ms)
+        act = partial(self._driver.expire, shard, group, member.id, "did not sync in time")
         self._groups.timers.set((CONSUMER, group.id, member.id, "sync"), member.rebalance_timeout_ms, act)
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
         try:
             shard = self._groups.shard(request.group_id)
-            group = self._consumers.find(shard, request.group_id)
+            group = self._driver.find(shard, request.group_id)
             assignment = consumer_classic.sync(group, request, self._groups.image)
             member = group.members[request.member_id]
             assert member.classic is not None
             self._groups.timers.cancel((CONSUMER, group.id, member.id, "sync"))
-            self._consumers.set_session(shard, group, member, member.classic.session_timeout_ms)
+            self._driver.set_session(shard, group, member, member.classic.session_timeout_ms)
             await shard.settled(self._groups.commit_timeout_ms)
         except errors.TidelogError as problem:
             return SyncGroupResponse(error_code=problem.code)
@@ -112,16 +114,16 @@ class ClassicMembers:
 
     def _beat(self, request: HeartbeatRequest) -> tuple[Member, bool]:
         shard = self._groups.shard(request.group_id)
-        group = self._consumers.find(shard, request.group_id)
+        group = self._driver.find(shard, request.group_id)
         member = consumer_classic.find(
             group, request.member_id, request.group_instance_id, request.generation_id
         )
         assert member.classic is not None
-        self._consumers.set_session(shard, group, member, member.classic.session_timeout_ms)
+        self._driver.set_session(shard, group, member, member.classic.session_timeout_ms)
         rejoin = must_rejoin(group, member, self._groups.image)
         name = (CONSUMER, group.id, member.id, "join")
         if rejoin and name not in self._groups.timers:
-            act = partial(self._consumers.expire, shard, group, member.id, "did not rejoin in time")
+            act = partial(self._driver.expire, shard, group, member.id, "did not rejoin in time")
             self._groups.timers.set(name, member.rebalance_timeout_ms, act)
         return member, rejoin
 
@@ -133,14 +135,14 @@ class ClassicMembers:
             self._groups.config.tidelog_group_heartbeat_hold_ms,
             int(member.classic.session_timeout_ms * HELD_SESSIONS_MAX),
         )
-        await self._consumers.held.wait(request.group_id, member.id, most_ms, caller.hold)
+        await self._driver.held.wait(request.group_id, member.id, most_ms, caller.hold)
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:
         """An answer for each; raises what is wrong with all of them."""
         shard = self._groups.shard(group_id)
-        group = self._consumers.find(shard, group_id)
+        group = self._driver.find(shard, group_id)
         answers, gone = consumer_classic.leave(group, leaving)
         if gone:
-            appended = self._consumers.remove(shard, group, gone)
+            appended = self._driver.remove(shard, group, gone)
             await shard.committed(appended, self._groups.commit_timeout_ms)
         return answers

@@ -185,7 +185,8 @@ def subscribe(draft: Draft, before: Member, member: Member, world: World) -> boo
         draft.add(member.subscription_entry(group.id))
     if regex_changed and before.regex:
         drop_unused(draft, before.regex)
-    refresh(draft, world, topics_changed or regex_changed)
+    # A new member's epoch must not stay that of one that joins, whatever it subscribes to.
+    refresh(draft, world, topics_changed or regex_changed or is_new)
     return topics_changed or regex_changed
 
 

@@ -51,6 +51,7 @@ class Draft:
 
     def __init__(self, group: ConsumerGroup, before: Sequence[Entry] = ()) -> None:
         """`before`: entries about other records, to be written first."""
+        self.id = group.id
         self.entries: list[Entry] = list(before)
         self.seen: tuple[object, ...] | None = None
         self._group = group

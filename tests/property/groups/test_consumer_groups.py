@@ -1,0 +1,227 @@
+"""A consumer group under any course of events: clients join, leave, crash, miss answers and drag their feet, topics come,
+grow and go.  Nobody reads a partition that another one reads; when it calms down everything is read; and the records give
+the state that lived through them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle as Bundled
+from hypothesis.stateful import RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from tests.property.groups.consumers import GROUP, Client, Place, Service, places
+from tidelog import errors
+from tidelog.groups.consumer import ConsumerGroup
+from tidelog.groups.consumer_member import STATIC_LEFT_EPOCH, MemberState
+
+TOPICS = ["a", "b", "ab"]
+subscriptions = st.sets(st.sampled_from(TOPICS), max_size=3)
+expressions = st.sampled_from(["", "a.*", "b|ab", "x+"])
+assignors = st.sampled_from([None, "uniform", "range"])
+ROUNDS = 12
+
+
+class Groups(RuleBasedStateMachine):
+    clients = Bundled("clients")
+
+    @initialize(counts=st.lists(st.integers(0, 4), min_size=3, max_size=3))
+    def start(self, counts: list[int]) -> None:
+        self.service = Service()
+        self.live: list[Client] = []
+        self.views: list[Any] = []
+        self.count = 0
+        for name, count in zip(TOPICS, counts, strict=True):
+            self.service.topic(name, count)
+
+    # Clients
+
+    @rule(target=clients, topics=subscriptions, regex=expressions, assignor=assignors, static=st.booleans())
+    def comes(self, topics: set[str], regex: str, assignor: str | None, static: bool) -> Client:
+        self.count += 1
+        client = Client(self.service, f"m{self.count}", f"i{self.count}" if static else None)
+        client.join(topics, regex, assignor)
+        self.live.append(client)
+        return client
+
+    @rule(client=clients, lost=st.booleans())
+    def beats(self, client: Client, lost: bool) -> None:
+        if client.in_group:
+            self.try_to(client, lambda: client.beat(lost))
+
+    @rule(client=clients)
+    def beats_fully(self, client: Client) -> None:
+        if client.in_group:
+            self.try_to(client, client.beat_fully)
+
+    @rule(client=clients, topics=subscriptions, regex=expressions)
+    def subscribes_to_something_else(self, client: Client, topics: set[str], regex: str) -> None:
+        if client.in_group:
+            self.try_to(
+                client,
+                lambda: client.send(subscribed_topic_names=sorted(topics), subscribed_topic_regex=regex),
+            )
+
+    @rule(client=clients)
+    def revokes(self, client: Client) -> None:
+        client.revoke()
+
+    @rule(client=clients)
+    def follows(self, client: Client) -> None:
+        client.follow()
+
+    @rule(client=clients)
+    def joins_again(self, client: Client) -> None:
+        """It lost its way, gave up what it had, and begins anew."""
+        if client.in_group and client.instance_id is None:
+            member = self.service.group.members[client.id]
+            client.join(member.topics, member.regex)
+
+    @rule(client=consumes(clients))
+    def leaves(self, client: Client) -> None:
+        if client.in_group:
+            client.leave()
+            self.live.remove(client)
+
+    @rule(client=clients)
+    def steps_out_and_comes_back_under_another_id(self, client: Client) -> None:
+        if client.in_group and client.instance_id is not None:
+            member = self.service.group.members[client.id]
+            client.leave(STATIC_LEFT_EPOCH)
+            client.id = f"{client.id}'"
+            client.join(member.topics, member.regex)
+
+    @rule(client=consumes(clients))
+    def dies(self, client: Client) -> None:
+        """Its session ends: whatever it still does is nobody's concern."""
+        if client.in_group:
+            self.service.expire(client.id)
+            self.live.remove(client)
+            client.in_group = False
+            refused = None
+            try:
+                client.beat()
+            except errors.TidelogError as problem:
+                refused = problem
+            assert isinstance(refused, errors.UnknownMemberId)
+
+    def try_to(self, client: Client, act: Any) -> None:
+        """A client that is fenced gives up its partitions and joins again."""
+        try:
+            act()
+        except errors.FencedMemberEpoch:
+            member = self.service.group.members[client.id]
+            topics, regex = member.topics, member.regex
+            client.owned = set()
+            if client.instance_id is not None:
+                client.leave(STATIC_LEFT_EPOCH)
+            client.join(topics, regex)
+
+    # The cluster
+
+    @rule(name=st.sampled_from(TOPICS), partitions=st.integers(0, 5))
+    def topic_changes(self, name: str, partitions: int) -> None:
+        known = self.service.image.topics.get(name)
+        if known is None or partitions == 0 or partitions > len(known.partitions):
+            self.service.topic(name, partitions)
+
+    @rule(by_ms=st.sampled_from([10, 400, 1500]), follow_up=st.booleans())
+    def time_passes(self, by_ms: int, follow_up: bool) -> None:
+        self.service.now_ms += by_ms
+        if follow_up:
+            self.service.follow_up()
+
+    @rule()
+    def restarts(self) -> None:
+        self.service.machine = self.service.loaded()
+
+    @rule()
+    def calms_down(self) -> None:
+        for _ in range(ROUNDS):
+            self.service.now_ms += 1500
+            self.service.follow_up()
+            for client in self.live:
+                client.revoke()
+                client.follow()
+                self.try_to(client, client.beat)
+        if not self.live:
+            return
+        group = self.service.group
+        assert group.state_name == "Stable", group
+        self.check_everything_is_read(group)
+        before = len(self.service.batches)
+        self.service.follow_up()
+        for client in self.live:
+            client.beat()
+        assert len(self.service.batches) == before, "something changed although nothing happened"
+
+    def check_everything_is_read(self, group: ConsumerGroup) -> None:
+        image = self.service.image
+        wanted: set[Place] = set()
+        for client in self.live:
+            topics = {name for name in group.topics_of(group.members[client.id]) if name in image.topics}
+            mine = {image.topics[name].id for name in topics}
+            assert {topic for topic, _ in client.owned} <= mine
+            wanted |= {
+                (image.topics[name].id, at)
+                for name in topics
+                for at in range(len(image.topics[name].partitions))
+            }
+        assert set().union(*(client.owned for client in self.live)) == wanted
+
+    # What must hold at any time
+
+    @invariant()
+    def nobody_reads_what_another_reads(self) -> None:
+        seen: dict[Place, str] = {}
+        for client in getattr(self, "live", ()):
+            for place in client.owned:
+                assert place not in seen, f"{place} is read by {seen[place]} and {client.id}"
+                seen[place] = client.id
+
+    @invariant()
+    def the_state_is_sound(self) -> None:
+        group = getattr(self, "service", Service()).machine.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup):
+            return
+        assert group.assignment_epoch <= group.epoch
+        owners: dict[Place, str] = {}
+        for member in group.members.values():
+            assert member.epoch <= group.assignment_epoch
+            assert bool(member.revoking) <= (member.state is MemberState.UNREVOKED)
+            for place in (*places(member.assigned), *places(member.revoking)):
+                assert place not in owners, f"{place}: {owners[place]} and {member.id}"
+                owners[place] = member.id
+        assert owners == {
+            (topic, at): owner for topic, some in group.owners.items() for at, owner in some.items()
+        }
+        assert set(group.targets) <= set(group.members)
+        assert set(group.static.values()) <= set(group.members)
+
+    @invariant()
+    def a_load_gives_the_same_state(self) -> None:
+        service = getattr(self, "service", None)
+        if service is None or len(service.batches) == len(self.views):
+            return
+        view = service.machine.groups[GROUP].view() if GROUP in service.machine.groups else None
+        loaded = service.loaded().groups.get(GROUP)
+        assert (None if loaded is None else loaded.view()) == view
+        while len(self.views) < len(service.batches):
+            self.views.append(view if len(self.views) == len(service.batches) - 1 else None)
+
+    def teardown(self) -> None:
+        """From any prefix of the batches comes the state there was when they were all."""
+        for at, view in enumerate(getattr(self, "views", ())):
+            if view is not None and at % 7 == 0:
+                loaded = self.service.loaded(at + 1).groups[GROUP]
+                assert (loaded.epoch, set(loaded.members)) == (view[0][0], self.members_then(at + 1))
+
+    def members_then(self, batches: int) -> set[str]:
+        group = self.service.loaded(batches).groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return set(group.members)
+
+
+TestConsumerGroups = Groups.TestCase
+TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
