@@ -17,9 +17,12 @@ from tidelog.client.errors import (
     Unreachable,
 )
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
+from tidelog.client.lag import Lag
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.producer import Producer
+from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
 from tidelog.types import TopicPartition
@@ -38,7 +41,11 @@ __all__ = [
     "Delivery",
     "DeliveryTimedOut",
     "Environment",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "GroupMetadata",
+    "Lag",
     "LogDir",
     "NewTopic",
     "Node",
@@ -49,6 +56,7 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "ShareOffset",
     "Topic",
     "TopicPartition",
     "TransactionAborted",

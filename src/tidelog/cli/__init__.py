@@ -14,9 +14,10 @@ import tidelog
 COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
-    "configs": ("tidelog.cli.configs:configs", "See and change settings of topics and brokers."),
+    "configs": ("tidelog.cli.configs:configs", "See and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
+    "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
     "log": ("tidelog.cli.log:log", "Look into log files on disk."),
 }
 

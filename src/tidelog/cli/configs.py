@@ -10,11 +10,11 @@ import click
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
 
-KIND = click.Choice(["topic", "broker"])
+KIND = click.Choice(["topic", "broker", "group"])
 DOCS_WIDTH = 96
 
 
-@click.group(help="See and change settings of topics and brokers.")
+@click.group(help="See and change settings of topics, brokers and groups.")
 def configs() -> None:
     pass
 
@@ -22,7 +22,7 @@ def configs() -> None:
 @configs.command(
     help=command_help(
         "Show settings: value, where it comes from, and the default.  All of them, or the KEYs named.  The NAME is a "
-        "topic or a broker's id; for what applies to all brokers it is ''.",
+        "topic, a group or a broker's id; for what applies to all brokers it is ''.",
         """
 tidelog configs describe topic orders
 tidelog configs describe topic orders retention.ms --docs

@@ -43,6 +43,7 @@ tidelog consume greetings
 tidelog consume orders --from -10m --follow --format '%p:%o %k = %v'
 tidelog consume orders --from 2026-01-31T09:00Z --max 100 --json
 tidelog consume orders --partition 2 --from 1500
+tidelog consume orders --group billing
 """,
         """
 one line per record: {"topic", "partition", "offset", "timestamp", "timestamp_type": "create" or "append",
@@ -88,6 +89,19 @@ come as key_base64 or value_base64 instead
     default=None,
     help="Wait for new records, or exit at the end.  Without either: follow if reading starts at the end.",
 )
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Read as a member of this group: from its offsets on, sharing the partitions with its other members, and "
+    "commit what was printed.  --from is then for partitions without an offset.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of transactions show before these are committed, and when they are aborted.",
+)
 @broker_options
 def consume(
     session: Session,
@@ -97,15 +111,85 @@ def consume(
     formatter: Formatter,
     records_max: int | None,
     follow: bool | None,
+    group: str | None,
+    isolation: str,
 ) -> None:
     chosen = record_formatter("json") if session.json else formatter
-    follows = follow if follow is not None else start.kind == "end"
+    if group is not None:
+        work = _consume_as_member(
+            session,
+            topic,
+            group,
+            _reset(start, partitions),
+            isolation,
+            chosen,
+            records_max,
+            follow is not False,
+        )
+    else:
+        follows = follow if follow is not None else start.kind == "end"
+        work = _consume(session, topic, start, partitions, isolation, chosen, records_max, follows)
     try:
-        run(_consume(session, topic, start, partitions, chosen, records_max, follows))
+        run(work)
     except KeyboardInterrupt:
         pass  # The usual way to stop following.
     except BrokenPipeError:
         hush_stdout()
+
+
+def _reset(start: Start, partitions: tuple[int, ...]) -> str | int:
+    if partitions:
+        raise click.UsageError("--partition does not go with --group: the group deals out the partitions.")
+    if start.kind in ("offset", "last"):
+        raise click.UsageError("With --group, --from is beginning, end or a time.")
+    return start.value if start.kind == "time" else {"beginning": "earliest"}.get(start.kind, "latest")
+
+
+async def _consume_as_member(
+    session: Session,
+    topic: str,
+    group: str,
+    reset: str | int,
+    isolation: str,
+    formatter: Formatter,
+    records_max: int | None,
+    follow: bool,
+) -> None:
+    from tidelog.aio import Consumer
+
+    async with Consumer(
+        topic,
+        bootstrap_servers=session.bootstrap,
+        client_id="tidelog-cli",
+        group_id=group,
+        auto_offset_reset=reset,
+        isolation_level=isolation,
+        # Committed is what was printed, not what was fetched.
+        enable_auto_commit=False,
+        request_timeout_ms=session.timeout_ms,
+        connect_timeout_ms=session.connect_timeout_ms,
+        max_poll_records=POLL_RECORDS,
+    ) as consumer:
+        await consumer.partitions_for(topic)
+        out, printed = sys.stdout.buffer, 0
+        while records_max is None or printed < records_max:
+            wanted = POLL_RECORDS if records_max is None else min(records_max - printed, POLL_RECORDS)
+            records = await consumer.poll(POLL_MS, wanted)
+            for record in records:
+                out.write(formatter(record))
+            if records:
+                printed += len(records)
+                out.flush()
+                await consumer.commit()
+            elif not follow and await _all_read(consumer):
+                return
+
+
+async def _all_read(consumer: Consumer) -> bool:
+    """The group has given us partitions, and they are read to their ends."""
+    owned = consumer.assignment()
+    ends = await consumer.end_offsets(owned) if owned else {}
+    return bool(owned) and all([await consumer.position(one) >= ends[one] for one in owned])
 
 
 async def _consume(
@@ -113,6 +197,7 @@ async def _consume(
     topic: str,
     start: Start,
     partitions: tuple[int, ...],
+    isolation: str,
     formatter: Formatter,
     records_max: int | None,
     follow: bool,
@@ -123,6 +208,7 @@ async def _consume(
         bootstrap_servers=session.bootstrap,
         client_id="tidelog-cli",
         auto_offset_reset="earliest",
+        isolation_level=isolation,
         request_timeout_ms=session.timeout_ms,
         connect_timeout_ms=session.connect_timeout_ms,
         max_poll_records=POLL_RECORDS,

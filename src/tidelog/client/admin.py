@@ -1,4 +1,4 @@
-"""The admin client, asyncio face: topics, settings, offsets, disks.
+"""The admin client, asyncio face: topics, settings, offsets, disks, groups.
 
 A call about several things raises when any of them failed: the one error, or an `ExceptionGroup` of them.
 What did not fail is done.
@@ -12,6 +12,7 @@ from typing import Self
 
 from tidelog.client import configs, disks, topics
 from tidelog.client.addresses import parse_addresses
+from tidelog.client.admin_groups import GroupAdmin
 from tidelog.client.cluster import Cluster
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.disks import LogDir
@@ -38,7 +39,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin:
+class Admin(GroupAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])

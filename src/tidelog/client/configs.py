@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, seen and changed.  `Admin` is the face of this."""
+"""Settings of topics, brokers and groups, seen and changed.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-_KINDS = {"topic": 2, "broker": 4}
+_KINDS = {"topic": 2, "broker": 4, "group": 32}
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _SET, _DELETE = 0, 1
 
@@ -42,7 +42,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """`ConfigResource("topic", "orders")`, `ConfigResource("broker", "1")`; a broker without a name is all of
+    """`ConfigResource("topic", "orders")`, `("broker", "1")`, `("group", "billing")`; a broker without a name is all of
     them."""
 
     kind: str

@@ -35,6 +35,12 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "configs unset",
         "produce",
         "consume",
+        "groups delete",
+        "groups describe",
+        "groups list",
+        "groups members",
+        "groups reset",
+        "groups set",
         "log dump",
     ]
 
@@ -124,7 +130,7 @@ def test_a_misspelt_command_gets_a_suggestion() -> None:
         ("topics", "alter", "a"),
         ("topics", "list", "--timeout", "0"),
         ("configs", "set", "topic", "a", "x"),
-        ("configs", "set", "group", "a", "x=1"),
+        ("configs", "set", "planet", "a", "x=1"),
         ("produce", "a", "--compression", "rar"),
         ("produce", "a", "--header", "x"),
         ("produce", "a", "--key-separator", ""),

@@ -1,0 +1,152 @@
+"""Where `tidelog groups reset` puts a group: what was asked for, and what that is in each partition."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import click
+
+from tidelog.cli.session import Failure
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin, TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Target(NamedTuple):
+    """`value`: the offset, by how much to shift, or the time in milliseconds."""
+
+    kind: Literal["earliest", "latest", "offset", "shift", "time"]
+    value: int = 0
+
+
+def target_option(command: F) -> F:
+    """Adds the options that say where to; the command gets a `Target`, from exactly one of them."""
+
+    @functools.wraps(command)
+    def with_target(
+        *args: Any,
+        to: str | None,
+        offset: int | None,
+        shift: int | None,
+        moment: str | None,
+        duration: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        import time
+
+        targets = [
+            None if to is None else Target("earliest" if to == "earliest" else "latest"),
+            None if offset is None else Target("offset", offset),
+            None if shift is None else Target("shift", shift),
+            None if moment is None else Target("time", parse_moment(moment)),
+            None if duration is None else Target("time", ago(duration, time.time_ns() // 1_000_000)),
+        ]
+        given = [one for one in targets if one is not None]
+        if len(given) != 1:
+            raise click.UsageError(
+                "Say where to with one of --to, --offset, --shift, --datetime, --duration."
+            )
+        return command(*args, target=given[0], **kwargs)
+
+    wrapped: Any = with_target
+    for option in (
+        click.option("--duration", metavar="AGO", help="To so long ago, like 10m (ms, s, m, h, d)."),
+        click.option(
+            "--datetime",
+            "moment",
+            metavar="TIME",
+            help="To a time like 2026-01-31T09:00 (local time unless it says otherwise).",
+        ),
+        click.option("--shift", type=int, metavar="N", help="So many offsets on, or back with -N."),
+        click.option("--offset", type=click.IntRange(0), metavar="N", help="To this offset."),
+        click.option(
+            "--to", type=click.Choice(["earliest", "latest"]), help="To the first or the next record."
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]
+
+
+def parse_moment(text: str) -> int:
+    try:
+        return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no time: write it like 2026-01-31T09:00") from None
+
+
+def ago(text: str, now_ms: int) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no duration: write it like 10m (ms, s, m, h, d)")
+    return max(0, now_ms - int(float(found[1]) * _UNITS_MS[found[2]]))
+
+
+def parse_topic(text: str) -> tuple[str, list[int] | None]:
+    """`orders`, or `orders:0,2` for some of its partitions."""
+    name, colon, listed = text.partition(":")
+    if not colon:
+        return name, None
+    indexes = listed.split(",")
+    if not name or not all(one.strip().isdecimal() for one in indexes):
+        raise Failure(f"{text!r} is not of the form TOPIC:N,N")
+    return name, [int(one) for one in indexes]
+
+
+async def chosen(
+    admin: Admin, topics: Iterable[str], committed: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions that the command line names; all with offsets when it names none."""
+    from tidelog.aio import TopicPartition
+
+    named = [parse_topic(one) for one in topics]
+    if not named:
+        known = {one.name for one in await admin.list_topics(internal=True)}
+        return [one for one in committed if one.topic in known]
+    described = await admin.describe_topics([name for name, _ in named])
+    found: list[TopicPartition] = []
+    for name, indexes in named:
+        count = len(described[name].partitions)
+        for index in range(count) if indexes is None else indexes:
+            if index >= count:
+                raise Failure(f"topic {name!r} has no partition {index}: it has 0 to {count - 1}")
+            found.append(TopicPartition(name, index))
+    return list(dict.fromkeys(found))
+
+
+async def plan(
+    admin: Admin,
+    target: Target,
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Every offset lies within its log: what is asked for outside of it becomes the nearest there is."""
+    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    times = await admin.list_offsets(dict.fromkeys(partitions, target.value)) if target.kind == "time" else {}
+    after = {}
+    for one in partitions:
+        start, end = starts[one].offset, ends[one].offset
+        if target.kind == "earliest":
+            wanted = start
+        elif target.kind == "latest":
+            wanted = end
+        elif target.kind == "offset":
+            wanted = target.value
+        elif target.kind == "shift":
+            if one not in committed:
+                raise Failure(f"{one} has no committed offset to shift: use --to or --offset for it")
+            wanted = committed[one] + target.value
+        else:
+            # Nothing is that late: go on with what comes next.
+            wanted = times[one].offset if times[one].offset >= 0 else end
+        after[one] = min(max(wanted, start), end)
+    return after

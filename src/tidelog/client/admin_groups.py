@@ -1,0 +1,97 @@
+"""The admin client's part for groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tidelog.client import groups, lag, share_offsets
+from tidelog.client.cluster import Cluster
+from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
+from tidelog.client.group_offsets import GroupOffsets
+from tidelog.client.groups import GroupDescription, GroupListing
+from tidelog.client.lag import Lag
+from tidelog.client.share_offsets import ShareOffset
+from tidelog.types import TopicPartition
+
+
+class GroupAdmin:
+    _timeout_ms: int
+
+    def _running(self) -> Cluster:
+        raise AssertionError("the admin client says whether it runs")
+
+    async def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """By name; `types`: "classic", "consumer", "share"."""
+        return await groups.list_groups(self._running(), states, types, timeout_ms=self._timeout_ms)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups of any type, with their members and who has which partition."""
+        return await groups.describe_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Groups without members, and their offsets."""
+        await groups.delete_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[groups.GroupMember],
+        reason: str = "removed by an administrator",
+    ) -> None:
+        """From a classic group, such as static members that will not return."""
+        await groups.remove_members(self._running(), group_id, members, reason, timeout_ms=self._timeout_ms)
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed: for these partitions, or for all it has offsets for."""
+        offsets = self._offsets_of(group_id, require_stable)
+        if partitions is None:
+            return await offsets.load_all(self._timeout_ms)
+        return await offsets.load(partitions, self._timeout_ms)
+
+    async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
+        """Sets where the group goes on; it must have no members."""
+        await self._offsets_of(group_id).commit(with_metadata(offsets), self._timeout_ms)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Of topics that no member is subscribed to."""
+        await groups.delete_offsets(self._running(), group_id, partitions, timeout_ms=self._timeout_ms)
+
+    async def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
+        """How many records lie between these offsets and the end that a reader can still get: markers and
+        aborted records are not counted.  Partitions that are gone are left out."""
+        return await lag.lags(self._running(), committed, timeout_ms=self._timeout_ms)
+
+    # Share groups
+
+    async def list_share_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareOffset]:
+        return await share_offsets.describe(
+            self._running(), group_id, partitions, timeout_ms=self._timeout_ms
+        )
+
+    async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets where the share group goes on; it must have no members."""
+        await share_offsets.alter(self._running(), group_id, offsets, timeout_ms=self._timeout_ms)
+
+    async def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
+        await share_offsets.delete(self._running(), group_id, topics, timeout_ms=self._timeout_ms)
+
+    def _offsets_of(self, group_id: str, require_stable: bool = False) -> GroupOffsets:
+        cluster = self._running()
+        return GroupOffsets(
+            cluster,
+            Coordinator(cluster, Kind.GROUP, group_id),
+            group_id,
+            lambda: GroupMetadata(group_id),
+            require_stable=require_stable,
+        )
