@@ -62,7 +62,7 @@ class Enlisted(NamedTuple):
 
 
 class Partition(PartitionTail):
-    __slots__ = ("_replica_count", "_rules", "index", "name", "topic_id")
+    __slots__ = ("_replica_count", "_rules", "_unstable", "index", "name", "topic_id")
 
     leader: NodeId | None
     log: Log
@@ -86,6 +86,7 @@ class Partition(PartitionTail):
         self.fetch_waits = set()
         self.follower_waits = set()
         self._replica_count = 1
+        self._unstable: int | None = None  # as it was when readers were last told
         self._set_rules(log.config)
 
     # Leadership
@@ -278,8 +279,16 @@ class Partition(PartitionTail):
         if self.commit_waits.waiting:
             self.commit_waits.committed(self.state.committed)
         if self.fetch_waits:
-            for wait in tuple(self.fetch_waits):
+            self._wake_readers(size)
+
+    def _wake_readers(self, size: int) -> None:
+        before = self._unstable
+        self._unstable = after = self.log.producers.unstable_below(self.state.committed)
+        for wait in tuple(self.fetch_waits):
+            if not wait.read_committed or before is None is after:
                 wait.grew(size)
+            elif before is not None and after != before:
+                wait.changed()  # a transaction ended, and more than its marker can be seen
 
     # Waiting for records
 
@@ -289,6 +298,7 @@ class Partition(PartitionTail):
         if not follows or len(self.state.in_sync) == 1:
             # With nobody else in sync every append commits, and there is one way to learn of that.
             self.fetch_waits.add(wait)
+        self._unstable = self.log.producers.unstable_below(self.state.committed)
 
     def wait_no_more(self, wait: FetchWait) -> None:
         self.follower_waits.discard(wait)
@@ -349,6 +359,8 @@ class Partition(PartitionTail):
     def truncate_to(self, offset: Offset) -> None:
         """Where this log and the leader's part ways."""
         self.log.truncate_to(offset)
+        # An epoch that this node led without a record in it begins at the very end: it goes as well.
+        self.log.epochs.truncate_to(offset)
         self.state.truncated(Offset(self.log.end))
 
     def restart_at(self, offset: Offset) -> None:

@@ -32,9 +32,9 @@ def epochs_of(log: list[int]) -> Epochs:
     return epochs
 
 
-@given(HISTORIES, HISTORIES, HISTORIES)
+@given(HISTORIES, HISTORIES, HISTORIES, st.booleans())
 def test_a_follower_ends_where_the_logs_part_and_loses_nothing_that_they_share(
-    shared: list[int], own: list[int], leaders: list[int]
+    shared: list[int], own: list[int], leaders: list[int], led_in_vain: bool
 ) -> None:
     common = written(shared)
     # Odd epochs were led by the follower's former leader, even ones by the present one's line: they never share.
@@ -42,16 +42,20 @@ def test_a_follower_ends_where_the_logs_part_and_loses_nothing_that_they_share(
     theirs = common + [2 * epoch + 102 for epoch in written(leaders)]
     leader = epochs_of(theirs)
     leader.assign(999, len(theirs))  # it has begun its own epoch
+    mine_epochs = epochs_of(mine)
+    if led_in_vain:
+        mine_epochs.assign(501, len(mine))  # it led, and nobody wrote anything
     for _ in range(20):
-        mine_epochs = epochs_of(mine)
         if mine_epochs.latest < 0:
             break
         known, end = leader.end_of(mine_epochs.latest, len(theirs))
         if known == mine_epochs.latest and end >= len(mine):
             break
+        before = len(mine), mine_epochs.latest
         cut = cut_at(mine_epochs, len(mine), known, end)
-        assert cut < len(mine), "every round gets somewhere"
         mine = mine[:cut]
+        mine_epochs.truncate_to(cut)
+        assert (len(mine), mine_epochs.latest) < before, "every round gets somewhere"
     assert mine == theirs[: len(mine)]
     assert len(mine) >= len(common)
 
