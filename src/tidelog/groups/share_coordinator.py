@@ -111,9 +111,14 @@ class ShareGroups:
         await shard.committed(appended, self._groups.commit_timeout_ms)
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
+    def shard(self, group_id: str) -> GroupShard:
+        if not group_id:
+            raise errors.InvalidGroupId("the group id is empty")
+        return self._groups.shard(group_id)
+
     async def described(self, group_id: str) -> ShareGroup:
         """The group, to be described; GroupIdNotFound when there is no such share group."""
-        shard = self._groups.shard(group_id)
+        shard = self.shard(group_id)
         group = share_group(shard.machine, group_id)
         await shard.settled(self._groups.commit_timeout_ms)
         return group

@@ -48,7 +48,10 @@ class ShareOffsets:
 
     async def kept(self, group_id: str) -> dict[UUID, Kept]:
         """Everything that state is kept for."""
-        group = await self._share_groups.described(group_id)
+        try:
+            group = await self._share_groups.described(group_id)
+        except errors.GroupIdNotFound:
+            return {}
         return dict(group.initialized)
 
     async def position(self, group_id: str, topic_id: UUID, index: int) -> Position:
@@ -59,19 +62,17 @@ class ShareOffsets:
         return Position(topic_id, index, state.start, state.leader_epoch, self._lag(topic_id, index, state))
 
     def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
-        if state.finished < 0:
-            return UNKNOWN_LAG
         partition = self._partitions.led_here(topic_id.bytes, index)
         # What the log does not have any more cannot be consumed, so nobody lags behind it.
         start = max(state.start, partition.log.start)
-        finished = state.finished if start == state.start else 0
+        finished = max(state.finished, 0) if start == state.start else 0
         return max(partition.state.committed - start - finished, 0)
 
     # Moving
 
     async def alter(self, group_id: str, wanted: Mapping[str, Mapping[int, int]]) -> Moved:
         """Starts of partitions by topic; the group is made if it must be.  What became of each of them."""
-        shard = self._groups.shard(group_id)
+        shard = self._share_groups.shard(group_id)
         group = self._empty(shard, group_id)
         results: Moved = {}
         known: dict[UUID, Kept] = {}
@@ -126,7 +127,7 @@ class ShareOffsets:
 
     async def delete(self, group_id: str, names: Iterable[str]) -> Forgotten:
         """What becomes of each topic, and its id where it has one."""
-        shard = self._groups.shard(group_id)
+        shard = self._share_groups.shard(group_id)
         group = share_group(shard.machine, group_id)
         group.check_delete()
         results: Forgotten = {}

@@ -188,7 +188,11 @@ class SharePartition:
     ) -> Change:
         """All of them or none: raises what is wrong with the first that cannot be, and then nothing has changed."""
         wanted: list[tuple[int, int, Ack]] = []
+        reached = -1
         for one in acknowledgements:
+            if one.first <= reached:
+                raise errors.InvalidRecordState(f"offset {one.first} is acknowledged twice")
+            reached = one.last
             if one.last < self.start:
                 continue  # finished long ago: by its lock's end, or because the log does not have it any more
             self._check_bounds(one)
@@ -336,8 +340,8 @@ def check_acknowledgements(batches: Sequence[Acknowledgement], renewals: bool) -
     for one in batches:
         if one.first > one.last:
             raise errors.InvalidRequest(f"offsets {one.first} to {one.last} are in the wrong order")
-        if one.first <= before:
-            raise errors.InvalidRequest(f"offset {one.first} is acknowledged twice, or out of order")
+        if one.first < before:
+            raise errors.InvalidRequest(f"offset {one.first} is acknowledged out of order")
         if not one.types:
             raise errors.InvalidRequest(f"how offsets {one.first} to {one.last} are acknowledged is not said")
         if len(one.types) > 1 and len(one.types) != one.last - one.first + 1:

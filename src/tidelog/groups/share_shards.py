@@ -42,6 +42,18 @@ def coordinator_key(key: ShareKey) -> str:
     return f"{key.group}:{topic}:{key.partition}"
 
 
+def parse_coordinator_key(text: str) -> ShareKey:
+    group, _, rest = text.rpartition(":")[0].rpartition(":")
+    try:
+        topic = base64.b64decode(rest + "==", altchars=b"-_", validate=True)
+        key = ShareKey(group, UUID(bytes=topic), int(text.rpartition(":")[2]))
+    except ValueError:
+        key = None
+    if key is None or not group.strip() or key.partition < 0:
+        raise errors.InvalidRequest(f"{text!r}: the key of a share coordinator is group:topic-id:partition")
+    return key
+
+
 class ShareShards:
     """Also a `SharePersister`, for share partitions in the same process."""
 

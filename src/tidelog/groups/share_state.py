@@ -89,9 +89,6 @@ def write(machine: ShareMachine, key: ShareKey, what: Write, updates_max: int, n
         )
     if state.state_epoch > what.state_epoch:
         raise errors.FencedStateEpoch(f"{key} is at state epoch {state.state_epoch}, not {what.state_epoch}")
-    if what.state_epoch > state.state_epoch:
-        # A leader is ahead only of a state that was lost: everything it says is to be kept.
-        return [_snapshot(key, _taken(state, what), now_ms)]
     if state.updates >= updates_max:
         return [_snapshot(key, _taken(state, what), now_ms)]
     value = ShareUpdateValue(
@@ -113,7 +110,7 @@ def initialize(
         raise errors.FencedStateEpoch(f"{key} is at state epoch {known.state_epoch}, not {state_epoch}")
     epoch = 0 if known is None else known.snapshot_epoch + 1
     leader_epoch = 0 if known is None else known.leader_epoch
-    fresh = ShareState(epoch, state_epoch, leader_epoch, start, UNCHANGED, (), now_ms, 0)
+    fresh = ShareState(epoch, state_epoch, leader_epoch, start, 0, (), now_ms, 0)
     return [_snapshot(key, fresh, now_ms, epoch)]
 
 
@@ -203,7 +200,6 @@ def _taken(state: ShareState, what: Write) -> ShareState:
     """The state after `what`."""
     start = state.start if what.start == UNCHANGED else what.start
     return state._replace(
-        state_epoch=max(state.state_epoch, what.state_epoch),
         leader_epoch=max(state.leader_epoch, what.leader_epoch),
         start=start,
         finished=what.finished,

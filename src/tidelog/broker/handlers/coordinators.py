@@ -8,6 +8,7 @@ from __future__ import annotations
 from tidelog import errors
 from tidelog.broker.services import Context, Services
 from tidelog.coordination.internal_topic import InternalTopic, partition_for
+from tidelog.groups.share_shards import parse_coordinator_key
 from tidelog.types import NodeId
 from tidelog.wire.messages.find_coordinator import (
     Coordinator,
@@ -55,8 +56,8 @@ async def _coordinator(key: str, kind: int, context: Context) -> Coordinator:
 def _check(key: str, kind: int, version: int) -> None:
     if kind not in (GROUP, TRANSACTION, SHARE) or (kind == SHARE and version < _SHARE_FROM):
         raise errors.InvalidRequest(f"coordinators of kind {kind} are not known in version {version}")
-    if kind == SHARE and key.count(":") < 2:
-        raise errors.InvalidRequest("the key of a share coordinator is group:topic-id:partition")
+    if kind == SHARE:
+        parse_coordinator_key(key)
 
 
 async def _node(key: str, kind: int, services: Services) -> NodeId:

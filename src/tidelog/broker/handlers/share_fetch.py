@@ -14,7 +14,6 @@ from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.groups.share_fetching import Fetched, Limits, ShareFetch
 from tidelog.groups.share_partition import Acknowledgement, check_acknowledgements
-from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Part, ShareSession
 from tidelog.wire.messages import share_acknowledge as ack
 from tidelog.wire.messages import share_fetch as wire
@@ -45,7 +44,7 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
         if one.acknowledgement_batches
     }
     member = request.member_id or ""
-    acknowledged = await _acknowledge(shares, group, member, acknowledgements, request.is_renew_ack)
+    acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
     fetched: Mapping[Part, Fetched | errors.TidelogError] = {}
     if session is None:
         await shares.end_session((group, member))
@@ -61,7 +60,8 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
         if acknowledged:
             limits = limits._replace(wait_ms=0)  # there is something to tell already
         fetched = await ShareFetch(shares, group, member, limits).run(session.in_turn())
-    response.responses = _fetch_topics(acknowledged, fetched, context)
+    named = list(session.parts) if session and request.share_session_epoch == INITIAL_EPOCH else []
+    response.responses = _fetch_topics(named, acknowledged, fetched, context)
     response.node_endpoints = [
         wire.NodeEndpoint(*one) for one in _leaders(_moved(response.responses), context)
     ]
@@ -133,7 +133,7 @@ async def share_acknowledge(
         for topic in request.topics
         for one in topic.partitions
     }
-    acknowledged = await _acknowledge(shares, group, member, acknowledgements, request.is_renew_ack)
+    acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.end_session((group, member))
     response.responses = _acknowledge_topics(acknowledged, context)
@@ -153,13 +153,14 @@ def _batches(
 
 
 async def _acknowledge(
-    shares: SharePartitions,
+    context: Context,
     group: str,
     member: str,
     wanted: Mapping[Part, list[Acknowledgement]],
     renewals: bool,
 ) -> Acknowledged:
     """All are decided on before the first wait, so that what follows on this connection finds them done."""
+    shares = context.services.shares
     results: Acknowledged = {}
     waits: dict[Part, asyncio.Future[None]] = {}
     for part, batches in wanted.items():
@@ -167,7 +168,7 @@ async def _acknowledge(
             check_acknowledgements(batches, renewals)
             led = shares.led(group, part)
             if led is None:
-                raise errors.UnknownTopicOrPartition(f"{group} has nothing acquired of {part[0]}-{part[1]}")
+                raise _unknown(part, context)
             done = led.acknowledge(member, batches)
             results[part] = None
             if done is not None:
@@ -182,14 +183,25 @@ async def _acknowledge(
     return results
 
 
+def _unknown(part: Part, context: Context) -> errors.TidelogError:
+    topic_id, index = part
+    if context.services.image().topic_by_id(topic_id) is None:
+        return errors.UnknownTopicId(f"there is no topic with id {topic_id}")
+    return errors.UnknownTopicOrPartition(f"nothing is acquired of {topic_id}-{index}")
+
+
 # Answers
 
 
 def _fetch_topics(
-    acknowledged: Acknowledged, fetched: Mapping[Part, Fetched | errors.TidelogError], context: Context
+    named: Iterable[Part],
+    acknowledged: Acknowledged,
+    fetched: Mapping[Part, Fetched | errors.TidelogError],
+    context: Context,
 ) -> list[wire.ShareFetchableTopicResponse]:
+    """The first answer of a session names every partition of it, the others those with news."""
     topics: dict[UUID, wire.ShareFetchableTopicResponse] = {}
-    for topic_id, index in dict.fromkeys([*acknowledged, *fetched]):
+    for topic_id, index in dict.fromkeys([*named, *acknowledged, *fetched]):
         answer = wire.PartitionData(partition_index=index, records=b"")
         problem = acknowledged.get((topic_id, index))
         if problem is not None:

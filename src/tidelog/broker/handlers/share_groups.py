@@ -19,7 +19,6 @@ from tidelog.wire.messages.share_group_heartbeat import (
 )
 from tidelog.wire.primitives import ZERO_UUID
 
-DEAD = "Dead"
 ASSIGNOR = "simple"
 _LAG_FROM = 1
 
@@ -47,10 +46,7 @@ async def share_group_describe(
             described = _described(group, context)
         except errors.TidelogError as problem:
             described = describe.DescribedGroup(
-                error_code=problem.code,
-                error_message=str(problem),
-                group_id=group_id,
-                group_state=DEAD if isinstance(problem, errors.GroupIdNotFound) else "",
+                error_code=problem.code, error_message=str(problem), group_id=group_id
             )
         else:
             if request.include_authorized_operations:
@@ -138,8 +134,6 @@ async def _offset_of(
 ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
     answer = offsets.DescribeShareGroupOffsetsResponsePartition(index, -1)
     if topic_id is None:
-        problem = errors.UnknownTopicOrPartition("there is no such topic")
-        answer.error_code, answer.error_message = problem.code, str(problem)
         return answer
     try:
         found = await context.services.share_offsets.position(group_id, topic_id, index)
