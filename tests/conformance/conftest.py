@@ -29,6 +29,8 @@ SETTINGS = {
     # A new group does not wait for more members, and a member that died is noticed soon.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
 }
 
 

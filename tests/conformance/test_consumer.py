@@ -6,13 +6,26 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from tests.conformance.consuming import drain, fill, indexes, run, until
 from tidelog import errors
 from tidelog.aio import CommitFailed, Consumer, OffsetAndMetadata, RebalanceListener, Record, TopicPartition
 
-STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+CLASSIC = {"group_protocol": "classic"}
+COORDINATED = {"group_protocol": "consumer"}
+PROTOCOLS = pytest.mark.parametrize("protocol", [CLASSIC, COORDINATED], ids=["classic", "consumer"])
+WAYS = {
+    **{
+        one: {"partition_assignment_strategy": one}
+        for one in ("range", "roundrobin", "sticky", "cooperative-sticky")
+    },
+    **{
+        f"by coordinator, {one}": {**COORDINATED, "group_remote_assignor": one}
+        for one in ("uniform", "range")
+    },
+}
 
 
 def group(bootstrap: str, topic: str, **options: Any) -> Consumer:
@@ -56,17 +69,17 @@ def test_a_topic_that_is_created_later_is_found(bootstrap: str, topic: Callable[
     run(scenario())
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("way", WAYS)
 def test_members_share_the_partitions_as_they_come_and_go(
-    strategy: str, bootstrap: str, topic: Callable[..., str]
+    way: str, bootstrap: str, topic: Callable[..., str]
 ) -> None:
     async def scenario() -> None:
         name = topic(partitions=6)
         sent = fill(bootstrap, name, partitions=6)
         found: list[Record] = []
-        async with group(bootstrap, name, partition_assignment_strategy=strategy) as first:
+        async with group(bootstrap, name, **WAYS[way]) as first:
             await until(lambda: len(found) == 60, first, found=found)
-            async with group(bootstrap, name, partition_assignment_strategy=strategy) as second:
+            async with group(bootstrap, name, **WAYS[way]) as second:
                 await until(
                     lambda: len(indexes(first)) == len(indexes(second)) == 3, first, second, found=found
                 )
@@ -81,17 +94,20 @@ def test_members_share_the_partitions_as_they_come_and_go(
     run(scenario())
 
 
-def test_a_member_begins_where_the_group_has_committed(bootstrap: str, topic: Callable[..., str]) -> None:
+@PROTOCOLS
+def test_a_member_begins_where_the_group_has_committed(
+    protocol: Any, bootstrap: str, topic: Callable[..., str]
+) -> None:
     async def scenario() -> None:
         name = topic()
         zero = TopicPartition(name, 0)
         fill(bootstrap, name)
-        async with group(bootstrap, name, enable_auto_commit=False) as consumer:
+        async with group(bootstrap, name, **protocol, enable_auto_commit=False) as consumer:
             assert await consumer.committed(zero) == {zero: None}
             await drain(consumer, 10)
             await consumer.commit({zero: 4})
             assert await consumer.committed(zero) == {zero: OffsetAndMetadata(4)}
-        async with group(bootstrap, name, enable_auto_commit=False) as consumer:
+        async with group(bootstrap, name, **protocol, enable_auto_commit=False) as consumer:
             assert [one.offset for one in await drain(consumer, 6)] == list(range(4, 10))
             done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             consumer.commit_async({zero: OffsetAndMetadata(7, "note")}, lambda *said: done.set_result(said))
@@ -99,41 +115,44 @@ def test_a_member_begins_where_the_group_has_committed(bootstrap: str, topic: Ca
             committed = (await consumer.committed())[zero]
             assert committed is not None and (committed.offset, committed.metadata) == (7, "note")
             await consumer.commit()
-        async with group(bootstrap, name) as consumer:
-            assert await consumer.poll(500) == []
-            assert await consumer.position(zero) == 10
+        async with group(bootstrap, name, **protocol) as consumer:
+            found: list[Record] = []
+            await until(lambda: bool(indexes(consumer)), consumer, found=found)
+            assert await consumer.position(zero) == 10 and found == []
 
     run(scenario())
 
 
+@PROTOCOLS
 def test_closing_commits_what_was_handed_out_and_an_exception_does_not(
-    bootstrap: str, topic: Callable[..., str]
+    protocol: Any, bootstrap: str, topic: Callable[..., str]
 ) -> None:
     async def scenario() -> None:
         name = topic()
         zero = TopicPartition(name, 0)
         fill(bootstrap, name)
         with pytest.raises(ZeroDivisionError):
-            async with group(bootstrap, name) as consumer:
+            async with group(bootstrap, name, **protocol) as consumer:
                 async for record in consumer:
                     if record.offset == 3:
                         raise ZeroDivisionError
-        async with group(bootstrap, name) as consumer:
+        async with group(bootstrap, name, **protocol) as consumer:
             assert (await consumer.poll(5_000, max_records=2))[0].offset == 3
             with pytest.raises(RuntimeError):
                 async for record in consumer:
                     assert record.offset == 5
                     raise RuntimeError
-        async with group(bootstrap, name) as consumer:
+        async with group(bootstrap, name, **protocol) as consumer:
             async for record in consumer:
                 if record.offset == 7:
                     break
             await consumer.commit()
             assert (await consumer.committed(zero))[zero] == OffsetAndMetadata(8, "", 0)
             assert [one.offset for one in await consumer.poll()] == [8, 9]
-        async with group(bootstrap, name) as consumer:
-            assert await consumer.poll(500) == []
-            assert await consumer.position(zero) == 10
+        async with group(bootstrap, name, **protocol) as consumer:
+            found: list[Record] = []
+            await until(lambda: bool(indexes(consumer)), consumer, found=found)
+            assert await consumer.position(zero) == 10 and found == []
 
     run(scenario())
 
@@ -158,8 +177,9 @@ def test_offsets_are_committed_by_themselves_while_it_runs(bootstrap: str, topic
     run(scenario())
 
 
+@PROTOCOLS
 def test_a_slow_iteration_takes_part_in_rebalances_between_two_records(
-    bootstrap: str, topic: Callable[..., str]
+    protocol: Any, bootstrap: str, topic: Callable[..., str]
 ) -> None:
     async def scenario() -> None:
         name = topic(partitions=2)
@@ -174,7 +194,7 @@ def test_a_slow_iteration_takes_part_in_rebalances_between_two_records(
                     until_all.set()
 
         all_seen = asyncio.Event()
-        async with group(bootstrap, name) as first, group(bootstrap, name) as second:
+        async with group(bootstrap, name, **protocol) as first, group(bootstrap, name, **protocol) as second:
             reading = [asyncio.ensure_future(read(one, all_seen)) for one in (first, second)]
             await all_seen.wait()
             for one in reading:
@@ -227,7 +247,8 @@ def test_listeners_hear_what_comes_and_goes(
     run(scenario())
 
 
-def test_a_pattern_finds_topics_old_and_new(bootstrap: str, name: Callable[[], str]) -> None:
+@PROTOCOLS
+def test_a_pattern_finds_topics_old_and_new(protocol: Any, bootstrap: str, name: Callable[[], str]) -> None:
     from tests.conformance.topics import create_topic
 
     async def scenario() -> None:
@@ -240,6 +261,7 @@ def test_a_pattern_finds_topics_old_and_new(bootstrap: str, name: Callable[[], s
             heartbeat_interval_ms=100,
             session_timeout_ms=10_000,
             metadata_max_age_ms=200,
+            **protocol,
         ) as consumer:
             consumer.subscribe(pattern=f"{prefix}-.*")
             await until(lambda: {one.topic for one in consumer.assignment()} == {f"{prefix}-a"}, consumer)
@@ -263,14 +285,17 @@ def test_new_partitions_of_a_topic_are_read(bootstrap: str, topic: Callable[...,
     run(scenario())
 
 
-def test_a_static_member_that_returns_keeps_its_partitions(bootstrap: str, topic: Callable[..., str]) -> None:
+@PROTOCOLS
+def test_a_static_member_that_returns_keeps_its_partitions(
+    protocol: Any, bootstrap: str, topic: Callable[..., str]
+) -> None:
     async def scenario() -> None:
         name = topic(partitions=4)
-        async with group(bootstrap, name, group_instance_id="one") as first:
-            async with group(bootstrap, name, group_instance_id="two") as second:
+        async with group(bootstrap, name, **protocol, group_instance_id="one") as first:
+            async with group(bootstrap, name, **protocol, group_instance_id="two") as second:
                 await until(lambda: len(indexes(first)) == len(indexes(second)) == 2, first, second)
                 had, generation = indexes(second), first.group_metadata().generation_id
-            async with group(bootstrap, name, group_instance_id="two") as back:
+            async with group(bootstrap, name, **protocol, group_instance_id="two") as back:
                 await until(lambda: bool(indexes(back)), first, back)
                 assert indexes(back) == had
                 assert first.group_metadata().generation_id == generation
@@ -278,18 +303,21 @@ def test_a_static_member_that_returns_keeps_its_partitions(bootstrap: str, topic
     run(scenario())
 
 
+@PROTOCOLS
 def test_a_member_that_does_not_poll_loses_its_partitions_and_returns(
-    bootstrap: str, topic: Callable[..., str]
+    protocol: Any, bootstrap: str, topic: Callable[..., str]
 ) -> None:
     async def scenario() -> None:
         name = topic()
         zero = TopicPartition(name, 0)
         fill(bootstrap, name)
         diary = Diary()
-        async with group(bootstrap, name, max_poll_interval_ms=300, enable_auto_commit=False) as first:
+        async with group(
+            bootstrap, name, **protocol, max_poll_interval_ms=300, enable_auto_commit=False
+        ) as first:
             first.subscribe([name], listener=diary)
             assert len(await drain(first, 10)) == 10
-            async with group(bootstrap, name, enable_auto_commit=False) as second:
+            async with group(bootstrap, name, **protocol, enable_auto_commit=False) as second:
                 await until(lambda: indexes(second) == [0], second)
                 with pytest.raises(CommitFailed, match="not in the group any more"):
                     await first.commit({zero: 10})
@@ -364,5 +392,82 @@ def test_partitions_assigned_by_hand_commit_to_the_group(bootstrap: str, topic: 
         async with Consumer(**options) as consumer:
             consumer.assign([zero])
             assert await consumer.position(zero) == 10
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_a_group_may_mix_clients(strategy: str, bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name = topic(partitions=4)
+        sent = fill(bootstrap, name, partitions=4)
+        other = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"of-{name}",
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": strategy,
+                "heartbeat.interval.ms": 100,
+                "enable.auto.commit": False,
+            }
+        )
+        other.subscribe([name])
+        theirs: list[bytes] = []
+        ended = False
+
+        def read() -> None:
+            while not ended:
+                for message in other.consume(100, 0.05):
+                    theirs.append(message.value())
+                    other.commit(message, asynchronous=False)
+
+        reading = asyncio.ensure_future(asyncio.to_thread(read))
+        ours: list[Record] = []
+        async with group(bootstrap, name, partition_assignment_strategy=strategy) as consumer:
+            await until(lambda: len(indexes(consumer)) == 2, consumer, found=ours)
+            await until(lambda: len({one.value for one in ours} | set(theirs)) == 40, consumer, found=ours)
+            sent += await asyncio.to_thread(fill, bootstrap, name, partitions=4, start=10)
+            await until(lambda: len({one.value for one in ours} | set(theirs)) == 80, consumer, found=ours)
+            assert len([one for one in ours if one.offset >= 10]) == 20
+            ended = True
+            await reading
+            await asyncio.to_thread(other.close)
+            await until(lambda: len(indexes(consumer)) == 4, consumer, found=ours)
+        assert {one.value for one in ours} | set(theirs) == set(sent)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_records_of_transactions(isolation: str, bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name = topic()
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+        producer.init_transactions(20)
+        for number in range(6):
+            producer.begin_transaction()
+            producer.produce(name, b"%d" % number, partition=0)
+            producer.flush(20)
+            if number % 2:
+                producer.abort_transaction(20)
+            else:
+                producer.commit_transaction(20)
+        producer.begin_transaction()
+        producer.produce(name, b"open", partition=0)
+        producer.flush(20)
+        committed = isolation == "read_committed"
+        async with Consumer(
+            name, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level=isolation
+        ) as consumer:
+            found = await drain(consumer, 3 if committed else 7)
+            everything = [b"0", b"1", b"2", b"3", b"4", b"5", b"open"]
+            assert [one.value for one in found] == ([b"0", b"2", b"4"] if committed else everything)
+            assert await consumer.poll(300) == []
+            zero = TopicPartition(name, 0)
+            assert await consumer.position(zero) == (12 if committed else 13)
+            assert await consumer.end_offsets([zero]) == {zero: 12 if committed else 13}
+            await asyncio.to_thread(producer.commit_transaction, 20)
+            if committed:
+                assert [one.value for one in await drain(consumer, 1)] == [b"open"]
 
     run(scenario())
