@@ -103,6 +103,9 @@ PURE = [
     "storage/epochs.py",
     "storage/producers.py",
     "storage/retention.py",
+    "storage/txn_index.py",
+    "transactions/machine.py",
+    "transactions/transaction.py",
 ]
 IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess", "secrets"}
 

@@ -14,10 +14,11 @@ from tidelog.types import Offset
 class FetchWait:
     """One fetch that found too little, on all of its partitions."""
 
-    __slots__ = ("_missing_bytes", "future")
+    __slots__ = ("_missing_bytes", "future", "read_committed")
 
-    def __init__(self, missing_bytes: int) -> None:
+    def __init__(self, missing_bytes: int, read_committed: bool = False) -> None:
         self._missing_bytes = missing_bytes
+        self.read_committed = read_committed
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def grew(self, count: int) -> None:

@@ -78,7 +78,7 @@ class FetchInFlight:
         found, held, size, settled = self._read()
         if size >= ask.min_bytes or settled or ask.max_wait_ms <= 0:
             return self._encode(found)
-        self._wait = FetchWait(ask.min_bytes - size)
+        self._wait = FetchWait(ask.min_bytes - size, ask.read_committed)
         self._waits_on = held
         return None
 
