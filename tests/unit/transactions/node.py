@@ -1,0 +1,72 @@
+"""A node with topics, a ledger in an internal topic, and a coordinator of transactions over both; no server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.coordination.node import NODE, TOPIC, Ledger, Node
+from tidelog.coordination.coordinator import Coordinator
+from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.record import BatchBuilder
+from tidelog.replication.partition import Enlisted, Partition
+from tidelog.transactions.coordinator import Transactions
+from tidelog.transactions.markers import Markers
+from tidelog.transactions.transaction import Instance
+from tidelog.types import TopicPartition
+
+DATA = TopicPartition("data", 0)
+OTHER = TopicPartition("data", 1)
+LEDGER = TopicPartition(TOPIC, 0)
+
+
+class TransactionNode(Node):
+    transactions: Transactions
+
+    async def start(self) -> Coordinator[Ledger]:
+        coordinator = await super().start()
+        markers = Markers(self.partitions, {TOPIC: coordinator}, self.clock)
+        self.transactions = Transactions(
+            NODE, self.controller, self.partitions, self.clock, ProducerIds(self._store), markers
+        )
+        self.transactions.start()
+        await self.transactions.topic.ensure()
+        await coordinator.topic.ensure()
+        if "data" not in self.controller.image.topics:
+            await self.controller.create_topics([NewTopic("data", 2, 1)])
+        while self.transactions.coordinator.loading or coordinator.loading:
+            await asyncio.sleep(0.01)
+        return coordinator
+
+    async def _follow(self) -> None:
+        async for update in self.controller.follow():
+            await self.partitions.apply(update)
+            self.coordinator.apply(update)
+            if hasattr(self, "transactions"):
+                self.transactions.apply(update)
+
+    async def crash(self) -> None:
+        await self.transactions.stop()
+        del self.transactions
+        await super().crash()
+
+    def partition(self, name: TopicPartition = DATA) -> Partition:
+        return self.partitions.led_here(*name)
+
+    async def write(self, instance: Instance, name: TopicPartition = DATA, sequence: int = 0) -> int:
+        """One record in the producer's transaction, as a request of version 12 does it; its offset."""
+        wait = self.transactions.enlist("t", instance, name, True)
+        if wait is not None:
+            await wait.wait()
+        builder = BatchBuilder()
+        builder.add(b"k", b"v", self.clock.now_ms())
+        batch = builder.build(
+            producer_id=instance.producer_id,
+            producer_epoch=instance.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        appended = self.partition(name).append(
+            memoryview(bytearray(batch)), self.clock.now_ms(), True, Enlisted(True)
+        )
+        return appended.base

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+from random import Random
+
+import pytest
+
+from tests.unit.coordination.node import entry
+from tests.unit.transactions.node import DATA, LEDGER, OTHER, TransactionNode
+from tidelog import errors
+from tidelog.coordination.shard import Writer
+from tidelog.replication.partition import Ending
+from tidelog.testing import run
+from tidelog.transactions.machine import entry as record
+from tidelog.transactions.transaction import Instance, State, ended
+
+TIMEOUT_MS = 60_000
+
+
+def test_a_transaction_over_several_partitions_ends_in_all_of_them_at_once() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(me)
+        await node.write(me, OTHER)
+        assert node.partition(DATA).last_stable == node.partition(OTHER).last_stable == 0
+        assert await node.transactions.end("t", me, True, 2) == Instance(me.producer_id, 1)
+        assert node.partition(DATA).last_stable == node.partition(OTHER).last_stable == 2
+        assert node.transactions.describe("t").state is State.COMPLETE_COMMIT
+
+    run(scenario)
+
+
+def test_an_aborted_transaction_is_told_to_readers() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(me)
+        await node.transactions.end("t", me, False, 2)
+        log = node.partition().log
+        assert [one[:3] for one in log.aborted(0, log.end)] == [(me.producer_id, 0, 1)]
+
+    run(scenario)
+
+
+def test_a_new_instance_aborts_what_the_old_one_left_open_and_fences_it() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        old = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(old)
+        with pytest.raises(errors.ConcurrentTransactions):
+            await node.transactions.initialize("t", TIMEOUT_MS, None)
+        assert node.transactions.describe("t").state is State.COMPLETE_ABORT
+        new = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        assert new == Instance(old.producer_id, 2)
+        with pytest.raises(errors.ProducerFenced):
+            await node.write(old, OTHER)
+        with pytest.raises(errors.ProducerFenced):
+            await node.transactions.end("t", old, True, 2)
+        with pytest.raises(errors.ProducerFenced):
+            await node.transactions.initialize("t", TIMEOUT_MS, old)
+
+    run(scenario)
+
+
+def test_a_zombie_that_begins_anew_does_not_disturb_the_instance_that_fenced_it() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        old = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        new = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(new)
+        with pytest.raises(errors.ProducerFenced):
+            await node.transactions.initialize("t", TIMEOUT_MS, old)
+        await node.transactions.end("t", new, True, 2)
+
+    run(scenario)
+
+
+def test_a_transaction_that_takes_too_long_is_aborted() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", 5_000, None)
+        await node.write(me)
+        await asyncio.sleep(4.9)
+        assert node.transactions.describe("t").state is State.ONGOING
+        await asyncio.sleep(10.2)  # looked for every ten seconds
+        assert node.transactions.describe("t").state is State.COMPLETE_ABORT
+        assert node.partition().last_stable == 2
+        with pytest.raises(errors.InvalidTxnState):
+            await node.transactions.end("t", me, True, 2)
+        with pytest.raises(errors.ProducerFenced):
+            await node.write(me, OTHER)
+        assert (await node.transactions.initialize("t", 5_000, me)).epoch == 1
+
+    run(scenario)
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await asyncio.sleep(7 * 86_400 + 3_700)
+        with pytest.raises(errors.TransactionalIdNotFound):
+            node.transactions.describe("t")
+        await node.crash()
+        await node.start()
+        assert list(node.transactions.all()) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_timeout_that_the_broker_does_not_allow_is_refused(timeout_ms: int) -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        with pytest.raises(errors.InvalidTransactionTimeout):
+            await node.transactions.initialize("t", timeout_ms, None)
+        assert list(node.transactions.all()) == []
+
+    run(scenario)
+
+
+def test_after_a_crash_everything_is_known_and_the_decided_is_completed() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(me)
+        shard = node.transactions.coordinator.shard("t")
+        known = shard.machine.get("t")
+        assert known is not None
+        shard.append([record(ended(known, me, True, 2, None, node.clock.now_ms()))])
+        await node.crash()  # decided, and no marker written
+        await node.start()
+        while node.transactions.describe("t").state is not State.COMPLETE_COMMIT:
+            await asyncio.sleep(0.1)
+        assert node.partition().last_stable == 2
+        assert node.partition().log.aborted(0, 2) == []
+        assert await node.transactions.end("t", me, True, 2) == Instance(me.producer_id, 1)
+
+    run(scenario)
+
+
+def test_the_outcome_reaches_the_state_of_other_coordinators() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        ledger = await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        for commit, amount in ((True, 1), (False, 2)):
+            assert node.transactions.enlist("t", me, LEDGER, True) is None
+            shard = ledger.shard_at(0)
+            shard.append([entry("a", amount)], Writer(*me))
+            assert shard.machine.pending
+            me = await node.transactions.end("t", me, commit, 2)
+            assert shard.machine.amounts == {"a": 1} and not shard.machine.pending
+
+    run(scenario)
+
+
+def test_a_full_disk_delays_the_end_and_does_not_lose_it() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(me)
+        node.disk.fail("write", "*/data-0/*", errno.ENOSPC, times=2)
+        await node.transactions.end("t", me, True, 2)
+        assert node.transactions.describe("t").state is State.PREPARE_COMMIT
+        with pytest.raises(errors.ConcurrentTransactions):
+            await node.transactions.initialize("t", TIMEOUT_MS, None)
+        node.disk.heal()
+        await asyncio.sleep(3)
+        assert node.transactions.describe("t").state is State.COMPLETE_COMMIT
+        assert node.partition().last_stable == 2
+
+    run(scenario)
+
+
+def test_partitions_refuse_markers_from_the_past() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        await node.write(me)
+        partition, now_ms = node.partition(), node.clock.now_ms()
+        with pytest.raises(errors.InvalidProducerEpoch):
+            partition.append_marker(Ending(me.producer_id, 0, 0, True, 2), now_ms)
+        partition.append_marker(Ending(me.producer_id, 1, 5, True, 2), now_ms)
+        partition.append_marker(Ending(me.producer_id, 1, 5, True, 2), now_ms)  # sent again
+        with pytest.raises(errors.TransactionCoordinatorFenced):
+            partition.append_marker(Ending(me.producer_id, 2, 4, True, 2), now_ms)
+        with pytest.raises(errors.InvalidProducerEpoch):
+            partition.append_marker(Ending(me.producer_id, 0, 6, True, 0), now_ms)
+        assert partition.log.end == 3
+
+    run(scenario)
+
+
+def test_a_batch_needs_a_transaction_that_has_its_partition() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        with pytest.raises(errors.TransactionAbortable):
+            node.transactions.enlist("t", me, DATA, False)
+        await node.transactions.add_partitions("t", me, frozenset((DATA,)), 0)
+        assert node.transactions.enlist("t", me, DATA, False) is None
+        with pytest.raises(errors.TransactionAbortable):
+            node.transactions.enlist("t", me, OTHER, False)
+
+    run(scenario)
