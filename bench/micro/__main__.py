@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from bench.micro import acceptance, batch, compaction, connection, crc32c, frames, keymap, records, writer
+from bench.micro import (
+    acceptance,
+    batch,
+    compaction,
+    connection,
+    crc32c,
+    frames,
+    keymap,
+    records,
+    shortcut,
+    writer,
+)
 from bench.micro.timing import nanoseconds
 
-MODULES = (crc32c, batch, acceptance, records, writer, frames, connection, keymap, compaction)
+MODULES = (crc32c, batch, acceptance, records, writer, frames, connection, shortcut, keymap, compaction)
 
 
 def main() -> int:

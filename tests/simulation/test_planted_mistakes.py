@@ -68,7 +68,9 @@ def a_checkpoint_runs_ahead_of_the_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_producer_snapshot_is_believed(patch: pytest.MonkeyPatch) -> None:
-    def load(disk: Disk, folder: str, names: Any, start: int, end: int) -> tuple[Producers, int]:
+    def load(
+        disk: Disk, folder: str, names: Any, start: int, end: int, newest: int | None = None
+    ) -> tuple[Producers, int]:
         for offset in reversed(snapshots.offsets_in(names)):
             producers = Producers()
             try:

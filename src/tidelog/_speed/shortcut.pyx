@@ -348,7 +348,6 @@ cdef class ProduceShortcut:
             state._alone
             and partition._plain
             and segment.first_timestamp >= 0
-            and segment._since_index <= segment._interval_bytes
             and size <= segment._interval_bytes
             and (acks != ACKS_ALL or partition._in_sync_min <= 1)
             and partition.topic not in self.reserved
@@ -415,69 +414,94 @@ cdef bint append(LogTail log, Header header, uint8_t* data, int32_t epoch) excep
     """Writes the batch at the log's end if it fits there; whether it did."""
     cdef SegmentTail segment = log._active
     cdef int64_t base = log.next
+    cdef bint due = segment._since_index > segment._interval_bytes
+    cdef int32_t came_with = get_int32(data + EPOCH)
+    cdef bint written = False
     if not fits(log, header) or base + header.last_offset_delta >= <int64_t>log._durability.due_at:
         return False
-    if not write(log, segment, data, header.size, base, epoch):
+    put_int64(data, base)
+    put_int32(data + EPOCH, epoch)
+    try:
+        if due:
+            (<object>segment)._reserve_index()
+        written = write(segment, data, header.size)
+        if written and due:
+            add_to_index(segment, data, header, base, segment.size)
+    except OSError as problem:
+        (<object>log)._append_failed(problem)
+        written = False
+    if not written:
+        put_int64(data, 0)
+        put_int32(data + EPOCH, came_with)
         return False
     segment.used = True
-    note(log, header, segment.size)
+    note(log, header, segment.size, due)
     segment.size += header.size
     segment.end = log.end = log.next
     return True
+
+
+cdef bint write(SegmentTail segment, uint8_t* data, Py_ssize_t size) except -1:
+    """At the segment's end; OSError, or false when only a part was written, which the handler does again."""
+    cdef Py_ssize_t written
+    if not isinstance(segment._file, Descriptor):
+        segment._file.write(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ), segment.size)
+        return True
+    written = pwrite((<Descriptor>segment._file)._fd, data, size, segment.size)
+    if written < 0:
+        raise OSError(errno, os.strerror(errno))
+    return written == size
 
 
 cdef bint gather(LogTail log, Header header, uint8_t* data, int32_t epoch) except -1:
     """Hands the batch to the job that waits for the next group commit, if it fits at the log's end; whether it did."""
     cdef SegmentTail segment = log._active
     cdef Gathering gathering = log._gathering
+    cdef bint due = segment._since_index > segment._interval_bytes
     if not fits(log, header):
         return False
+    if due:
+        try:
+            (<object>segment)._reserve_index()
+            add_to_index(segment, data, header, log.next, segment.reserved)
+        except OSError as problem:
+            log._volume.failed(problem, f"append to {(<object>log).name}")
+            return False
     put_int64(data, log.next)
     put_int32(data + EPOCH, epoch)
     gathering.pieces.append(PyBytes_FromStringAndSize(<char*>data, header.size))
-    note(log, header, segment.reserved)
+    note(log, header, segment.reserved, due)
     segment.reserved += header.size
     gathering.size += header.size
     gathering.end = log.next
     return True
 
 
-cdef int note(LogTail log, Header header, int64_t position) except -1:
-    """What is to be known of a batch that has `position` in the active segment."""
-    cdef SegmentTail segment = log._active
-    cdef int64_t base = log.next
+cdef int add_to_index(SegmentTail segment, uint8_t* data, Header header, int64_t base, int64_t position) except -1:
+    raise_timestamp(segment, header, base)
+    view = PyMemoryView_FromMemory(<char*>data, header.size, PyBUF_READ)
+    (<object>segment)._add_to_index(view, base, position, True)
+    return 0
+
+
+cdef void raise_timestamp(SegmentTail segment, Header header, int64_t base) noexcept:
     if header.max_timestamp > segment.max_timestamp:
         segment.max_timestamp = header.max_timestamp
         segment.max_timestamp_offset = base + header.max_timestamp_at
-    segment._since_index += header.size
+
+
+cdef int note(LogTail log, Header header, int64_t position, bint indexed) except -1:
+    """What is to be known of a batch that has `position` in the active segment."""
+    cdef SegmentTail segment = log._active
+    cdef int64_t base = log.next
+    raise_timestamp(segment, header, base)
+    if not indexed:
+        segment._since_index += header.size
     segment._recent[base] = position
     log.next = base + header.last_offset_delta + 1
     if header.producer_id >= 0:
         keep((<ProducerTable>log.producers)._producers[header.producer_id], header, base)
     return 0
-
-
-cdef bint write(LogTail log, SegmentTail segment, uint8_t* data, Py_ssize_t size, int64_t base, int32_t epoch) except -1:
-    """Stamped.  After a failure, which the log is told of, the batch is as it came."""
-    cdef int32_t came_with = get_int32(data + EPOCH)
-    cdef Py_ssize_t written = size
-    put_int64(data, base)
-    put_int32(data + EPOCH, epoch)
-    try:
-        if isinstance(segment._file, Descriptor):
-            written = pwrite((<Descriptor>segment._file)._fd, data, size, segment.size)
-            if written < 0:
-                raise OSError(errno, os.strerror(errno))
-        else:
-            segment._file.write(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ), segment.size)
-    except OSError as problem:
-        (<object>log)._append_failed(problem)
-        written = -1
-    if written == size:
-        return True
-    put_int64(data, 0)
-    put_int32(data + EPOCH, came_with)
-    return False
 
 
 cdef int keep(ProducerTail producer, Header header, int64_t base) except -1:
