@@ -137,11 +137,15 @@ class Service:
         """The state that a start reads from the first `batches`."""
         machine = new_machine()
         for batch in self.batches[:batches]:
-            for key, value in batch:
-                entry = KINDS.decode(key, value)
-                assert isinstance(entry, Entry)
-                machine.replay(entry, -1)
+            replay(machine, batch)
         return machine
+
+
+def replay(machine: GroupMachine, batch: Iterable[tuple[bytes, bytes | None]]) -> None:
+    for key, value in batch:
+        entry = KINDS.decode(key, value)
+        assert isinstance(entry, Entry)
+        machine.replay(entry, -1)
 
 
 class Client:
