@@ -13,6 +13,7 @@ import tidelog
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
+    "dev": ("tidelog.cli.dev:dev", "Run a cluster on this machine: etcd and several brokers."),
     "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "See and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),

@@ -16,6 +16,7 @@ from tests.unit.cli.commands import execute, invoke, leaves
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
+PROCESSES = ("serve", "dev restart")  # they start something, and say when it is ready
 
 
 def examples_of(text: str) -> list[str]:
@@ -25,6 +26,7 @@ def examples_of(text: str) -> list[str]:
 def test_the_commands_are_those_that_are_promised() -> None:
     assert NAMES == [
         "serve",
+        "dev restart",
         "topics alter",
         "topics create",
         "topics delete",
@@ -61,7 +63,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str) -> None:
         command.make_context("tidelog", arguments, resilient_parsing=False)
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one not in ("serve", "log dump")])
+@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, "log dump")])
 def test_every_command_that_asks_a_broker_takes_the_same_options(name: str) -> None:
     options = {one.name: one for one in LEAVES[tuple(name.split())].params}
     assert {"bootstrap", "timeout", "as_json"} <= set(options)
@@ -70,14 +72,14 @@ def test_every_command_that_asks_a_broker_takes_the_same_options(name: str) -> N
     assert (bootstrap.default, bootstrap.envvar) == ("127.0.0.1:9092", "TIDELOG_BOOTSTRAP")
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "serve"])
+@pytest.mark.parametrize("name", [one for one in NAMES if one not in PROCESSES])
 def test_every_command_says_what_its_json_looks_like(name: str) -> None:
     assert "With --json:" in invoke(*name.split(), "--help").output
 
 
 def test_the_overview_matches_the_commands() -> None:
     shown = invoke("--help").output
-    for name in ("serve", "topics", "configs", "produce", "consume", "log"):
+    for name in ("serve", "dev", "topics", "configs", "produce", "consume", "log"):
         assert re.search(rf"^  {name} +\S", shown, re.MULTILINE)
 
 

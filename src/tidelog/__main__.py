@@ -1,0 +1,5 @@
+"""`python -m tidelog` is `tidelog`."""
+
+from tidelog.cli import main
+
+main()

@@ -1,0 +1,260 @@
+"""`tidelog dev`: a cluster in one folder, its processes, and what it does when they die."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conformance.process import free_port, wait_until
+
+TIDELOG = str(Path(sys.executable).parent / "tidelog")
+SECONDS_MAX = 60
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row, with those of HTTP."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+                socket.create_server(("127.0.0.1", port + 1000)).close()
+        except OSError:
+            continue
+        return first
+
+
+class Dev:
+    """One `tidelog dev`, in a folder that outlives it."""
+
+    def __init__(self, folder: Path, brokers: int, etcd: int = 1) -> None:
+        self.folder = folder
+        self.port = free_ports(brokers)
+        self.brokers = brokers
+        self.etcd = etcd
+        self.process: subprocess.Popen[str] | None = None
+        self.said = ""
+
+    def start(self, **environment: str) -> str:
+        """The first line that it prints; empty when it ends instead."""
+        self.process = subprocess.Popen(
+            [TIDELOG, "dev", *self.options()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], 2 * SECONDS_MAX)[0], "it says nothing"
+        line = self.process.stdout.readline().strip()
+        if not line:
+            _, self.said = self.process.communicate(timeout=SECONDS_MAX)
+        return line
+
+    def options(self) -> list[str]:
+        options = {"brokers": self.brokers, "data": self.folder, "port": self.port, "etcd": self.etcd}
+        return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
+        """Its exit code, and what it said on standard error."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, said
+
+    def discard(self) -> None:
+        pids = self.pids()
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        for pid in pids:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def state(self) -> Any:
+        path = self.folder / "dev.json"
+        return json.loads(path.read_text()) if path.exists() else {"brokers": [], "etcd": []}
+
+    def pids(self) -> list[int]:
+        state = self.state()
+        return [one["pid"] for one in [*state["brokers"], *state["etcd"]]]
+
+    def restart(self, number: int) -> subprocess.CompletedProcess[str]:
+        return run("dev", "restart", str(number), "--data", str(self.folder))
+
+    @property
+    def addresses(self) -> str:
+        return ",".join(f"127.0.0.1:{self.port + number}" for number in range(self.brokers))
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TIDELOG, *words], capture_output=True, text=True, timeout=SECONDS_MAX)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def new_dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
+    made: list[Dev] = []
+
+    def make(brokers: int, etcd: int = 1) -> Dev:
+        made.append(Dev(tmp_path / "cluster", brokers, etcd))
+        return made[-1]
+
+    yield make
+    for dev in made:
+        dev.discard()
+
+
+def send_to_all(bootstrap: str, topic: str, partitions: int, value: bytes) -> None:
+    failed: list[Any] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for index in range(partitions):
+        producer.produce(
+            topic, value, partition=index, on_delivery=lambda error, _: error and failed.append(error)
+        )
+    assert producer.flush(SECONDS_MAX) == 0 and not failed, failed
+
+
+def ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        return [
+            consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), timeout=SECONDS_MAX)[
+                1
+            ]
+            for index in range(partitions)
+        ]
+    finally:
+        consumer.close()
+
+
+def test_a_cluster_starts_outlives_a_broker_and_stops_with_everything(new_dev: Callable[..., Dev]) -> None:
+    dev = new_dev(3)
+    assert dev.start() == f"ready kafka={dev.addresses}"
+    state = dev.state()
+    assert [(one["id"], one["kafka"], one["http"]) for one in state["brokers"]] == [
+        (number, f"127.0.0.1:{dev.port + number - 1}", f"127.0.0.1:{dev.port + number + 999}")
+        for number in (1, 2, 3)
+    ]
+    assert len(state["etcd"]) == 1 and all(map(alive, dev.pids()))
+    for broker in state["brokers"]:
+        with urllib.request.urlopen(f"http://{broker['http']}/health/ready", timeout=10) as answer:
+            assert answer.status == 200
+
+    admin = AdminClient({"bootstrap.servers": dev.addresses})
+    admin.create_topics([NewTopic("spread", 6, 1)])["spread"].result(SECONDS_MAX)
+    partitions = admin.list_topics("spread", timeout=SECONDS_MAX).topics["spread"].partitions
+    assert sorted(one.leader for one in partitions.values()) == [1, 1, 2, 2, 3, 3]
+    send_to_all(dev.addresses, "spread", 6, b"first")
+
+    killed = state["brokers"][1]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not alive(killed), 10, "the broker is gone")
+    answer = dev.restart(2)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith(f"ready kafka=127.0.0.1:{dev.port + 1} ") and "id=2" in answer.stdout
+    again = dev.state()["brokers"][1]
+    assert again["pid"] != killed and alive(again["pid"])
+    assert again["command"] == state["brokers"][1]["command"]
+    send_to_all(dev.addresses, "spread", 6, b"second")
+    assert ends(dev.addresses, "spread", 6) == [2] * 6
+
+    pids = dev.pids()
+    code, said = dev.end()
+    assert code == 0
+    assert f"broker 2 (process {killed}) has ended" in said
+    assert not any(map(alive, pids))
+    assert not (dev.folder / "dev.json").exists()
+
+    assert dev.start() == f"ready kafka={dev.addresses}"
+    assert ends(dev.addresses, "spread", 6) == [2] * 6
+    assert dev.end(signal.SIGTERM)[0] == 0
+
+
+def test_three_members_of_etcd_and_one_broker_that_is_restarted_while_it_runs(
+    new_dev: Callable[..., Dev],
+) -> None:
+    dev = new_dev(1, etcd=3)
+    assert dev.start() == f"ready kafka={dev.addresses}"
+    assert len(dev.state()["etcd"]) == 3
+    before = dev.state()["brokers"][0]["pid"]
+    assert dev.restart(1).returncode == 0
+    assert not alive(before)
+    # A member less is no reason to stop; neither is a broker that is frozen when it is told to.
+    os.kill(dev.state()["etcd"][0]["pid"], signal.SIGKILL)
+    os.kill(dev.state()["brokers"][0]["pid"], signal.SIGSTOP)
+    pids = dev.pids()
+    assert dev.end()[0] == 0
+    assert not any(map(alive, pids))
+
+
+def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., Dev], tmp_path: Path) -> None:
+    dev = new_dev(1)
+    nobody = dev.restart(1)
+    assert nobody.returncode == 1 and "no `tidelog dev` runs" in nobody.stderr
+
+    assert dev.start(PATH=str(tmp_path)) == ""
+    assert "apt-get install etcd-server" in dev.said
+
+    with socket.create_server(("127.0.0.1", dev.port)):
+        assert dev.start() == ""
+        assert "broker 1 did not start" in dev.said and "in use" in dev.said
+        assert dev.pids() == []
+
+    assert dev.start() == f"ready kafka={dev.addresses}"
+    second = run("dev", *dev.options())
+    assert second.returncode == 1 and "another `tidelog dev` runs" in second.stderr
+    unknown = dev.restart(7)
+    assert unknown.returncode == 1 and "no broker 7" in unknown.stderr
+    assert dev.end()[0] == 0
+    more = run("dev", *dev.options()[:-1], "3")
+    assert more.returncode == 1 and "--etcd 1" in more.stderr
+
+
+def test_what_a_killed_command_left_behind_is_ended_by_the_next_one(new_dev: Callable[..., Dev]) -> None:
+    dev = new_dev(1)
+    dev.start()
+    left = dev.pids()
+    assert dev.process is not None
+    dev.process.kill()
+    dev.process.communicate()
+    assert all(map(alive, left))
+    assert dev.start() == f"ready kafka={dev.addresses}", dev.said
+    assert not any(map(alive, left))
+    assert dev.end()[0] == 0
+
+
+def test_it_can_be_stopped_while_it_starts(new_dev: Callable[..., Dev]) -> None:
+    dev = new_dev(1)
+    dev.process = subprocess.Popen(
+        [TIDELOG, "dev", *dev.options()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: dev.state()["etcd"], SECONDS_MAX, "etcd is started", every=0.005)
+    pids = dev.pids()
+    code, _ = dev.end(signal.SIGTERM)
+    assert code == 0
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert dev.pids() == []
