@@ -105,17 +105,17 @@ def resolve_jars() -> str | None:
 def java(
     main_class: str, *arguments: str, stdin: str | None = None, seconds: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    command = [
-        "java",
-        *JVM,
-        LOGGING,
-        "-Dtests.level=warn",
-        "-cp",
-        f"{jar_folder()}/*",
-        main_class,
-        *arguments,
-    ]
+    command = [*_jvm(main_class), *arguments]
     return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=seconds)
+
+
+def _jvm(main_class: str) -> list[str]:
+    return ["java", *JVM, LOGGING, "-Dtests.level=warn", "-cp", f"{jar_folder()}/*", main_class]
+
+
+def command(name: str) -> list[str]:
+    """What starts one of Kafka's command line tools, for those that run on."""
+    return _jvm(TOOLS[name])
 
 
 def tool(name: str, *arguments: str, stdin: str | None = None) -> str:

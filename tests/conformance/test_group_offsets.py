@@ -28,7 +28,7 @@ from tests.conformance.raw import Connection
 from tests.conformance.topics import describe
 
 UNKNOWN_TOPIC_ID = 100
-SIMPLE = {"generation_id_or_member_epoch": -1, "member_id": ""}
+SIMPLE: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": ""}
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_what_is_not_there_cannot_be_committed(
 def test_a_generation_of_a_group_that_is_not_there(
     version: int, code: int, connection: Connection, group: str, topic: Any
 ) -> None:
-    fields = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": "me"}
+    fields: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": "me"}
     assert commit(connection, topic(), 1, version=version, **fields) == code
 
 
@@ -264,7 +264,7 @@ def test_groups_are_listed(connection: Connection, bootstrap: str, group: str, t
     assert listed(connection, group, types_filter=["Classic"]) is not None
     assert listed(connection, group, types_filter=["consumer"]) is None
     for version in range(5):
-        fields = {"states_filter": []} if version == 4 else {}
+        fields: dict[str, Any] = {"states_filter": []} if version == 4 else {}
         names = [one.group_id for one in connection.call("list_groups", version, **fields).groups]
         assert group in names
     assert member.leave() == NONE
