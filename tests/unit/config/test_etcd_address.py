@@ -29,7 +29,7 @@ def test_addresses_are_read(text: str, expected: EtcdAddress | None) -> None:
     ["", "sqlite", "etcd:", "etcd://", "etcd:///x", "etcd://a:0", "etcd://a:65536", "etcd://a:b", "http://a"],
 )
 def test_other_words_are_refused_with_the_way_out(text: str) -> None:
-    with pytest.raises(InvalidConfig, match="tidelog.metadata cannot be"):
+    with pytest.raises(InvalidConfig, match=r"tidelog\.metadata cannot be"):
         BrokerConfig.of({"tidelog.metadata": text})
 
 
