@@ -69,7 +69,7 @@ class ConsumerGroup:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.epoch = 0
+        self.epoch = 1  # not 0: a member at that epoch would be one that joins
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assignment_ms = 0

@@ -178,15 +178,13 @@ def subscribe(draft: Draft, before: Member, member: Member, world: World) -> boo
     """Notes what is new about the member; true if it subscribes to something else."""
     group = draft.group
     topics_changed, regex_changed = member.topics != before.topics, member.regex != before.regex
-    is_new = before.id not in group.members
     if regex_changed and member.regex and member.regex not in group.resolved:
         world.expressions.check(member.regex)
-    if is_new or member != before:
+    if before.id not in group.members or member != before:
         draft.add(member.subscription_entry(group.id))
     if regex_changed and before.regex:
         drop_unused(draft, before.regex)
-    # A new member's epoch must not stay that of one that joins, whatever it subscribes to.
-    refresh(draft, world, topics_changed or regex_changed or is_new)
+    refresh(draft, world, topics_changed or regex_changed)
     return topics_changed or regex_changed
 
 
