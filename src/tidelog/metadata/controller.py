@@ -7,6 +7,7 @@ answered when it has taken effect.  Decisions are taken on the newest image know
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -34,8 +35,12 @@ from tidelog.metadata.store import (
     MetadataStore,
     Operation,
     Put,
+    Snapshot,
+    Unanswered,
 )
 from tidelog.types import NodeId, TopicPartition
+
+log = logging.getLogger("tidelog.metadata")
 
 T = TypeVar("T")
 Planned = Plan | errors.TidelogError
@@ -107,9 +112,17 @@ class Controller:
                         self._apply(update)
                 closed = True
             except Compacted:
-                update = self._learn(changes.catch_up(self._known, await self._store.range("")))
+                update = self._learn(changes.catch_up(self._known, await self._read_all()))
                 yield update
                 self._apply(update)
+
+    async def _read_all(self) -> Snapshot:
+        """Waits while the store is away, as a watch does."""
+        while True:
+            try:
+                return await self._store.range("")
+            except Unanswered as problem:
+                log.warning("the metadata cannot be read now: %s", problem)
 
     async def reached(self, revision: int) -> None:
         """Returns once this broker has applied that revision."""

@@ -28,6 +28,7 @@ class Registration:
         self._record = record
         self._lease_ms = lease_ms
         self._lease: Lease | None = None
+        self._unsure = False  # the store gave no answer: nobody knows which keys are bound to the lease
         self.epoch = -1
         self.control_revision: int | None = None
         """When this broker became the controller; None when it is not, as far as it knows."""
@@ -47,10 +48,19 @@ class Registration:
 
     async def _register(self) -> int:
         self.control_revision = None
+        if self._lease is not None:
+            await self._lease.end()
         self._lease = await self._store.lease(self._lease_ms)
+        try:
+            return await self._enter(self._lease)
+        except Unanswered:
+            self._unsure = True
+            raise
+
+    async def _enter(self, lease: Lease) -> int:
         key = broker_key(self._node)
-        me = Put(key, self._record.encode(), self._lease.id)
-        control = Put(CONTROLLER, b"%d" % self._node, self._lease.id)
+        me = Put(key, self._record.encode(), lease.id)
+        control = Put(CONTROLLER, b"%d" % self._node, lease.id)
         epoch = await self._store.txn([Compare(key, ABSENT), Compare(CONTROLLER, ABSENT)], [me, control])
         if epoch is not None:
             self.control_revision = epoch
@@ -58,11 +68,12 @@ class Registration:
             # Another broker is the controller.
             epoch = await self._store.txn([Compare(key, ABSENT)], [me])
         if epoch is None:
-            await self._lease.end()
+            await lease.end()
             raise errors.DuplicateBrokerRegistration(
                 f"broker {self._node} is registered already: give this one another node.id"
             )
         self.epoch = epoch
+        self._unsure = False
         return epoch
 
     async def take_control(self) -> None:
@@ -74,6 +85,10 @@ class Registration:
                 self.control_revision = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
             except LeaseEnded:
                 self.control_revision = None  # `keep` takes a new one
+            except Unanswered:
+                # Were the key ours without our knowing it, nobody would ever be the controller.
+                self._unsure = True
+                raise
 
     async def leave(self) -> None:
         """Tells the controller to let others lead what this broker leads; it goes on serving until they do."""
@@ -92,7 +107,7 @@ class Registration:
         while True:
             await asyncio.sleep(self._lease_ms / HEARTBEATS / 1000)
             try:
-                if self._lease is None or not await self._lease.keep_alive():
+                if self._unsure or self._lease is None or not await self._lease.keep_alive():
                     await self.register()
                 away = False
             except LeaseEnded:
