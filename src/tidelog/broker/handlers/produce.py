@@ -23,6 +23,7 @@ from tidelog.types import Offset
 ACKS_ALL = -1
 ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to internal topics
 _ZSTD, _ZSTD_FROM = 4, 7
+_TRANSACTIONAL = 0x10
 CODEC_AT = ATTRIBUTES_AT + 1
 Key = tuple[str | bytes, int]  # topic name or id, partition
 _NOT_ENLISTED: Mapping[Key, Enlisted | errors.TidelogError] = {}
@@ -42,7 +43,22 @@ def produce(
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
 
         return produce_in_transaction(request)
+    if _has_transactional(frame, ask.topics):
+        problem = errors.TransactionalIdAuthorizationFailed("batches in transactions need a transactional id")
+        if ask.acks == 0:
+            raise problem
+        return encode_produce(version, correlation_id, _refused(ask.topics, problem), 0)
     return append_all(request, _NOT_ENLISTED)
+
+
+def _has_transactional(
+    frame: memoryview, topics: list[tuple[str | bytes, list[tuple[int, int, int]]]]
+) -> bool:
+    for _, parts in topics:
+        for _, start, size in parts:
+            if size > CODEC_AT and frame[start + CODEC_AT] & _TRANSACTIONAL:
+                return True
+    return False
 
 
 class ProduceInFlight(NamedTuple):
