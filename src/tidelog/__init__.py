@@ -8,30 +8,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidelog._speed.consumed import Record
     from tidelog._speed.delivery import Delivery
     from tidelog.client.batch import RecordMetadata
+    from tidelog.client.blocking_admin import Admin
+    from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.blocking_producer import Producer
+    from tidelog.client.configs import ConfigResource
     from tidelog.client.errors import (
         BufferExhausted,
         ClientClosed,
+        CommitFailed,
         DeliveryTimedOut,
         TransactionAborted,
         Unreachable,
     )
     from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
+    from tidelog.client.listener import RebalanceListener
+    from tidelog.client.topics import NewTopic
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admin",
     "BufferExhausted",
     "ClientClosed",
+    "CommitFailed",
+    "ConfigResource",
+    "Consumer",
     "Delivery",
     "DeliveryTimedOut",
     "GroupMetadata",
+    "NewTopic",
     "OffsetAndMetadata",
     "Producer",
+    "RebalanceListener",
+    "Record",
     "RecordMetadata",
     "TidelogError",
     "TopicPartition",
@@ -42,13 +56,20 @@ __all__ = [
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
+    "Admin": "tidelog.client.blocking_admin",
     "BufferExhausted": "tidelog.client.errors",
     "ClientClosed": "tidelog.client.errors",
+    "CommitFailed": "tidelog.client.errors",
+    "ConfigResource": "tidelog.client.configs",
+    "Consumer": "tidelog.client.blocking_consumer",
     "Delivery": "tidelog._speed.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
     "GroupMetadata": "tidelog.client.group_metadata",
+    "NewTopic": "tidelog.client.topics",
     "OffsetAndMetadata": "tidelog.client.group_metadata",
     "Producer": "tidelog.client.blocking_producer",
+    "RebalanceListener": "tidelog.client.listener",
+    "Record": "tidelog._speed.consumed",
     "RecordMetadata": "tidelog.client.batch",
     "TidelogError": "tidelog.errors",
     "TopicPartition": "tidelog.types",

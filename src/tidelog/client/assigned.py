@@ -10,12 +10,12 @@ and dropped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from tidelog import errors
 from tidelog._speed.batch import header_at, walk
 from tidelog._speed.consumed import Record
-from tidelog.client.fetched import Aborts, Fetched
+from tidelog.client.fetched import Fetched
 from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
 
@@ -98,7 +98,7 @@ class Assigned:
     # Facts
 
     def fetched(
-        self, data: bytes, end_offset: int, check_crc: bool, aborted: Iterable[tuple[int, int]] | None = None
+        self, data: bytes, end_offset: int, check_crc: bool, aborted: Sequence[tuple[int, int]] | None = None
     ) -> None:
         """`aborted`: the answer's aborted transactions, for a reader of what was committed only."""
         self.worked()
@@ -116,8 +116,7 @@ class Assigned:
         if headers:
             self.fetch_offset = headers[-1].last_offset + 1
             self.fetch_epoch = headers[-1].leader_epoch
-        aborts = None if aborted is None else Aborts(aborted)
-        self._fetched.append(Fetched(self.partition, data, self.fetch_offset, check_crc, aborts))
+        self._fetched.append(Fetched(self.partition, data, self.fetch_offset, check_crc, aborted))
         self.buffered_bytes += len(data)
 
     def worked(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -33,6 +34,15 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for it; whoever interrupts the wait cancels the work."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """For whoever waits in another way."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
@@ -42,12 +52,7 @@ class LoopThread:
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("this client was made before the process forked: make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

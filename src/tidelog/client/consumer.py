@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog._speed.consumed import Record
 from tidelog.client import listener as listeners
@@ -15,7 +15,6 @@ from tidelog.client.addresses import parse_addresses
 from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.commits import Callback, Commits, Committer
-from tidelog.client.connections import Connections
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.environment import Environment
 from tidelog.client.fetcher import Fetcher
@@ -24,17 +23,14 @@ from tidelog.client.group_offsets import GroupOffsets
 from tidelog.client.group_options import GroupOptions
 from tidelog.client.iteration import Iteration
 from tidelog.client.listener import RebalanceListener
-from tidelog.client.member import Member
 from tidelog.client.membership import Machine
-from tidelog.client.membership_classic import ClassicMembership
-from tidelog.client.membership_consumer import ConsumerMembership
-from tidelog.client.membership_solo import SoloMembership
 from tidelog.client.options import ConnectionOptions, ConsumerOptions, read_committed_of, reset_of
+from tidelog.client.participation import Participation, new_machine
 from tidelog.client.reader import Reader, flat
 from tidelog.types import TopicPartition
 
-# How often a reader without a group looks for a topic that is not there yet.
-MISSING_TOPIC_MS = 1_000
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Consumer(Reader):
@@ -132,10 +128,9 @@ class Consumer(Reader):
         self._pattern: re.Pattern[str] | None = None
         self._listener: RebalanceListener | None = None
         self._call = listeners.call
-        self._channel: Connections | None = None
         self._offsets: GroupOffsets | None = None
         self._commits: Commits | None = None
-        self._member: Member | None = None
+        self._part: Participation | None = None
         self._attention = False
         self._iteration: Iteration | None = None
         self._polls = 0
@@ -198,8 +193,8 @@ class Consumer(Reader):
         finally:
             self._closed = True
             try:
-                if self._member is not None:
-                    await self._member.close()
+                if self._part is not None:
+                    await self._part.close()
             finally:
                 await self._close_connections()
 
@@ -208,8 +203,6 @@ class Consumer(Reader):
             await self._commits.close()
         if self._fetcher is not None:
             await self._fetcher.close()
-        if self._channel is not None:
-            await self._channel.close()
         await self._cluster.close()
 
     # Which partitions
@@ -226,7 +219,7 @@ class Consumer(Reader):
         names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
         self._check_subscription(names, compiled)
-        if self._fetcher is not None and self._member is None and self._fetcher.assigned:
+        if self._fetcher is not None and self._part is None and self._fetcher.assigned:
             raise ValueError("partitions are assigned by hand: unsubscribe before subscribing to topics")
         self._topics, self._pattern, self._listener = names, compiled, listener
         if self._fetcher is not None:
@@ -239,11 +232,11 @@ class Consumer(Reader):
         if self._commits is not None:
             await self._commits.auto_now(None, all_handed_out=True)
         owned = tuple(fetcher.assigned)
-        if self._member is not None:
+        if self._part is not None:
             if owned and self._listener is not None:
                 await self._call(self._listener.on_partitions_revoked, owned)
-            await self._member.close()
-            self._member = None
+            await self._part.close()
+            self._part = None
         fetcher.assign(())
         if self._commits is not None:
             self._commits.dropped(owned)
@@ -257,7 +250,7 @@ class Consumer(Reader):
         """Reads these from now on, without the others of the group; those assigned already keep their
         position."""
         fetcher = self._running()
-        if self._member is not None:
+        if self._part is not None:
             raise ValueError("partitions come from a subscription: unsubscribe before assigning any by hand")
         wanted = list(dict.fromkeys(TopicPartition(*one) for one in partitions))
         for one in wanted:
@@ -275,46 +268,23 @@ class Consumer(Reader):
                 raise ValueError(f"{one!r} is not a topic's name")
 
     def _join(self) -> None:
-        for topic in self._topics:
-            self._cluster.track(topic)
-        if self._member is None:
-            self._channel = self._channel or self._cluster.channel()
-            group_id = self._group.group_id
-            self._member = Member(
+        if self._part is None:
+            assert self._fetcher is not None
+            self._part = Participation(
                 self._cluster,
-                Coordinator(self._cluster, Kind.GROUP, group_id or "", self._channel),
+                self._fetcher,
+                self._commits,
                 self._machine(),
-                poll_interval_ms_max=self._group.max_poll_interval_ms,
+                self._group,
                 notify=self._attend_soon,
                 progress=lambda: (self._polls, self._iteration.at if self._iteration is not None else 0),
+                call=lambda method, partitions: self._call(method, partitions),
             )
-        by_coordinator = self._group.group_id is not None and self._group.group_protocol == "consumer"
-        self._member.subscribe(self._topics, self._pattern, regex_here=not by_coordinator)
+        self._part.subscribe(self._topics, self._pattern, self._listener)
 
     def _machine(self) -> Machine:
-        group = self._group
-        if group.group_id is None:
-            options = self._cluster.options
-            return SoloMembership(options.metadata_max_age_ms, MISSING_TOPIC_MS)
         rack = self._options.client_rack or None
-        if group.group_protocol == "consumer":
-            return ConsumerMembership(
-                group.group_id,
-                str(uuid.UUID(int=self._environment.random.getrandbits(128), version=4)),
-                rebalance_timeout_ms=group.max_poll_interval_ms,
-                instance_id=group.group_instance_id,
-                rack=rack,
-                server_assignor=group.group_remote_assignor,
-            )
-        return ClassicMembership(
-            group.group_id,
-            group.assignors,
-            session_timeout_ms=group.session_timeout_ms,
-            rebalance_timeout_ms=group.max_poll_interval_ms,
-            heartbeat_interval_ms=group.heartbeat_interval_ms,
-            instance_id=group.group_instance_id,
-            rack=rack,
-        )
+        return new_machine(self._group, self._cluster.options, rack, self._environment.random)
 
     # Offsets of the group
 
@@ -343,13 +313,13 @@ class Consumer(Reader):
 
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
-        if self._member is not None and self._group.group_id is not None:
-            return self._member.machine.identity
+        if self._part is not None and self._group.group_id is not None:
+            return self._part.identity
         return GroupMetadata(self._group.group_id or "")
 
     def _committer(self) -> GroupMetadata | None:
         """Partitions that the group has given out are committed only by a member of it."""
-        if self._member is not None and not self._member.machine.in_group:
+        if self._part is not None and not self._part.in_group:
             return None
         return self.group_metadata()
 
@@ -382,11 +352,30 @@ class Consumer(Reader):
         records = fetcher.take(records_max)
         return records or await self._wait(timeout_ms, lambda: self._running().take(records_max))
 
+    async def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
+        """Like `poll`, with everything that was fetched in one Arrow record batch: columns key, value, topic,
+        partition, offset, timestamp, headers.  It is empty when nothing came within `timeout_ms`.
+
+            batch = await consumer.poll_arrow(1000)
+            print(batch.num_rows, batch.column("value"))
+
+        Needs pyarrow: `pip install 'tidelog[arrow]'`."""
+        from tidelog.client.arrow import empty, take_columns
+
+        fetcher = self._running()
+        self._polls += 1
+        fetcher.settle()
+        if self._iteration is not None:
+            self._iteration.put_back()
+        take = functools.partial(take_columns, fetcher, check_crc=self._options.check_crcs)
+        found = await self._wait(timeout_ms, take)
+        return found[0] if found else empty()
+
     async def _wait(self, timeout_ms: int, take: Callable[[], list[Any]]) -> list[Any]:
-        fetcher, member, clock = self._running(), self._member, self._environment.clock
+        fetcher, part, clock = self._running(), self._part, self._environment.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
-        if member is not None:
-            member.poll_began()
+        if part is not None:
+            part.poll_began()
         try:
             if timeout_ms <= 0:
                 # Let what has arrived be read: a caller that only ever polls with 0 must still get ahead.
@@ -400,8 +389,8 @@ class Consumer(Reader):
                     return records
                 await fetcher.arrival(left_ms)
         finally:
-            if member is not None:
-                member.poll_ended()
+            if part is not None:
+                part.poll_ended()
 
     def __aiter__(self) -> Iteration:
         self._running()
@@ -426,32 +415,8 @@ class Consumer(Reader):
         self._attention = False
         if self._commits is not None:
             self._commits.auto()
-        if self._member is not None:
-            machine = self._member.machine
-            while machine.change is not None:
-                await self._apply(machine)
-            if machine.problem is not None:
+        if self._part is not None:
+            await self._part.attend()
+            if self._part.problem is not None:
                 self._attention = True
-                raise machine.problem
-
-    async def _apply(self, machine: Machine) -> None:
-        change, fetcher, listener = machine.change, self._running(), self._listener
-        assert change is not None and self._member is not None
-        if change.revoked:
-            if self._commits is not None:
-                await self._commits.auto_now(change.revoked)
-            if listener is not None:
-                await self._call(listener.on_partitions_revoked, change.revoked)
-        if change.lost and listener is not None:
-            await self._call(listener.on_partitions_lost, change.lost)
-        if machine.change is not change:
-            return  # The group went on without us meanwhile: there is another change to apply.
-        for topic in {one.topic for one in change.added}:
-            self._cluster.track(topic)
-        if self._commits is not None:
-            self._commits.dropped((*change.revoked, *change.lost))
-        fetcher.assign(change.owned)
-        machine.applied()
-        self._member.wake()
-        if change.added and listener is not None:
-            await self._call(listener.on_partitions_assigned, change.added)
+                raise self._part.problem

@@ -6,7 +6,7 @@ transactions that were aborted, which the answer lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog._speed.consumed import Record, read
 from tidelog.record import Batch, EndMarker, Marker, read_batches, read_marker
@@ -46,16 +46,35 @@ def _marker(batch: Batch) -> EndMarker | None:
 class Fetched:
     """`end` is the offset behind the last batch, whether or not any record of it is left."""
 
-    __slots__ = ("_aborts", "_at", "_batches", "_partition", "_records", "_topic", "end", "size")
+    __slots__ = (
+        "_aborts",
+        "_at",
+        "_batches",
+        "_partition",
+        "_records",
+        "_topic",
+        "aborted",
+        "data",
+        "end",
+        "size",
+    )
 
     def __init__(
-        self, partition: TopicPartition, data: bytes, end: int, check_crc: bool, aborts: Aborts | None
+        self,
+        partition: TopicPartition,
+        data: bytes,
+        end: int,
+        check_crc: bool,
+        aborted: Sequence[tuple[int, int]] | None,
     ) -> None:
+        """`aborted`: producer id and first offset of transactions; None to show those as well."""
+        self.data = data
         self.size = len(data)
         self.end = end
+        self.aborted = aborted
         self._topic, self._partition = partition
         self._batches: Iterator[Batch] = read_batches(data, check_crc=check_crc)
-        self._aborts = aborts
+        self._aborts = None if aborted is None else Aborts(aborted)
         self._records: list[Record] = []
         self._at = 0
 

@@ -57,6 +57,10 @@ class Iteration:
             self.records, self.at, self._from = [], 0, {}
         return rest
 
+    def put_back(self) -> None:
+        """What is left in hand, for whoever reads it in another way."""
+        self._rewind(self.unread(self.at))
+
     def unread(self, start: int) -> dict[TopicPartition, Record]:
         """The first record of each partition from place `start` on."""
         found: dict[TopicPartition, Record] = {}

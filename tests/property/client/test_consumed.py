@@ -12,7 +12,7 @@ from tidelog._speed.consumed import Record, convert, delivered, read
 from tidelog._speed.records import BadRecord
 from tidelog._speed.records import read as read_plainly
 from tidelog.client.assigned import Assigned
-from tidelog.client.fetched import Aborts, Fetched
+from tidelog.client.fetched import Fetched
 from tidelog.record import BatchBuilder, EndMarker, Marker, build_batch, build_marker, read_batches
 from tidelog.record import Record as PlainRecord
 from tidelog.types import TopicPartition
@@ -158,5 +158,5 @@ def test_readers_of_what_was_committed_see_exactly_that(
 
 def test_a_whole_answer_for_other_readers_leaves_out_the_same() -> None:
     batches, aborted, visible = write_log([(0, "write"), (1, "write"), (0, "abort"), (1, "commit")])
-    fetched = Fetched(WHERE, b"".join(batches), 4, True, Aborts([(one[0], one[1]) for one in aborted]))
+    fetched = Fetched(WHERE, b"".join(batches), 4, True, [(one[0], one[1]) for one in aborted])
     assert [batch.header.base_offset for batch in fetched.batches(0)] == visible == [1]

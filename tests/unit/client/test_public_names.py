@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
+import pytest
+
 import tidelog
 import tidelog.aio
 
 
 def test_the_package_offers_these_names() -> None:
     assert tidelog.__all__ == [
+        "Admin",
         "BufferExhausted",
         "ClientClosed",
+        "CommitFailed",
+        "ConfigResource",
+        "Consumer",
         "Delivery",
         "DeliveryTimedOut",
         "GroupMetadata",
+        "NewTopic",
         "OffsetAndMetadata",
         "Producer",
+        "RebalanceListener",
+        "Record",
         "RecordMetadata",
         "TidelogError",
         "TopicPartition",
@@ -65,5 +77,29 @@ def test_the_asyncio_client_offers_these_names() -> None:
 
 
 def test_what_only_clients_raise_is_a_tidelog_error() -> None:
-    for name in ("BufferExhausted", "ClientClosed", "DeliveryTimedOut", "Unreachable"):
+    for name in ("BufferExhausted", "ClientClosed", "CommitFailed", "DeliveryTimedOut", "Unreachable"):
         assert issubclass(getattr(tidelog.aio, name), tidelog.TidelogError)
+
+
+@pytest.mark.parametrize("name", ["Admin", "Consumer"])
+def test_both_faces_have_the_same_methods_with_the_same_arguments(name: str) -> None:
+    blocking, asynchronous = getattr(tidelog, name), getattr(tidelog.aio, name)
+    wanted = {
+        method: list(inspect.signature(getattr(asynchronous, method)).parameters)
+        for method in dir(asynchronous)
+        if not method.startswith("_") and method != "start" and callable(getattr(asynchronous, method))
+    }
+    there = {
+        method: list(inspect.signature(getattr(blocking, method)).parameters)
+        for method in dir(blocking)
+        if not method.startswith("_")
+    }
+    assert there == wanted
+
+
+@pytest.mark.parametrize("name", ["Admin", "Consumer"])
+def test_both_faces_have_the_same_options(name: str) -> None:
+    module = importlib.import_module(f"tidelog.client.blocking_{name.lower()}")
+    settings = getattr(module, f"{name}Settings").__annotations__
+    options = inspect.signature(getattr(tidelog.aio, name).__init__).parameters
+    assert set(settings) == set(options) - {"self", "topics"}

@@ -1,0 +1,33 @@
+"""What was fetched, as one Arrow record batch.  Loaded when `poll_arrow` is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog import errors
+from tidelog.client.fetcher import Fetcher
+from tidelog.record.columns import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBatch]:
+    """One batch of everything that is buffered; none when that has no record to show."""
+    columns = RecordColumns(check_crc=check_crc)
+    for one, start, fetched in fetcher.take_fetched():
+        topic, partition = one.partition
+        try:
+            columns.add(topic, partition, fetched.data, start, fetched.aborted or ())
+        except (errors.CorruptMessage, errors.InvalidRecord) as problem:
+            # What was good goes out first; the next call meets the bad batch again.
+            one.seek_back(columns.position)
+            if not columns.rows:
+                raise type(problem)(
+                    f"{one.partition} at offset {columns.position}: {problem}; seek past it to go on"
+                ) from problem
+    return [columns.record_batch()] if columns.rows else []
+
+
+def empty() -> pyarrow.RecordBatch:
+    return RecordColumns().record_batch()

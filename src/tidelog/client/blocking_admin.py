@@ -1,0 +1,192 @@
+"""The admin client, blocking face: the asyncio one on the clients' thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+from tidelog.client import admin, blocking, groups
+from tidelog.client.configs import ConfigEntry, ConfigResource
+from tidelog.client.disks import LogDir
+from tidelog.client.environment import Environment
+from tidelog.client.errors import ClientClosed
+from tidelog.client.group_metadata import OffsetAndMetadata, Offsets
+from tidelog.client.groups import GroupDescription, GroupListing
+from tidelog.client.lag import Lag
+from tidelog.client.offsets import OffsetAndTimestamp
+from tidelog.client.share_offsets import ShareOffset
+from tidelog.client.topics import CreatedTopic, NewTopic
+from tidelog.client.topology import ClusterDescription, Topic
+from tidelog.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class AdminSettings(TypedDict, total=False):
+    """The options of `tidelog.aio.Admin`, which has their defaults."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    environment: Environment | None
+
+
+class Admin:
+    """Topics, settings, groups; blocking calls, from any number of threads.
+
+        with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+            admin.create_topics([NewTopic("orders", partitions=3)])
+            print(admin.list_topics())
+
+    Options, methods and errors are those of `tidelog.aio.Admin`.  Making one connects: `Unreachable` says that
+    no bootstrap address answers.
+    """
+
+    def __init__(self, **options: Unpack[AdminSettings]) -> None:
+        self._closed = True
+        core = admin.Admin(**options)
+        self._thread = blocking.join()
+        try:
+            self._thread.run(core.start())
+        except BaseException:
+            blocking.leave(self._thread)
+            raise
+        self._core = core
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            try:
+                self._thread.run(self._core.close())
+            finally:
+                blocking.leave(self._thread)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            work.close()
+            raise ClientClosed("this admin client is closed: make a new one")
+        return self._thread.run(work)
+
+    def create_topics(
+        self, new: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        return self._run(self._core.create_topics(new, validate_only=validate_only))
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        self._run(self._core.delete_topics(names))
+
+    def list_topics(self, *, internal: bool = False) -> list[Topic]:
+        """By name; `internal` includes those that brokers keep for themselves."""
+        return self._run(self._core.list_topics(internal=internal))
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return self._run(self._core.describe_topics(names))
+
+    def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """`totals`: how many partitions each topic shall have in the end."""
+        self._run(self._core.create_partitions(totals, validate_only=validate_only))
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        keys: Collection[str] | None = None,
+        *,
+        documentation: bool = False,
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """All settings, or those named in `keys`."""
+        return self._run(self._core.describe_configs(resources, keys, documentation=documentation))
+
+    def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Changes only what is named; a value of None takes the setting back to its default."""
+        self._run(self._core.alter_configs(changes, validate_only=validate_only))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int | str]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
+        "earliest_local"."""
+        return self._run(self._core.list_offsets(wanted))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Deletes what is below each offset (-1: everything); returns where each partition starts now."""
+        return self._run(self._core.delete_records(before))
+
+    def describe_cluster(self) -> ClusterDescription:
+        return self._run(self._core.describe_cluster())
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
+    ) -> dict[int, list[LogDir]]:
+        """By broker: all of them and all topics, unless named."""
+        return self._run(self._core.describe_log_dirs(brokers, topics))
+
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """By name; `types`: "classic", "consumer", "share"."""
+        return self._run(self._core.list_groups(states=states, types=types))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups of any type, with their members and who has which partition."""
+        return self._run(self._core.describe_groups(group_ids))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Groups without members, and their offsets."""
+        self._run(self._core.delete_groups(group_ids))
+
+    def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[groups.GroupMember],
+        reason: str = "removed by an administrator",
+    ) -> None:
+        """From a classic group, such as static members that will not return."""
+        self._run(self._core.remove_group_members(group_id, members, reason))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed: for these partitions, or for all it has offsets for."""
+        return self._run(self._core.list_group_offsets(group_id, partitions, require_stable=require_stable))
+
+    def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
+        """Sets where the group goes on; it must have no members."""
+        self._run(self._core.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Of topics that no member is subscribed to."""
+        self._run(self._core.delete_group_offsets(group_id, partitions))
+
+    def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
+        """How many records lie between these offsets and the end that a reader can still get: markers and
+        aborted records are not counted.  Partitions that are gone are left out."""
+        return self._run(self._core.group_lag(committed))
+
+    def list_share_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareOffset]:
+        return self._run(self._core.list_share_group_offsets(group_id, partitions))
+
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets where the share group goes on; it must have no members."""
+        self._run(self._core.alter_share_group_offsets(group_id, offsets))
+
+    def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
+        self._run(self._core.delete_share_group_offsets(group_id, topics))

@@ -1,0 +1,183 @@
+"""The consumer, blocking face: the asyncio consumer on the clients' thread.  Rebalance listeners and commit
+callbacks run on the caller's thread, inside of its `poll`, so that they may use the consumer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+
+from tidelog._speed.consumed import Record
+from tidelog.client import blocking, consumer
+from tidelog.client.assignors import Assignor
+from tidelog.client.blocking_reader import BlockingReader, Partitions
+from tidelog.client.commits import Callback
+from tidelog.client.environment import Environment
+from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets
+from tidelog.client.listener import RebalanceListener
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """The options of `tidelog.aio.Consumer`, which has their defaults."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
+    partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str | int
+    isolation_level: str
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    client_rack: str | None
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    connect_timeout_ms: int
+    metadata_max_age_ms: int
+    environment: Environment | None
+
+
+class Consumer(BlockingReader):
+    """Reads topics; blocking calls, for one thread at a time.
+
+        with Consumer("orders", group_id="billing", bootstrap_servers="127.0.0.1:9092") as consumer:
+            for record in consumer:
+                print(record.offset, record.value)
+
+    Options, methods and errors are those of `tidelog.aio.Consumer`.  Heartbeats and fetches go on in the
+    background while records are processed.  Making one connects: `Unreachable` says that no bootstrap address
+    answers.
+    """
+
+    def __init__(self, *topics: str, **options: Unpack[ConsumerSettings]) -> None:
+        super().__init__()
+        core = consumer.Consumer(*topics, **options)
+        self._thread = blocking.join()
+        try:
+            self._thread.run(core.start())
+        except BaseException:
+            blocking.leave(self._thread)
+            raise
+        self._core: consumer.Consumer = core
+        core._call = self._call_here
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(self._core.__aexit__(kind, problem, trace))
+
+    def close(self) -> None:
+        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections."""
+        self._end(self._core.close())
+
+    def _end(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        self._closed = True
+        try:
+            self._thread.run(work)
+        finally:
+            blocking.leave(self._thread)
+
+    # Which partitions
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """These topics, or all whose whole name matches `pattern`, in place of what was subscribed before.
+
+        The partitions come with the next `poll`s; the plain methods of `listener` run inside of them."""
+        self._do(lambda: self._core.subscribe(topics, pattern, listener))
+        self._listens = listener is not None
+
+    def unsubscribe(self) -> None:
+        """Gives everything back: leaves the group, or drops what was assigned by hand."""
+        self._run(self._core.unsubscribe())
+
+    def subscription(self) -> set[str]:
+        return self._do(self._core.subscription)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads these from now on, without the others of the group; those assigned already keep their
+        position."""
+        self._do(lambda: self._core.assign(partitions))
+
+    # Offsets of the group
+
+    def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
+        """Commits these offsets (of the next record to read), or the positions behind what was handed out.
+
+        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
+        must poll first."""
+        self._run(self._core.commit(offsets, timeout_ms))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
+        """Like `commit`, in the background; `callback` gets the offsets, and the error or None, inside of a
+        later `poll` or `commit`."""
+        later = callback
+
+        def queued(committed: Mapping[TopicPartition, OffsetAndMetadata], problem: Any) -> None:
+            if later is not None:
+                self._calls.put(lambda: later(committed, problem))
+
+        self._do(lambda: self._core.commit_async(offsets, None if callback is None else queued))
+
+    def committed(self, *partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these partitions, or for all that are assigned."""
+        return self._run(self._core.committed(*partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
+        return self._do(self._core.group_metadata)
+
+    # Records
+
+    def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
+        """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
+        rebalances: call it again within `max_poll_interval_ms`."""
+        return self._run(self._core.poll(timeout_ms, max_records))
+
+    def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
+        """Like `poll`, with everything that was fetched in one Arrow record batch: columns key, value, topic,
+        partition, offset, timestamp, headers."""
+        return self._run(self._core.poll_arrow(timeout_ms))
+
+    def __iter__(self) -> Iterator[Record]:
+        core = self._core
+        hand = self._do(core.__aiter__)
+        while True:
+            # Straight from what was handed over, until the consumer needs attention (a rebalance, a commit).
+            while hand.at < len(hand.records) and not core._attention:
+                hand.at += 1
+                yield hand.records[hand.at - 1]
+            yield self._run(hand.__anext__())
