@@ -78,7 +78,7 @@ class Broker:
         """What was started before something failed is stopped again: the data are as after a clean stop."""
         try:
             return await self._start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self._undo.aclose()
             raise
 

@@ -19,7 +19,7 @@ class History:
         self._kept: deque[Changes] = deque()
         self._size = 0
         self._changes_max = changes_max
-        self._grew = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
 
     @property
@@ -47,7 +47,9 @@ class History:
             if following < self._start:
                 raise Compacted(f"changes before revision {self._start} are gone, asked for {following}")
             if following > self._revision:
-                await self._grew.wait()
+                grew: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(grew)
+                await grew
                 continue
             changes = self._kept[following - self._start]
             following += 1
@@ -56,8 +58,11 @@ class History:
                 yield wanted
 
     def _wake(self) -> None:
-        self._grew.set()
-        self._grew = asyncio.Event()
+        # No asyncio.Event: a watcher that is thrown away would take itself out of its list while this goes through it.
+        waiting, self._waiting = self._waiting, []
+        for grew in waiting:
+            if not grew.done():
+                grew.set_result(None)
 
 
 def _below(prefix: str, changes: Changes) -> Changes | None:

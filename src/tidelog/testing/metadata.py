@@ -72,7 +72,7 @@ class VirtualMetadata:
         self._compacted = 0
         self._away = False
         self._cut: set[str] = set()
-        self._returned = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def connect(self, name: str) -> VirtualStore:
         """The store as the process `name` sees it; `cut_off` and `reconnect` go by this name."""
@@ -221,11 +221,15 @@ class VirtualMetadata:
 
     async def reached(self, name: str) -> None:
         while not self.reaches(name):
-            await self._returned.wait()
+            returned: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(returned)
+            await returned
 
     def _wake(self) -> None:
-        self._returned.set()
-        self._returned = asyncio.Event()
+        waiting, self._waiting = self._waiting, []
+        for returned in waiting:
+            if not returned.done():
+                returned.set_result(None)
 
 
 class _Request:
