@@ -17,6 +17,7 @@ import pytest
 from tests.conformance import apache_kafka
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
+from tests.conformance.share_client import SHARE_SETTINGS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tests.conformance.topics import create_topic
 
@@ -79,6 +80,16 @@ def own_broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     yield start
     for running in started:
         running.discard()
+
+
+@pytest.fixture(scope="module")
+def share_broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One whose share groups have short locks and sessions."""
+    running = new_broker(tmp_path_factory.mktemp("shares"), SHARE_SETTINGS)
+    running.start()
+    yield running
+    assert running.alive(), f"the broker died during the tests: {running.log_tail()}"
+    running.stop()
 
 
 @pytest.fixture(scope="session")

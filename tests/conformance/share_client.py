@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import uuid
 from importlib import import_module
 from typing import Any
 
 from tidelog.wire.apis import APIS
 from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request
+from tidelog.wire.messages import incremental_alter_configs as configs
 from tidelog.wire.messages import share_acknowledge as ack
 from tidelog.wire.messages import share_fetch as fetch
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 GAP = 0
+GROUP = 32  # the type of a group in requests about settings
 JOIN, LEAVE = 0, -1
 FINAL = -1
 RESPONSE_SECONDS_MAX = 30
+EVERY_S = 0.1
+
+# What the broker allows groups to set, and small topics for one broker.
+SHARE_SETTINGS = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "auto.create.topics.enable": "true",
+}
 
 
 class Asking:
@@ -38,15 +56,18 @@ class Asking:
     def ask(self, request: Any, version: int | None = None) -> Any:
         api = APIS[request.API_KEY]
         version = api.stable_max if version is None else version
-        self._correlation_id += 1
-        header = RequestHeader(request.API_KEY, version, self._correlation_id, "share-test")
-        self.socket.sendall(encode_request(header, request.encode(version)))
+        self.send(request, version)
         (size,) = struct.unpack(">i", self._read(4))
         frame = self._read(size)
         correlation_id, at = decode_response_header(request.API_KEY, version, frame)
         assert correlation_id == self._correlation_id
         response = getattr(import_module(f"tidelog.wire.messages.{api.module}"), f"{api.name}Response")
         return response.decode(frame, version, at)
+
+    def send(self, request: Any, version: int) -> None:
+        self._correlation_id += 1
+        header = RequestHeader(request.API_KEY, version, self._correlation_id, "share-test")
+        self.socket.sendall(encode_request(header, request.encode(version)))
 
     def _read(self, size: int) -> bytes:
         data = b""
@@ -55,6 +76,17 @@ class Asking:
             assert more, "the broker closed the connection"
             data += more
         return data
+
+
+def set_group(bootstrap: str, group: str, **settings: str) -> None:
+    """Settings of a group: `share_auto_offset_reset="earliest"`."""
+    changes = [configs.AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
+    with Asking(bootstrap) as asking:
+        request = configs.IncrementalAlterConfigsRequest(
+            [configs.AlterConfigsResource(GROUP, group, changes)]
+        )
+        (answer,) = asking.ask(request).responses
+        assert answer.error_code == 0, answer
 
 
 class ShareMember(Asking):
@@ -77,6 +109,20 @@ class ShareMember(Asking):
                 self.assigned = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
         return answer
 
+    def join(self, *topics: str, partitions: int = 1) -> list[tuple[uuid.UUID, int]]:
+        """Comes back when that many partitions are assigned: Kafka makes their state in the background."""
+        self.ask(
+            FindCoordinatorRequest(coordinator_keys=[self.group])
+        )  # makes the topic of groups, the first time
+        self.beat(list(topics))
+        deadline = time.monotonic() + RESPONSE_SECONDS_MAX
+        while sum(map(len, self.assigned.values())) < partitions:
+            assert time.monotonic() < deadline, f"assigned: {self.assigned}"
+            time.sleep(EVERY_S)
+            if self.beat(list(topics) if not self.epoch else None).error_code:
+                self.epoch = 0
+        return [(topic, index) for topic, indexes in self.assigned.items() for index in indexes]
+
     def fetch(
         self,
         parts: list[tuple[uuid.UUID, int]] = (),  # type: ignore[assignment]
@@ -84,7 +130,10 @@ class ShareMember(Asking):
         version: int = 2,
         **fields: Any,
     ) -> Any:
-        batches = {part: [fetch.AcknowledgementBatch(*one) for one in ranges] for part, ranges in (acks or {}).items()}
+        batches = {
+            part: [fetch.AcknowledgementBatch(*one) for one in ranges]
+            for part, ranges in (acks or {}).items()
+        }
         asked = {
             "group_id": self.group,
             "member_id": self.member,
@@ -105,6 +154,19 @@ class ShareMember(Asking):
             self.session = asked["share_session_epoch"] + 1
         return answer
 
+    def send_fetch(self, max_wait_ms: int) -> None:
+        """Asks, and does not wait for the answer."""
+        asked = fetch.ShareFetchRequest(
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=self.session,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_records=500,
+            batch_size=500,
+        )
+        self.send(asked, 2)
+
     def acknowledge(
         self,
         acks: dict[tuple[uuid.UUID, int], list[tuple[int, int, list[int]]]],
@@ -117,7 +179,8 @@ class ShareMember(Asking):
             "share_session_epoch": self.session,
             "topics": [
                 ack.AcknowledgeTopic(
-                    topic, [ack.AcknowledgePartition(index, [ack.AcknowledgementBatch(*one) for one in ranges])]
+                    topic,
+                    [ack.AcknowledgePartition(index, [ack.AcknowledgementBatch(*one) for one in ranges])],
                 )
                 for (topic, index), ranges in acks.items()
             ],
