@@ -30,7 +30,7 @@ def tell(**fact: Any) -> None:
 def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: str | None) -> None:
     import confluent_kafka
 
-    cooperative = strategy.startswith("cooperative")
+    cooperative = strategy.startswith(("cooperative", "consumer"))
     mine: set[int] = set()
     unsaved: dict[int, int] = {}
     settings: dict[str, Any] = {
@@ -42,6 +42,11 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": HEARTBEAT_MS,
     }
+    if strategy.startswith("consumer"):  # the new protocol, "consumer-range" with the broker's range assignor
+        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+            del settings[name]
+        settings["group.protocol"] = "consumer"
+        settings |= {"group.remote.assignor": strategy[9:]} if strategy[9:] else {}
     if instance is not None:
         settings["group.instance.id"] = instance
     consumer = confluent_kafka.Consumer(settings)

@@ -33,6 +33,8 @@ from tidelog.wire.primitives import Malformed
 UPGRADES = ("upgrade", "bidirectional")
 DOWNGRADES = ("downgrade", "bidirectional")
 DISABLED = "disabled"
+# Assignors whose data in an assignment say only what was assigned before, which nobody needs any more.
+FORGETFUL = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
 # Up
@@ -76,7 +78,7 @@ def _upgraded_member(group: ClassicGroup, member: classic_member.Member, image: 
     chosen = group.protocol if group.protocol is not None else next(iter(member.protocols))[0]
     said = read_subscription(member.metadata(chosen))
     assignment = read_assignment(member.assignment)
-    if assignment.user_data:
+    if assignment.user_data and chosen not in FORGETFUL:
         raise Malformed("an assignor of the clients' own keeps data that would be lost")
     return Member(
         id=member.id,
