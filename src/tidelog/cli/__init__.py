@@ -19,6 +19,7 @@ COMMANDS = {
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
+    "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
     "log": ("tidelog.cli.log:log", "Look into log files on disk."),
 }
 

@@ -1,4 +1,4 @@
-"""The admin client, asyncio face: topics, settings, offsets, disks, groups.
+"""The admin client, asyncio face: topics, settings, offsets, disks, groups, transactions.
 
 A call about several things raises when any of them failed: the one error, or an `ExceptionGroup` of them.
 What did not fail is done.
@@ -29,6 +29,7 @@ from tidelog.client.offsets import (
 from tidelog.client.options import ConnectionOptions
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
+from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.types import TopicPartition
 
 _NAMED_TIMES = {
@@ -39,7 +40,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin(GroupAdmin):
+class Admin(GroupAdmin, TransactionAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])

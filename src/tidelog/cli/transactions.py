@@ -1,0 +1,185 @@
+"""`tidelog transactions`: list, describe, abort."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+
+if TYPE_CHECKING:
+    from tidelog.client.transaction_admin import TransactionDescription
+
+
+@click.group(help="See transactions, and abort them.")
+def transactions() -> None:
+    pass
+
+
+@transactions.command(
+    "list",
+    help=command_help(
+        "The transactional ids of the cluster, and the state of their last transaction.",
+        """
+tidelog transactions list
+tidelog transactions list --state Ongoing --longer-than 60
+tidelog transactions list --pattern 'billing-.*'
+""",
+        '[{"id", "producer_id", "state"}]',
+    ),
+)
+@click.option(
+    "--state", "states", multiple=True, metavar="STATE", help="Ongoing, CompleteAbort, ...; repeat."
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="Only of this producer; repeat.",
+)
+@click.option(
+    "--longer-than", type=click.FloatRange(min=0), metavar="SECONDS", help="Only those begun before that."
+)
+@click.option("--pattern", metavar="REGEX", help="Only ids that are like this, from end to end.")
+@broker_options
+def list_(
+    session: Session,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than: float | None,
+    pattern: str | None,
+) -> None:
+    async def found() -> list[Any]:
+        async with session.admin() as admin:
+            return await admin.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                longer_than_ms=None if longer_than is None else int(longer_than * 1000),
+                pattern=pattern,
+            )
+
+    listed = run(found())
+    if session.json:
+        print_json(
+            [
+                {"id": one.transactional_id, "producer_id": one.producer_id, "state": one.state}
+                for one in listed
+            ]
+        )
+        return
+    rows = [(one.transactional_id, one.producer_id, one.state) for one in listed]
+    print_table(("ID", "PRODUCER", "STATE"), rows, right=("PRODUCER",))
+
+
+@transactions.command(
+    help=command_help(
+        "The state, producer and partitions of transactional IDs.",
+        """
+tidelog transactions describe billing-1
+tidelog transactions describe billing-1 billing-2 --json
+""",
+        """
+[{"id", "state", "producer_id", "producer_epoch", "timeout_ms", "started", "partitions": [{"topic", "partition"}]}]
+started is a time, or null where no transaction was begun
+""",
+    )
+)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@broker_options
+def describe(session: Session, ids: tuple[str, ...]) -> None:
+    async def found() -> list[TransactionDescription]:
+        async with session.admin() as admin:
+            return list((await admin.describe_transactions(ids)).values())
+
+    described = run(found())
+    if session.json:
+        print_json([_as_json(one) for one in described])
+        return
+    for number, one in enumerate(described):
+        if number:
+            click.echo()
+        began = _time(one.started_ms) or "never"
+        click.echo(
+            f"{one.transactional_id}: {one.state}, producer {one.producer_id} epoch {one.producer_epoch}, "
+            f"begun {began}, timeout {one.timeout_ms} ms"
+        )
+        if one.partitions:
+            print_table(
+                ("TOPIC", "PARTITION"), [tuple(name) for name in one.partitions], right=("PARTITION",)
+            )
+
+
+def _as_json(one: TransactionDescription) -> dict[str, Any]:
+    return {
+        "id": one.transactional_id,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "timeout_ms": one.timeout_ms,
+        "started": _time(one.started_ms),
+        "partitions": [{"topic": name.topic, "partition": name.partition} for name in one.partitions],
+    }
+
+
+def _time(ms: int) -> str | None:
+    if ms < 0:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@transactions.command(
+    help=command_help(
+        "Abort what a transactional ID has open, and keep its producer from going on.  With --topic, --partition and "
+        "--start-offset instead of an ID: end a transaction that hangs in that partition because no coordinator knows "
+        "of it (`tidelog log dump` and Kafka's find-hanging show them).",
+        """
+tidelog transactions abort billing-1
+tidelog transactions abort --topic orders --partition 3 --start-offset 4711
+""",
+        '{"aborted": "ID"} or {"aborted": {"topic", "partition", "start_offset"}}',
+    )
+)
+@click.argument("id", required=False, metavar="[ID]")
+@click.option("--topic", metavar="TOPIC")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N")
+@click.option(
+    "--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Where the transaction begins."
+)
+@broker_options
+def abort(
+    session: Session, id: str | None, topic: str | None, partition: int | None, start_offset: int | None
+) -> None:
+    place = (topic, partition, start_offset)
+    if id is not None and place == (None, None, None):
+        run(_fence(session, id))
+        told: Any = id
+        text = f"aborted what {id} had open; its producer is fenced"
+    elif id is None and topic is not None and partition is not None and start_offset is not None:
+        run(_abort(session, topic, partition, start_offset))
+        told = {"topic": topic, "partition": partition, "start_offset": start_offset}
+        text = f"aborted the transaction in {topic}-{partition} from offset {start_offset} on"
+    else:
+        raise click.UsageError("give an ID, or all of --topic, --partition and --start-offset")
+    if session.json:
+        print_json({"aborted": told})
+    else:
+        click.echo(text)
+
+
+async def _fence(session: Session, id: str) -> None:
+    async with session.admin() as admin:
+        if id not in [one.transactional_id for one in await admin.list_transactions()]:
+            raise Failure(f"there is no transactional id {id!r}")
+        await admin.fence_producer(id)
+
+
+async def _abort(session: Session, topic: str, partition: int, start_offset: int) -> None:
+    from tidelog.types import TopicPartition
+
+    async with session.admin() as admin:
+        await admin.abort_transaction(TopicPartition(topic, partition), start_offset)
