@@ -1,7 +1,11 @@
-"""`tidelog serve` as a process of its own, the way a user starts it."""
+"""`tidelog serve` as a process of its own, the way a user starts it.
+
+With TIDELOG_TEST_ETCD=host:port every broker keeps its metadata there, each below a root of its own.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import subprocess
@@ -41,6 +45,9 @@ class TidelogBroker(BrokerProcess):
         command += ["--listen", self.bootstrap, "--http", self.http]
         for folder in self.folders:
             command += ["--data", str(folder)]
+        etcd = os.environ.get("TIDELOG_TEST_ETCD")
+        if etcd and "tidelog.metadata" not in self.settings:
+            command += ["--metadata", f"etcd://{etcd}{self.home.resolve()}"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         return command

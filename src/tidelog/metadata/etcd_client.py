@@ -112,7 +112,7 @@ class EtcdClient:
         self._link: Link | None = None
         self._token: str | None = None
         self._signing_in = asyncio.Lock()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Future[None], Any] = {}
         self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
@@ -123,9 +123,10 @@ class EtcdClient:
             self._link.left.cancel()
             await self._link.channel.close()
             self._link = None
-        for task in self._leaving:
-            task.cancel()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        for leaving, channel in list(self._leaving.items()):
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            await channel.close()
 
     @property
     def endpoints(self) -> str:
@@ -157,8 +158,11 @@ class EtcdClient:
         link.left.set_result(None)
         # Calls of others end by themselves within their second; cutting them off would look like a cancellation.
         closing = asyncio.ensure_future(link.channel.close(2 * TRY_MS / 1000))
-        self._leaving.add(closing)
-        closing.add_done_callback(self._leaving.discard)
+        self._leaving[closing] = link.channel
+        closing.add_done_callback(self._left)
+
+    def _left(self, closing: asyncio.Future[None]) -> None:
+        self._leaving.pop(closing, None)
 
     # Requests
 
