@@ -4,8 +4,8 @@ One small batch for one partition that this node leads alone, from a producer th
 that has room.  Whatever is different is left to `broker.handlers.produce`, which has all the rules and does the same in
 this case: a property test holds the two against each other.  Nothing is changed before the batch is written.
 
-Where a topic asks for a sync, the batch joins the job that its log has waiting for the next group commit, if there is one,
-and all answers of a job leave together when it is done."""
+Where a topic asks for a sync, the batch joins the job that its log has waiting for the next group commit, and all answers
+of a job leave together when it is done."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -238,7 +238,6 @@ cdef class SyncedAnswers:
         self.late = late
         self.loop = get_running_loop()
         self.waiting = []
-        # Behind the partition's own callback, which it has had since the first append to the job.
         gathering.future.add_done_callback(self.on_synced)
 
     def on_synced(self, future):
@@ -335,13 +334,7 @@ cdef class ProduceShortcut:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""
         cdef LogTail log = partition.log
         cdef SegmentTail segment = log._active
-        cdef Gathering gathering = log._gathering
-        if log._queueing:
-            if gathering is None or gathering.segment is not segment or acks == 0:
-                return False
-            if segment.reserved + size > log._segment_bytes:
-                return False
-        elif segment._file is None or segment.size + size > log._segment_bytes:
+        if segment._file is None or end_of(log) + size > log._segment_bytes or (log._queueing and acks == 0):
             return False
         state = partition.state
         return (
@@ -360,7 +353,7 @@ cdef class ProduceShortcut:
         self, PartitionTail partition, Header header, Ask* ask, topic, int version, int32_t correlation_id
     ):
         cdef LogTail log = partition.log
-        cdef Gathering gathering = log._gathering
+        cdef Gathering gathering
         cdef SyncedAnswer answer
         cdef int64_t base = log.next
         if not gather(log, header, ask.records, partition.state.epoch):
@@ -374,6 +367,7 @@ cdef class ProduceShortcut:
         answer.base = base
         answer.end = log.next
         answer.acknowledgement = encode(ask, version, correlation_id, base, log.start)
+        gathering = log._gathering
         if gathering.answers is None:
             gathering.answers = SyncedAnswers(partition, gathering, self.late)
         (<SyncedAnswers>gathering.answers).add(answer, header.size, ask.timeout_ms)
@@ -453,6 +447,11 @@ cdef bint write(SegmentTail segment, uint8_t* data, Py_ssize_t size) except -1:
     return written == size
 
 
+cdef int64_t end_of(LogTail log):
+    """Where the active segment ends, with what is on its way to it."""
+    return log._active.reserved if log._queued else log._active.size
+
+
 cdef bint gather(LogTail log, Header header, uint8_t* data, int32_t epoch) except -1:
     """Hands the batch to the job that waits for the next group commit, if it fits at the log's end; whether it did."""
     cdef SegmentTail segment = log._active
@@ -463,10 +462,17 @@ cdef bint gather(LogTail log, Header header, uint8_t* data, int32_t epoch) excep
     if due:
         try:
             (<object>segment)._reserve_index()
-            add_to_index(segment, data, header, log.next, segment.reserved)
         except OSError as problem:
             log._volume.failed(problem, f"append to {(<object>log).name}")
             return False
+    if gathering is None or gathering.segment is not segment:
+        segment.reserved = end_of(log)
+        gathering = (<object>log)._gather(segment, segment._file, segment.reserved)
+    if due:
+        try:
+            add_to_index(segment, data, header, log.next, segment.reserved)
+        except OSError:
+            due = False  # an entry less does no harm: it is made with the next batch
     put_int64(data, log.next)
     put_int32(data + EPOCH, epoch)
     gathering.pieces.append(PyBytes_FromStringAndSize(<char*>data, header.size))

@@ -37,6 +37,7 @@ cdef class LogTail:
     cdef public int64_t next
     cdef public int64_t _segment_bytes
     cdef public bint _queueing
+    cdef public Py_ssize_t _queued
     cdef public SegmentTail _active
     cdef public Gathering _gathering
     cdef public object epochs

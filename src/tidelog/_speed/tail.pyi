@@ -41,6 +41,7 @@ class LogTail:
     _durability: Any
     _gathering: Any
     _queueing: bool
+    _queued: int
     _segment_bytes: int
     _volume: Any
 

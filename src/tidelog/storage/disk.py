@@ -19,6 +19,10 @@ from tidelog._speed.tail import Descriptor
 
 T = TypeVar("T")
 
+# Of one disk: a group commit, of which there is one at a time, takes up to eight, and does not wait for a long sync or
+# a recovery.
+THREADS = 9
+
 
 class File(Protocol):
     """An open file.  It closes when the last reference goes, so a slice on its way out keeps it readable."""
@@ -110,7 +114,7 @@ class Disk(Protocol):
         ...
 
     async def run(self, work: Callable[[], T]) -> T:
-        """`work` away from the event loop: for syncs, recovery, anything that blocks.  Two pieces may run at the
+        """`work` away from the event loop: for syncs, recovery, anything that blocks.  Pieces may run at the
         same time: who needs an order waits for the first before he asks for the second."""
         ...
 
@@ -195,11 +199,10 @@ class SystemLock:
 
 
 class SystemDisk:
-    """One per log directory, so that a slow disk's threads hold up nobody else's.  Two of them: a group commit,
-    of which there is one at a time, does not wait for a long sync or a recovery."""
+    """One per log directory, so that a slow disk's threads hold up nobody else's."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="disk")
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="disk")
 
     def open(self, path: str, create: bool = False) -> SystemFile:
         return SystemFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)

@@ -2,7 +2,8 @@
 
 Whatever is queued while one group is on its way becomes the next group; an idle flusher starts at once.  A
 group writes, then syncs each file it touched once, then each folder, and only then completes its jobs, in the
-order they were submitted.  Used by `log`; one per log directory.
+order they were submitted.  Several logs are synced at the same time: a file system joins such syncs, and ten of
+them take hardly longer than two, one after the other.  Used by `log`; one per log directory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog.storage.disk import Disk, File
+
+SYNCS_MAX = 8
 
 
 class NotDurable(OSError):
@@ -32,6 +35,9 @@ class Plan:
         self.files: list[File] = []
         self.others: list[Callable[[], None]] = []
         self.folder: str | None = None
+
+
+Part = list[tuple[int, list[Plan]]]  # the plans of some owners, each with all of its own
 
 
 class Job(Protocol):
@@ -123,27 +129,36 @@ class Flusher:
             while self._queue:
                 jobs, self._queue = self._queue, []
                 self.groups += 1
-                plans = [job.start() for job in jobs]
-                try:
-                    problems = await self._disk.run(partial(self._perform, jobs, plans))
-                except Exception as bug:
-                    # Nobody may wait for ever, and nothing may be taken for durable.
-                    problem = OSError(errno.EIO, f"could not perform a group of writes: {bug!r}")
-                    problems = {id(job.owner): problem for job in jobs}
+                by_owner: dict[int, list[Plan]] = {}
+                for job in jobs:
+                    by_owner.setdefault(id(job.owner), []).append(job.start())
+                owners = list(by_owner.items())
+                parts = [owners[first::SYNCS_MAX] for first in range(min(SYNCS_MAX, len(owners)))]
+                if len(parts) == 1:
+                    problems = await self._run(parts[0])
+                else:
+                    problems = {}
+                    for found in await asyncio.gather(*map(self._run, parts)):
+                        problems |= found
                 for job in jobs:
                     job.finish(problems.get(id(job.owner)))
         finally:
             self._running = None
 
-    def _perform(self, jobs: list[Job], plans: list[Plan]) -> dict[int, OSError]:
-        """In the disk's thread.  One owner's trouble is not another's: the first error of each is
+    async def _run(self, part: Part) -> dict[int, OSError]:
+        try:
+            return await self._disk.run(partial(self._perform, part))
+        except Exception as bug:
+            # Nobody may wait for ever, and nothing may be taken for durable.
+            problem = OSError(errno.EIO, f"could not perform a group of writes: {bug!r}")
+            return {owner: problem for owner, _ in part}
+
+    def _perform(self, part: Part) -> dict[int, OSError]:
+        """In a thread of the disk.  One owner's trouble is not another's: the first error of each is
         returned."""
         problems: dict[int, OSError] = {}
-        by_owner: dict[int, list[Plan]] = {}
-        for job, plan in zip(jobs, plans, strict=True):
-            by_owner.setdefault(id(job.owner), []).append(plan)
         for steps in (self._write, self._sync, self._finish):
-            for owner, group in by_owner.items():
+            for owner, group in part:
                 if owner not in problems:
                     try:
                         steps(group)

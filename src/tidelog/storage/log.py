@@ -17,6 +17,7 @@ from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import aborted, lookup, rolling, snapshots
+from tidelog.storage.disk import File
 from tidelog.storage.durability import Append
 from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
@@ -30,7 +31,7 @@ from tidelog.types import TopicPartition
 
 
 class Log(Extent):
-    __slots__ = ("_last_queued", "_opened_end", "_queued")
+    __slots__ = ("_last_queued", "_opened_end")
 
     def __init__(
         self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded
@@ -129,11 +130,17 @@ class Log(Extent):
         self.next = last + 1
         append = self._gathering
         if append is None or append.segment is not segment:
-            append = self._gathering = self._last_queued = Append(self, segment, file, position)
-            self._queued += 1
-            self._volume.flusher.submit(append)
+            append = self._gather(segment, file, position)
         append.add(bytes(data), last + 1)
         return append.future
+
+    def _gather(self, segment: Segment, file: File, position: int) -> Append:
+        """The job that takes what is appended to the segment from now on, until its group starts.  Something has to
+        be: an empty one must not get there."""
+        append = self._gathering = self._last_queued = Append(self, segment, file, position)
+        self._queued += 1
+        self._volume.flusher.submit(append)
+        return append
 
     def append_abort(
         self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, gone: Aborted

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.storage.disk import THREADS
 from tidelog.testing.content import Content
 from tidelog.testing.names import Folder
 from tidelog.testing.platter import CrashPoint, Fault, Operation, Platter
@@ -22,7 +23,6 @@ from tidelog.testing.platter import CrashPoint, Fault, Operation, Platter
 T = TypeVar("T")
 
 CAPACITY_BYTES = 1 << 40
-THREADS = 2
 
 
 class VirtualFile:
@@ -93,7 +93,7 @@ class VirtualMapping:
 
 
 class _Worker:
-    """Begins work in order and does two pieces at a time, as the threads of a real disk do, on the loop's
+    """Begins work in order and does some pieces at a time, as the threads of a real disk do, on the loop's
     clock.  The effect of a piece falls, all at once, anywhere within the time it takes."""
 
     def __init__(self, random: Random) -> None:

@@ -70,7 +70,7 @@ def test_what_comes_while_one_group_is_under_way_is_one_group() -> None:
         await asyncio.sleep(0)
         rest = [send(each) for _ in range(50) for each in (log, other)]
         await asyncio.gather(first, *rest)
-        assert disk.runs == 2
+        assert volume.flusher.groups == 2
         assert (log.end, other.end) == (51, 50)
 
     run(scenario)
