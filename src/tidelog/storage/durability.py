@@ -27,6 +27,7 @@ class Durability:
         "_config",
         "_epochs",
         "_folder",
+        "_handed",
         "_scheduled",
         "_small",
         "_sync",
@@ -54,6 +55,8 @@ class Durability:
         self._small: list[str] = []
         self._unborn = False  # the name of the folder itself is not durable
         self._unnamed = False  # the folder has names that no sync of it has made durable
+        # What of these the last plan has taken: should it fail, they are still to be done.
+        self._handed: tuple[list[str], bool, bool, bool] = ([], False, False, False)
         self._sync: Sync | None = None  # waiting in the flusher, so it will cover what is appended now
         self._scheduled = False
         self.configure(config)
@@ -165,6 +168,8 @@ class Durability:
 
     def plan_names(self, plan: Plan) -> None:
         """What must be durable besides the bytes of segments."""
+        if self._small or self._epochs.dirty or self._unborn or self._unnamed:
+            self._handed = self._small, self._epochs.dirty, self._unborn, self._unnamed
         if self._small:
             plan.others.extend(partial(_sync_file, self._volume.disk, path) for path in self._small)
             self._small = []
@@ -179,6 +184,14 @@ class Durability:
         if self._unnamed:
             plan.folder = self._folder
             self._unnamed = False
+
+    def plan_failed(self) -> None:
+        """Whatever the last plan should have made durable may not be."""
+        small, dirty, unborn, unnamed = self._handed
+        self._small = small + self._small
+        self._epochs.dirty = self._epochs.dirty or dirty
+        self._unborn = self._unborn or unborn
+        self._unnamed = self._unnamed or unnamed
 
     def plan_sync(self, sync: Sync) -> Plan:
         self._sync = None

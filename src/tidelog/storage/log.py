@@ -313,6 +313,7 @@ class Log(Extent):
         if self._durability.abandoned:
             return KafkaStorageError(f"{self.name} is deleted")
         error = self._volume.failed(problem, f"append to {self.name}")
+        self._durability.plan_failed()
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
         self._last_queued = self._gathering = None

@@ -64,7 +64,7 @@ def test_the_end_moves_when_the_bytes_are_on_disk() -> None:
 
 def test_what_comes_while_one_group_is_under_way_is_one_group() -> None:
     async def scenario(random: Random) -> None:
-        disk, volume, log = synced_log(random)
+        _, volume, log = synced_log(random)
         other = Log.open(volume, "/data/orders-1", TopicPartition("orders", 1), SYNCED)
         first = send(log)
         await asyncio.sleep(0)
@@ -74,6 +74,21 @@ def test_what_comes_while_one_group_is_under_way_is_one_group() -> None:
         assert (log.end, other.end) == (51, 50)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_names_are_made_durable_by_the_append_that_succeeds(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        disk, _, log = synced_log(random)
+        disk.limit_free(10)
+        with pytest.raises(KafkaStorageError):
+            await send(log)
+        disk.limit_free(None)
+        await send(log)
+        disk.crash(random)
+        assert disk.read_file(f"{FOLDER}/{0:020d}.log") == batch(0, 1)
+
+    run(scenario, seed)
 
 
 def test_appends_are_done_in_the_order_they_came() -> None:
