@@ -21,6 +21,7 @@ class Scale:
     flush_seconds: int = 5
     idle_seconds: int = 60
     partitions: int = 10_000
+    kafka_partitions: int = 2_000
     connections: int = 1_000
     compaction_bytes: int = 600 * MB
     compaction_seconds_max: int = 60
@@ -40,6 +41,7 @@ QUICK = Scale(
     flush_seconds=2,
     idle_seconds=10,
     partitions=1_000,
+    kafka_partitions=1_000,
     connections=200,
     compaction_bytes=60 * MB,
     compaction_seconds_max=30,
