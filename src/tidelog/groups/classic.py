@@ -247,8 +247,11 @@ class ClassicGroup:
         self.since_ms = value.current_state_timestamp
         self.members, self.static = {}, {}
         for stored in value.members:
-            member = known.get(stored.member_id) or Member.of(stored, value.protocol)
-            member.assignment = stored.assignment
+            member = Member.of(stored, value.protocol)
+            live = known.get(member.id)
+            if live is not None:
+                live.recorded_as(member, value.protocol)
+                member = live
             self.members[member.id] = member
             if member.instance_id is not None:
                 self.static[member.instance_id] = member.id

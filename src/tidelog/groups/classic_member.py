@@ -58,6 +58,17 @@ class Member:
             assignment=self.assignment,
         )
 
+    def recorded_as(self, recorded: Member, protocol: str | None) -> None:
+        """Takes over what its record says; what no record holds stays: its other protocols, a request that waits."""
+        self.instance_id = recorded.instance_id
+        self.client_id = recorded.client_id
+        self.client_host = recorded.client_host
+        self.rebalance_timeout_ms = recorded.rebalance_timeout_ms
+        self.session_timeout_ms = recorded.session_timeout_ms
+        self.assignment = recorded.assignment
+        if (protocol or "", self.metadata(protocol)) != recorded.protocols[0]:
+            self.protocols = recorded.protocols
+
     @staticmethod
     def of(stored: MemberMetadata, protocol: str | None) -> Member:
         rebalance_ms = stored.rebalance_timeout
