@@ -206,6 +206,7 @@ def test_three_members_of_etcd_and_one_broker_that_is_restarted_while_it_runs(
     pids = dev.pids()
     assert dev.end()[0] == 0
     assert not any(map(alive, pids))
+    assert (dev.folder / "broker-1" / ".clean-shutdown").exists(), "it was killed, and not asked"
 
 
 def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., Dev], tmp_path: Path) -> None:
