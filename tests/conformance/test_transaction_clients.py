@@ -1,0 +1,143 @@
+"""Transactions with other people's clients and Apache Kafka's tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+
+from tests.conformance import apache_kafka
+from tests.conformance.raw import Connection
+from tests.conformance.test_exactly_once import read_committed
+from tests.conformance.topics import values
+from tests.conformance.transactions import RawProducer, last_stable
+
+Topic = Callable[..., str]
+Produce = Callable[[str, str, str], None]
+
+
+def with_confluent(bootstrap: str, id: str, topic: str) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": id})
+    producer.init_transactions(30)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+
+def with_aiokafka(bootstrap: str, id: str, topic: str) -> None:
+    async def work() -> None:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=id) as producer:
+            for number in range(4):
+                await producer.begin_transaction()
+                await producer.send_and_wait(topic, b"%d" % number)
+                if number % 2:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+
+    asyncio.run(work())
+
+
+def with_kafka_python(bootstrap: str, id: str, topic: str) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=id)
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        producer.send(topic, b"%d" % number)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+
+
+@pytest.mark.parametrize("write", [with_confluent, with_aiokafka, with_kafka_python])
+def test_commits_are_read_and_aborts_are_not(
+    bootstrap: str, connection: Connection, topic: Topic, name: Callable[[], str], write: Produce
+) -> None:
+    orders = topic()
+    write(bootstrap, name(), orders)
+    assert read_committed(bootstrap, orders) == [b"0", b"2"]
+    assert values(connection, orders)[0::2] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_second_confluent_instance_fences_the_first(
+    bootstrap: str, topic: Topic, name: Callable[[], str]
+) -> None:
+    orders, settings = topic(), {"bootstrap.servers": bootstrap, "transactional.id": name()}
+    first, second = confluent_kafka.Producer(settings), confluent_kafka.Producer(settings)
+    first.init_transactions(30)
+    first.begin_transaction()
+    first.produce(orders, b"zombie")
+    first.flush(30)
+    second.init_transactions(30)
+    second.begin_transaction()
+    second.produce(orders, b"alive")
+    second.commit_transaction(30)
+    with pytest.raises(confluent_kafka.KafkaException) as fenced:
+        first.commit_transaction(30)
+    assert fenced.value.args[0].fatal() or fenced.value.args[0].code() in (
+        confluent_kafka.KafkaError._FENCED,
+        confluent_kafka.KafkaError.PRODUCER_FENCED,
+    )
+    assert read_committed(bootstrap, orders) == [b"alive"]
+
+
+def test_kafkas_tools_write_read_and_list_transactions(
+    bootstrap: str, topic: Topic, name: Callable[[], str], kafka_tools: Callable[..., str]
+) -> None:
+    orders, id = topic(), name()
+    kafka_tools(
+        "producer-perf-test",
+        *("--topic", orders, "--num-records", "200", "--record-size", "20", "--throughput", "100"),
+        *("--transactional-id", id, "--transaction-duration-ms", "100", "--bootstrap-server", bootstrap),
+    )
+    read = kafka_tools(
+        "console-consumer",
+        *("--bootstrap-server", bootstrap, "--topic", orders, "--partition", "0", "--offset", "earliest"),
+        *("--max-messages", "200", "--timeout-ms", "20000", "--isolation-level", "read_committed"),
+    )
+    assert len(read.splitlines()) == 200
+    shown = kafka_tools("transactions", "--bootstrap-server", bootstrap, "list")
+    assert any(
+        line.split()[0] == id and "CompleteCommit" in line for line in shown.splitlines() if line.strip()
+    )
+    described = kafka_tools(
+        "transactions", "--bootstrap-server", bootstrap, "describe", "--transactional-id", id
+    )
+    assert "CompleteCommit" in described
+
+
+def test_kafkas_tools_abort_a_hanging_transaction(
+    bootstrap: str,
+    connection: Connection,
+    topic: Topic,
+    name: Callable[[], str],
+    kafka_tools: Callable[..., str],
+) -> None:
+    orders = topic()
+    producer = RawProducer(connection, name()).initialize()
+    start = producer.send(orders, b"hangs")
+    where = ("--bootstrap-server", bootstrap)
+    shown = kafka_tools("transactions", *where, "describe-producers", "--topic", orders, "--partition", "0")
+    assert str(producer.id) in shown
+    # Known to its coordinator and not too old: it does not hang.
+    hanging = kafka_tools("transactions", *where, "find-hanging", "--topic", orders, "--partition", "0")
+    assert str(producer.id) not in hanging
+    kafka_tools(
+        "transactions",
+        *where,
+        *("abort", "--topic", orders, "--partition", "0", "--start-offset", str(start)),
+    )
+    assert last_stable(connection, orders) == 2
+    assert apache_kafka.missing() is None
