@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ClientClosed,
         CommitFailed,
         DeliveryTimedOut,
+        ProcessingFailed,
         TransactionAborted,
         Unreachable,
     )
@@ -43,6 +44,7 @@ __all__ = [
     "GroupMetadata",
     "NewTopic",
     "OffsetAndMetadata",
+    "ProcessingFailed",
     "Producer",
     "RebalanceListener",
     "Record",
@@ -67,6 +69,7 @@ _HOMES = {
     "GroupMetadata": "tidelog.client.group_metadata",
     "NewTopic": "tidelog.client.topics",
     "OffsetAndMetadata": "tidelog.client.group_metadata",
+    "ProcessingFailed": "tidelog.client.errors",
     "Producer": "tidelog.client.blocking_producer",
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",

@@ -13,6 +13,7 @@ from tidelog.client.errors import (
     ClientClosed,
     CommitFailed,
     DeliveryTimedOut,
+    ProcessingFailed,
     TransactionAborted,
     Unreachable,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partition",
+    "ProcessingFailed",
     "Producer",
     "RebalanceListener",
     "Record",

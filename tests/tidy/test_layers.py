@@ -51,6 +51,7 @@ PURE = [
     "client/membership_solo.py",
     "client/options.py",
     "client/partition_queue.py",
+    "client/process_plan.py",
     "client/partitioner.py",
     "client/placement.py",
     "client/sticky.py",

@@ -6,16 +6,13 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from tidelog.client import admin, blocking, groups
+from tidelog.client import admin, blocking
+from tidelog.client.blocking_admin_parts import BlockingGroupAdmin, BlockingTransactionAdmin
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
-from tidelog.client.group_metadata import OffsetAndMetadata, Offsets
-from tidelog.client.groups import GroupDescription, GroupListing
-from tidelog.client.lag import Lag
 from tidelog.client.offsets import OffsetAndTimestamp
-from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
 from tidelog.types import TopicPartition
@@ -35,7 +32,7 @@ class AdminSettings(TypedDict, total=False):
     environment: Environment | None
 
 
-class Admin:
+class Admin(BlockingGroupAdmin, BlockingTransactionAdmin):
     """Topics, settings, groups; blocking calls, from any number of threads.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -134,59 +131,3 @@ class Admin:
     ) -> dict[int, list[LogDir]]:
         """By broker: all of them and all topics, unless named."""
         return self._run(self._core.describe_log_dirs(brokers, topics))
-
-    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share"."""
-        return self._run(self._core.list_groups(states=states, types=types))
-
-    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition."""
-        return self._run(self._core.describe_groups(group_ids))
-
-    def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Groups without members, and their offsets."""
-        self._run(self._core.delete_groups(group_ids))
-
-    def remove_group_members(
-        self,
-        group_id: str,
-        members: Iterable[groups.GroupMember],
-        reason: str = "removed by an administrator",
-    ) -> None:
-        """From a classic group, such as static members that will not return."""
-        self._run(self._core.remove_group_members(group_id, members, reason))
-
-    def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Collection[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed: for these partitions, or for all it has offsets for."""
-        return self._run(self._core.list_group_offsets(group_id, partitions, require_stable=require_stable))
-
-    def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
-        """Sets where the group goes on; it must have no members."""
-        self._run(self._core.alter_group_offsets(group_id, offsets))
-
-    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Of topics that no member is subscribed to."""
-        self._run(self._core.delete_group_offsets(group_id, partitions))
-
-    def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
-        """How many records lie between these offsets and the end that a reader can still get: markers and
-        aborted records are not counted.  Partitions that are gone are left out."""
-        return self._run(self._core.group_lag(committed))
-
-    def list_share_group_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, ShareOffset]:
-        return self._run(self._core.list_share_group_offsets(group_id, partitions))
-
-    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets where the share group goes on; it must have no members."""
-        self._run(self._core.alter_share_group_offsets(group_id, offsets))
-
-    def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        self._run(self._core.delete_share_group_offsets(group_id, topics))

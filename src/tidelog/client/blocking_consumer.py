@@ -4,7 +4,7 @@ callbacks run on the caller's thread, inside of its `poll`, so that they may use
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
@@ -16,6 +16,7 @@ from tidelog.client.commits import Callback
 from tidelog.client.environment import Environment
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets
 from tidelog.client.listener import RebalanceListener
+from tidelog.client.process_plan import Order
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -181,3 +182,40 @@ class Consumer(BlockingReader):
                 hand.at += 1
                 yield hand.records[hand.at - 1]
             yield self._run(hand.__anext__())
+
+    def process(
+        self,
+        work: Callable[[Record], Any],
+        *,
+        workers: int = 8,
+        order: Order = "key",
+        retries: int = 3,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 10_000,
+        dead_letter_topic: str | None = None,
+        commit_interval_ms: int = 1_000,
+        idle_timeout_ms: int | None = None,
+    ) -> None:
+        """Calls `work` with every record, up to `workers` at a time, in threads; records with the same key one
+        after the other, in order (`order`: "key", "partition" or "none").
+
+            consumer.process(charge, workers=32, dead_letter_topic="orders-failed")
+
+        A record whose `work` raises is tried again up to `retries` times, with growing waits; after that it is
+        written to `dead_letter_topic` with the error in its headers, or without such a topic
+        `ProcessingFailed` is raised.  Offsets are committed only as far as everything below them is done.
+
+        Runs until it is interrupted, or until nothing came for `idle_timeout_ms`."""
+        self._run(
+            self._core.process(
+                work,
+                workers=workers,
+                order=order,
+                retries=retries,
+                retry_backoff_ms=retry_backoff_ms,
+                retry_backoff_max_ms=retry_backoff_max_ms,
+                dead_letter_topic=dead_letter_topic,
+                commit_interval_ms=commit_interval_ms,
+                idle_timeout_ms=idle_timeout_ms,
+            )
+        )

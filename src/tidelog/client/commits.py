@@ -40,6 +40,7 @@ class Commits:
         """`due` is called when it is time to commit again; None for `auto_interval_ms`: never."""
         self.committed = 0
         self.failed = 0
+        self.paused = False  # somebody else knows better how far everything is done
         self._committer = committer
         self._fetcher = fetcher
         self._auto_interval_ms = auto_interval_ms
@@ -111,6 +112,8 @@ class Commits:
         if self._auto_interval_ms is None:
             return
         self._schedule()
+        if self.paused:
+            return
         if self._auto_task is None or self._auto_task.done():
             news = self._news(self.settled())
             if news:
@@ -122,7 +125,7 @@ class Commits:
         self, partitions: Collection[TopicPartition] | None, all_handed_out: bool = False
     ) -> None:
         """Before these partitions go to others, or all with None; a failure is told in the log only."""
-        if self._auto_interval_ms is not None:
+        if self._auto_interval_ms is not None and not self.paused:
             offsets = self.handed_out() if all_handed_out else self.settled()
             if partitions is not None:
                 wanted = set(partitions)

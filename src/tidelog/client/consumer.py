@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,11 +14,11 @@ from tidelog.client import listener as listeners
 from tidelog.client.addresses import parse_addresses
 from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
-from tidelog.client.commits import Callback, Commits, Committer
+from tidelog.client.commits import Commits, Committer
+from tidelog.client.committing import CommittingReader
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.environment import Environment
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
 from tidelog.client.group_offsets import GroupOffsets
 from tidelog.client.group_options import GroupOptions
 from tidelog.client.iteration import Iteration
@@ -26,14 +26,16 @@ from tidelog.client.listener import RebalanceListener
 from tidelog.client.membership import Machine
 from tidelog.client.options import ConnectionOptions, ConsumerOptions, read_committed_of, reset_of
 from tidelog.client.participation import Participation, new_machine
-from tidelog.client.reader import Reader, flat
+from tidelog.client.process import Processing, ProcessListener, ProcessOptions
+from tidelog.client.process_plan import Order
+from tidelog.client.producer import Producer
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-class Consumer(Reader):
+class Consumer(CommittingReader):
     """Reads topics.
 
         async with Consumer("orders", group_id="billing", bootstrap_servers="127.0.0.1:9092") as consumer:
@@ -99,7 +101,7 @@ class Consumer(Reader):
             read_committed=read_committed_of(isolation_level),
             client_rack=client_rack or "",
         )
-        self._group = GroupOptions(
+        group = GroupOptions(
             group_id,
             group_instance_id,
             group_protocol,
@@ -120,7 +122,9 @@ class Consumer(Reader):
             metadata_max_age_ms=metadata_max_age_ms,
         )
         self._environment = environment or Environment.system()
-        super().__init__(Cluster(parse_addresses(bootstrap_servers), connection, self._environment), options)
+        cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
+        super().__init__(cluster, options, group)
+        self._bootstrap_servers = bootstrap_servers
         self._subscribe_first(topics)
 
     def _subscribe_first(self, topics: tuple[str, ...]) -> None:
@@ -128,12 +132,10 @@ class Consumer(Reader):
         self._pattern: re.Pattern[str] | None = None
         self._listener: RebalanceListener | None = None
         self._call = listeners.call
-        self._offsets: GroupOffsets | None = None
-        self._commits: Commits | None = None
-        self._part: Participation | None = None
         self._attention = False
-        self._iteration: Iteration | None = None
         self._polls = 0
+        self._processing: Processing | None = None
+        self._worker: asyncio.Task[Any] | None = None
         if topics:
             self._check_subscription(topics, None)
 
@@ -184,6 +186,9 @@ class Consumer(Reader):
     async def _close(self, in_hand_done: bool) -> None:
         if self._closed:
             return
+        if self._worker is not None and self._worker is not asyncio.current_task():
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
         try:
             if self._commits is not None:
                 if self._iteration is not None:
@@ -267,6 +272,18 @@ class Consumer(Reader):
             if not isinstance(one, str) or not one:
                 raise ValueError(f"{one!r} is not a topic's name")
 
+    def _new_producer(self) -> Producer:
+        options = self._cluster.options
+        return Producer(
+            bootstrap_servers=self._bootstrap_servers,
+            client_id=options.client_id,
+            request_timeout_ms=options.request_timeout_ms,
+            connect_timeout_ms=options.connect_timeout_ms,
+            retry_backoff_ms=options.retry_backoff_ms,
+            retry_backoff_max_ms=options.retry_backoff_max_ms,
+            environment=self._environment,
+        )
+
     def _join(self) -> None:
         if self._part is None:
             assert self._fetcher is not None
@@ -278,63 +295,13 @@ class Consumer(Reader):
                 self._group,
                 notify=self._attend_soon,
                 progress=lambda: (self._polls, self._iteration.at if self._iteration is not None else 0),
-                call=lambda method, partitions: self._call(method, partitions),
+                tell=lambda method, partitions: self._call(method, partitions),
             )
         self._part.subscribe(self._topics, self._pattern, self._listener)
 
     def _machine(self) -> Machine:
         rack = self._options.client_rack or None
         return new_machine(self._group, self._cluster.options, rack, self._environment.random)
-
-    # Offsets of the group
-
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commits these offsets (of the next record to read), or the positions behind what was handed out.
-
-        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
-        must poll first."""
-        await self._committing().commit(self._to_commit(offsets), timeout_ms)
-
-    def commit_async(
-        self, offsets: Offsets | None = None, callback: Callback | None = None
-    ) -> asyncio.Task[None]:
-        """Like `commit`, in the background; `callback` gets the offsets, and the error or None."""
-        return self._committing().commit_async(self._to_commit(offsets), callback)
-
-    async def committed(
-        self, *partitions: TopicPartition | Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these partitions, or for all that are assigned."""
-        self._committing()
-        assert self._offsets is not None
-        wanted = flat(partitions) or list(self._running().assigned)
-        found = await self._offsets.load(wanted)
-        return {one: found.get(one) for one in wanted}
-
-    def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
-        if self._part is not None and self._group.group_id is not None:
-            return self._part.identity
-        return GroupMetadata(self._group.group_id or "")
-
-    def _committer(self) -> GroupMetadata | None:
-        """Partitions that the group has given out are committed only by a member of it."""
-        if self._part is not None and not self._part.in_group:
-            return None
-        return self.group_metadata()
-
-    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is not None:
-            return with_metadata(offsets)
-        if self._iteration is not None:
-            return self._iteration.positions(self._committing().handed_out())
-        return self._committing().handed_out()
-
-    def _committing(self) -> Commits:
-        self._running()
-        if self._commits is None:
-            raise ValueError("without a group_id there is nobody to commit to: name a group")
-        return self._commits
 
     # Records
 
@@ -398,7 +365,74 @@ class Consumer(Reader):
             self._iteration = Iteration(self)
         return self._iteration
 
+    async def process(
+        self,
+        work: Callable[[Record], Any],
+        *,
+        workers: int = 8,
+        order: Order = "key",
+        retries: int = 3,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 10_000,
+        dead_letter_topic: str | None = None,
+        commit_interval_ms: int = 1_000,
+        idle_timeout_ms: int | None = None,
+    ) -> None:
+        """Calls `work` with every record, up to `workers` at a time; records with the same key one after the
+        other, in order (`order`: "key", "partition" or "none").
+
+            async def charge(record): ...
+
+            await consumer.process(charge, workers=32, dead_letter_topic="orders-failed")
+
+        `work` may be `async`, or plain: then it runs in threads.  A record whose `work` raises is tried again up
+        to `retries` times, with growing waits; after that it is written to `dead_letter_topic` with the error
+        in its headers, or without such a topic `ProcessingFailed` is raised.  Offsets are committed only as
+        far as everything below them is done, so a crash repeats records and loses none.
+
+        Runs until it is cancelled, or until nothing came for `idle_timeout_ms`."""
+        options = ProcessOptions(
+            workers,
+            order,
+            retries,
+            retry_backoff_ms,
+            retry_backoff_max_ms,
+            dead_letter_topic,
+            commit_interval_ms,
+            idle_timeout_ms,
+        )
+        self._running()
+        if self._processing is not None:
+            raise ValueError("this consumer is processing already")
+        processing = Processing(self, work, options, lambda: self._new_producer())
+        self._processing, self._worker = processing, asyncio.current_task()
+        if self._commits is not None:
+            self._commits.paused = True
+        if self._part is not None:
+            self._part.listener = ProcessListener(processing, self._listener, lambda *a: self._call(*a))
+        try:
+            await processing.run()
+        finally:
+            self._processing = self._worker = None
+            if self._commits is not None:
+                self._commits.paused = False
+            if self._part is not None:
+                self._part.listener = self._listener
+
     # Between two polls
+
+    async def _keep_alive(self) -> None:
+        """A poll for whoever has enough records."""
+        self._polls += 1
+        if self._attention:
+            await self._attend()
+
+    def _go_back(self, positions: Mapping[TopicPartition, int]) -> None:
+        """What was handed out above these is read again."""
+        for partition, offset in positions.items():
+            one = self._fetcher.assigned.get(partition) if self._fetcher is not None else None
+            if one is not None and not self._closed:
+                one.seek(offset, one.epoch)
 
     def _attend_soon(self) -> None:
         self._attention = True

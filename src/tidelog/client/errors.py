@@ -10,6 +10,7 @@ __all__ = [
     "ClientClosed",
     "CommitFailed",
     "DeliveryTimedOut",
+    "ProcessingFailed",
     "TransactionAborted",
     "Unreachable",
 ]
@@ -34,3 +35,7 @@ class TransactionAborted(TidelogError):
 
 class CommitFailed(TidelogError):
     """Offsets were not committed, because the consumer is not in its group any more."""
+
+
+class ProcessingFailed(TidelogError):
+    """A record could not be processed, however often it was tried, and there is no dead-letter topic."""

@@ -19,6 +19,9 @@ class RebalanceListener:
 
     `on_partitions_lost` is for partitions that others may have already: nothing may be committed for them."""
 
+    # One of the client's own is called on its loop, wherever others are.
+    _own = False
+
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
         return None
 

@@ -18,7 +18,7 @@ from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_metadata import GroupMetadata
 from tidelog.client.group_options import GroupOptions
-from tidelog.client.listener import RebalanceListener
+from tidelog.client.listener import RebalanceListener, call
 from tidelog.client.member import Member
 from tidelog.client.membership import Change, Machine
 from tidelog.client.membership_classic import ClassicMembership
@@ -73,17 +73,17 @@ class Participation:
         *,
         notify: Callable[[], None],
         progress: Callable[[], object],
-        call: Call,
+        tell: Call,
     ) -> None:
-        """`call` calls a listener, wherever that must happen."""
+        """`tell` calls a listener, wherever that must happen."""
         self.rebalance_ms = 0.0
         self._cluster = cluster
         self._fetcher = fetcher
         self._commits = commits
         self._machine = machine
         self._by_coordinator = group.group_id is not None and group.group_protocol == "consumer"
-        self._call = call
-        self._listener: RebalanceListener | None = None
+        self._tell = tell
+        self.listener: RebalanceListener | None = None
         # A join is held at the coordinator until all have joined: it must not hold up commits.
         self._channel = cluster.channel()
         self._member = Member(
@@ -117,7 +117,7 @@ class Participation:
     ) -> None:
         for topic in topics:
             self._cluster.track(topic)
-        self._listener = listener
+        self.listener = listener
         self._member.subscribe(topics, pattern, regex_here=not self._by_coordinator)
 
     def poll_began(self) -> None:
@@ -134,14 +134,15 @@ class Participation:
             self.rebalance_ms += clock.monotonic_ms() - begun_ms
 
     async def _apply(self, change: Change) -> None:
-        commits, listener = self._commits, self._listener
+        commits, listener = self._commits, self.listener
+        tell = self._tell if listener is None or not listener._own else call
         if change.revoked:
             if commits is not None:
                 await commits.auto_now(change.revoked)
             if listener is not None:
-                await self._call(listener.on_partitions_revoked, change.revoked)
+                await tell(listener.on_partitions_revoked, change.revoked)
         if change.lost and listener is not None:
-            await self._call(listener.on_partitions_lost, change.lost)
+            await tell(listener.on_partitions_lost, change.lost)
         if self._machine.change is not change:
             return  # The group went on without us meanwhile: there is another change to apply.
         for topic in {one.topic for one in change.added}:
@@ -152,7 +153,7 @@ class Participation:
         self._machine.applied()
         self._member.wake()
         if change.added and listener is not None:
-            await self._call(listener.on_partitions_assigned, change.added)
+            await tell(listener.on_partitions_assigned, change.added)
 
     async def close(self) -> None:
         try:

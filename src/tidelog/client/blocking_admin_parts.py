@@ -1,0 +1,112 @@
+"""The blocking admin client's parts for groups and for transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from tidelog.client import admin, groups
+from tidelog.client.group_metadata import OffsetAndMetadata, Offsets
+from tidelog.client.groups import GroupDescription, GroupListing
+from tidelog.client.lag import Lag
+from tidelog.client.share_offsets import ShareOffset
+from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class _Part:
+    _core: admin.Admin
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        raise AssertionError("the admin client says how")
+
+
+class BlockingGroupAdmin(_Part):
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """By name; `types`: "classic", "consumer", "share"."""
+        return self._run(self._core.list_groups(states=states, types=types))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups of any type, with their members and who has which partition."""
+        return self._run(self._core.describe_groups(group_ids))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Groups without members, and their offsets."""
+        self._run(self._core.delete_groups(group_ids))
+
+    def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[groups.GroupMember],
+        reason: str = "removed by an administrator",
+    ) -> None:
+        """From a classic group, such as static members that will not return."""
+        self._run(self._core.remove_group_members(group_id, members, reason))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed: for these partitions, or for all it has offsets for."""
+        return self._run(self._core.list_group_offsets(group_id, partitions, require_stable=require_stable))
+
+    def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
+        """Sets where the group goes on; it must have no members."""
+        self._run(self._core.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Of topics that no member is subscribed to."""
+        self._run(self._core.delete_group_offsets(group_id, partitions))
+
+    def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
+        """How many records lie between these offsets and the end that a reader can still get: markers and
+        aborted records are not counted.  Partitions that are gone are left out."""
+        return self._run(self._core.group_lag(committed))
+
+    def list_share_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareOffset]:
+        return self._run(self._core.list_share_group_offsets(group_id, partitions))
+
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets where the share group goes on; it must have no members."""
+        self._run(self._core.alter_share_group_offsets(group_id, offsets))
+
+    def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
+        self._run(self._core.delete_share_group_offsets(group_id, topics))
+
+
+class BlockingTransactionAdmin(_Part):
+    def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id."""
+        return self._run(
+            self._core.list_transactions(
+                states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
+            )
+        )
+
+    def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        return self._run(self._core.describe_transactions(ids))
+
+    def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        return self._run(self._core.describe_producers(partition))
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """Whoever writes under this id now cannot go on, and what he has open is aborted."""
+        self._run(self._core.fence_producer(transactional_id))
+
+    def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
+        """Ends a transaction that hangs in a partition because no coordinator knows of it any more."""
+        self._run(self._core.abort_transaction(partition, start_offset))

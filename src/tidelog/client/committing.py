@@ -1,0 +1,75 @@
+"""A reader that commits its offsets to a group, asyncio face.  `Consumer` adds subscriptions to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.commits import Callback, Commits
+from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
+from tidelog.client.group_offsets import GroupOffsets
+from tidelog.client.group_options import GroupOptions
+from tidelog.client.iteration import Iteration
+from tidelog.client.options import ConsumerOptions
+from tidelog.client.participation import Participation
+from tidelog.client.reader import Reader, flat
+from tidelog.types import TopicPartition
+
+
+class CommittingReader(Reader):
+    def __init__(self, cluster: Cluster, options: ConsumerOptions, group: GroupOptions) -> None:
+        super().__init__(cluster, options)
+        self._group = group
+        self._offsets: GroupOffsets | None = None
+        self._commits: Commits | None = None
+        self._part: Participation | None = None
+        self._iteration: Iteration | None = None
+
+    async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
+        """Commits these offsets (of the next record to read), or the positions behind what was handed out.
+
+        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
+        must poll first."""
+        await self._committing().commit(self._to_commit(offsets), timeout_ms)
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: Callback | None = None
+    ) -> asyncio.Task[None]:
+        """Like `commit`, in the background; `callback` gets the offsets, and the error or None."""
+        return self._committing().commit_async(self._to_commit(offsets), callback)
+
+    async def committed(
+        self, *partitions: TopicPartition | Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these partitions, or for all that are assigned."""
+        self._committing()
+        assert self._offsets is not None
+        wanted = flat(partitions) or list(self._running().assigned)
+        found = await self._offsets.load(wanted)
+        return {one: found.get(one) for one in wanted}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
+        if self._part is not None and self._group.group_id is not None:
+            return self._part.identity
+        return GroupMetadata(self._group.group_id or "")
+
+    def _committer(self) -> GroupMetadata | None:
+        """Partitions that the group has given out are committed only by a member of it."""
+        if self._part is not None and not self._part.in_group:
+            return None
+        return self.group_metadata()
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return with_metadata(offsets)
+        if self._iteration is not None:
+            return self._iteration.positions(self._committing().handed_out())
+        return self._committing().handed_out()
+
+    def _committing(self) -> Commits:
+        self._running()
+        if self._commits is None:
+            raise ValueError("without a group_id there is nobody to commit to: name a group")
+        return self._commits

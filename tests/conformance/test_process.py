@@ -1,0 +1,229 @@
+"""`consumer.process`: many at a time, each key in order, committed only as far as all is done."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.clients import Message, confluent_produce
+from tests.conformance.consuming import drain, indexes, run, until
+from tidelog import Consumer as BlockingConsumer
+from tidelog.aio import Consumer, ProcessingFailed, Record, TopicPartition
+
+
+def keyed(bootstrap: str, topic: str, count: int, keys: int = 5, partition: int = 0) -> None:
+    messages = [Message(b"%d" % at, b"key %d" % (at % keys)) for at in range(count)]
+    confluent_produce(bootstrap, topic, messages, partition=partition)
+
+
+def member(bootstrap: str, topic: str, **options: Any) -> Consumer:
+    return Consumer(
+        topic,
+        **{
+            "bootstrap_servers": bootstrap,
+            "group_id": f"of-{topic}",
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            **options,
+        },
+    )
+
+
+async def committed(bootstrap: str, topic: str) -> int | None:
+    async with Consumer(bootstrap_servers=bootstrap, group_id=f"of-{topic}") as consumer:
+        known = (await consumer.committed(TopicPartition(topic, 0)))[TopicPartition(topic, 0)]
+        return known.offset if known is not None else None
+
+
+class Watch:
+    """Notes what runs at the same time, and in which order each key's records begin."""
+
+    def __init__(self) -> None:
+        self.running: dict[bytes, int] = {}
+        self.most = 0
+        self.seen: dict[bytes, list[int]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, record: Record) -> None:
+        with self._lock:
+            assert record.key not in self.running, "two of one key at the same time"
+            self.running[record.key] = record.offset
+            self.most = max(self.most, len(self.running))
+            self.seen.setdefault(record.key, []).append(record.offset)
+
+    def end(self, record: Record) -> None:
+        with self._lock:
+            del self.running[record.key]
+
+    def check(self, count: int) -> None:
+        assert sorted(at for offsets in self.seen.values() for at in offsets) == list(range(count))
+        assert all(offsets == sorted(offsets) for offsets in self.seen.values())
+        assert self.most > 1, "nothing ran side by side"
+
+
+def test_keys_run_side_by_side_and_each_in_order(bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name, watch = topic(), Watch()
+        keyed(bootstrap, name, 100)
+
+        async def work(record: Record) -> None:
+            watch.begin(record)
+            await asyncio.sleep(0.001 * (record.offset % 3))
+            watch.end(record)
+
+        async with member(bootstrap, name) as consumer:
+            await consumer.process(work, workers=4, idle_timeout_ms=1_500)
+        watch.check(100)
+        assert watch.most <= 4
+        assert await committed(bootstrap, name) == 100
+
+    run(scenario())
+
+
+def test_plain_functions_run_in_threads(bootstrap: str, topic: Callable[..., str]) -> None:
+    name, watch = topic(), Watch()
+    keyed(bootstrap, name, 60)
+
+    def work(record: Record) -> None:
+        watch.begin(record)
+        time.sleep(0.002)
+        watch.end(record)
+
+    with BlockingConsumer(
+        name, bootstrap_servers=bootstrap, group_id=f"of-{name}", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.process(work, workers=4, idle_timeout_ms=1_500)
+    watch.check(60)
+    assert run(committed(bootstrap, name)) == 60
+
+
+def test_what_fails_is_tried_again_and_then_written_to_the_dead_letters(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    async def scenario() -> None:
+        name, letters = topic(), topic()
+        keyed(bootstrap, name, 20)
+        attempts: dict[int, int] = {}
+
+        async def work(record: Record) -> None:
+            attempts[record.offset] = attempts.get(record.offset, 0) + 1
+            if record.offset == 7 or (record.offset == 3 and attempts[3] < 3):
+                raise ValueError("this one is bad")
+
+        async with member(bootstrap, name) as consumer:
+            await consumer.process(
+                work, retries=2, retry_backoff_ms=1, dead_letter_topic=letters, idle_timeout_ms=1_500
+            )
+        assert attempts == {at: 3 if at in (3, 7) else 1 for at in range(20)}
+        assert await committed(bootstrap, name) == 20
+        async with Consumer(letters, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as reader:
+            (letter,) = await drain(reader, 1)
+        assert (letter.key, letter.value) == (b"key 2", b"7")
+        assert dict(letter.headers) == {
+            "tidelog.dead.letter.topic": name.encode(),
+            "tidelog.dead.letter.partition": b"0",
+            "tidelog.dead.letter.offset": b"7",
+            "tidelog.dead.letter.attempts": b"3",
+            "tidelog.dead.letter.error": b"ValueError",
+            "tidelog.dead.letter.reason": b"this one is bad",
+        }
+
+    run(scenario())
+
+
+def test_without_dead_letters_it_stops_and_commits_only_what_is_below(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    async def scenario() -> None:
+        name = topic()
+        keyed(bootstrap, name, 20)
+
+        async def work(record: Record) -> None:
+            if record.offset == 7:
+                raise ValueError("this one is bad")
+
+        async with member(bootstrap, name) as consumer:
+            with pytest.raises(ProcessingFailed, match=r"at offset 7 failed 2 times.*this one is bad"):
+                await consumer.process(work, retries=1, retry_backoff_ms=1, idle_timeout_ms=1_500)
+            # The consumer goes on where that has stopped.
+            assert (await consumer.poll(5_000))[0].offset == 7
+            consumer.seek(TopicPartition(name, 0), 7)
+        assert await committed(bootstrap, name) == 7
+
+    run(scenario())
+
+
+def test_cancelling_commits_what_is_done_and_nothing_above(bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name, stuck = topic(), asyncio.Event()
+        keyed(bootstrap, name, 20, keys=20)
+        done: list[int] = []
+
+        async def work(record: Record) -> None:
+            if record.offset == 5:
+                await stuck.wait()
+            done.append(record.offset)
+
+        async with member(bootstrap, name) as consumer:
+            processing = asyncio.ensure_future(consumer.process(work, workers=4, commit_interval_ms=10))
+            while len(done) < 19:
+                await asyncio.sleep(0.01)
+            processing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await processing
+        assert await committed(bootstrap, name) == 5
+
+    run(scenario())
+
+
+def test_a_second_consumer_takes_over_without_doing_anything_twice(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    async def scenario() -> None:
+        name = topic(partitions=2)
+        for partition in range(2):
+            keyed(bootstrap, name, 200, partition=partition)
+        seen: list[tuple[int, int]] = []
+
+        async def work(record: Record) -> None:
+            await asyncio.sleep(0.002)
+            seen.append((record.partition, record.offset))
+
+        async with member(bootstrap, name) as first, member(bootstrap, name) as second:
+            both = [
+                asyncio.ensure_future(one.process(work, workers=4, idle_timeout_ms=2_000))
+                for one in (first, second)
+            ]
+            await asyncio.gather(*both)
+            await until(lambda: indexes(first) != [] and indexes(second) != [], first, second)
+        assert sorted(seen) == [(p, at) for p in range(2) for at in range(200)]
+
+    run(scenario())
+
+
+def test_order_by_partition_and_no_order(bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name = topic()
+        keyed(bootstrap, name, 30)
+        seen: list[int] = []
+
+        async def work(record: Record) -> None:
+            await asyncio.sleep(0.001 * (record.offset % 3))
+            seen.append(record.offset)
+
+        async with Consumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            await consumer.process(work, order="partition", idle_timeout_ms=1_500)
+            assert seen == list(range(30))
+            consumer.seek_to_beginning()
+            seen.clear()
+            await consumer.process(work, order="none", idle_timeout_ms=1_500)
+            assert sorted(seen) == list(range(30)) and seen != list(range(30))
+            with pytest.raises(ValueError, match="workers cannot be 0"):
+                await consumer.process(work, workers=0)
+
+    run(scenario())
