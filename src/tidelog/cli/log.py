@@ -20,7 +20,8 @@ def log() -> None:
 @log.command(
     help=command_help(
         "Show what is in a segment's file: the batches of a .log with the verdict on each CRC, and with --records "
-        "their records; the entries of an .index or a .timeindex.  Reads the file as it is, whatever its size, with "
+        "their records; the entries of an .index, a .timeindex or a .txnindex (aborted transactions).  "
+        "Reads the file as it is, whatever its size, with "
         "or without a broker running.  The exit code is 1 when something in it is damaged.",
         """
 tidelog log dump data/orders-0/00000000000000000000.log
@@ -32,8 +33,10 @@ one line per item, told apart by "type":
 {"type": "batch", "position", "size", "base_offset", "last_offset", "records", "crc": "ok" or "bad",
  "codec", "leader_epoch", "base_timestamp", "max_timestamp", "timestamp_type", "producer_id",
  "producer_epoch", "base_sequence", "last_sequence", "transactional", "control"}
-{"type": "record", "offset", "timestamp", "key", "value", "headers"}, or "marker" for a control record
+{"type": "record", "offset", "timestamp", "key", "value", "headers"},
+ or "marker": "commit" or "abort" and "coordinator_epoch" instead of the last three for a control record
 {"type": "entry", "offset", "position"} or {"type": "entry", "offset", "timestamp"}
+{"type": "aborted", "producer_id", "first_offset", "last_offset", "last_stable_offset"}
 {"type": "damage", "position", "problem"}
 {"type": "summary", "unit": "batch" or "entry", "items", "records", "bytes", "damaged": N}
 """,
@@ -84,6 +87,11 @@ def _text(item: dict[str, Any]) -> str:
     if kind == "entry":
         return f"offset={item['offset']} " + (
             f"position={item['position']}" if "position" in item else f"time={_time(item['timestamp'])}"
+        )
+    if kind == "aborted":
+        return (
+            f"producer={item['producer_id']} offsets={item['first_offset']}..{item['last_offset']} "
+            f"last-stable={item['last_stable_offset']}"
         )
     if kind == "damage":
         return f"DAMAGED position={item['position']}: {item['problem']}"

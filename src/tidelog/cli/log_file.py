@@ -21,6 +21,7 @@ PIECE_BYTES = 1 << 20
 MAGIC = 2
 _OFFSET_ENTRY = struct.Struct(">ii")  # offset from the base, position
 _TIME_ENTRY = struct.Struct(">qi")  # timestamp, offset from the base
+_ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer, first offset, marker, last stable offset
 
 Item = dict[str, Any]
 
@@ -40,8 +41,10 @@ def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
             yield from _entries(file, _base_offset(path), _OFFSET_ENTRY)
         elif kind == ".timeindex":
             yield from _entries(file, _base_offset(path), _TIME_ENTRY)
+        elif kind == ".txnindex":
+            yield from _aborted(file, _base_offset(path))
         else:
-            raise NotALogFile(f"{path} is not a file of a log: give a .log, .index or .timeindex")
+            raise NotALogFile(f"{path} is not a file of a log: give a .log, .index, .timeindex or .txnindex")
 
 
 def _base_offset(path: Path) -> int:
@@ -169,7 +172,9 @@ def _record_item(record: Record, control: bool) -> Item:
     item: Item = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}
     if control:
         end = read_marker(record)
-        return {**item, "marker": end.marker.name.lower() if end is not None else "unknown"}
+        if end is None:
+            return {**item, "marker": "unknown"}
+        return {**item, "marker": end.marker.name.lower(), "coordinator_epoch": end.coordinator_epoch}
     return {
         **item,
         **data_fields("key", record.key),
@@ -213,3 +218,44 @@ def _entries(file: BinaryIO, base: int, layout: struct.Struct) -> Iterator[Item]
         "bytes": position,
         "damaged": damaged,
     }
+
+
+def _aborted(file: BinaryIO, base: int) -> Iterator[Item]:
+    """The index of aborted transactions; markers ascend from the segment's base on."""
+    position = count = damaged = 0
+    before = base - 1
+    while raw := file.read(_ABORTED_ENTRY.size):
+        if len(raw) < _ABORTED_ENTRY.size:
+            problem: str | None = f"{len(raw)} bytes are left, no whole entry"
+        else:
+            version, producer_id, first, last, stable = _ABORTED_ENTRY.unpack(raw)
+            yield {
+                "type": "aborted",
+                "producer_id": producer_id,
+                "first_offset": first,
+                "last_offset": last,
+                "last_stable_offset": stable,
+            }
+            count += 1
+            problem = _aborted_problem(version, first, last, before)
+            before = last
+        if problem is not None:
+            damaged += 1
+            yield {"type": "damage", "position": position, "problem": problem}
+        position += len(raw)
+    yield {
+        "type": "summary",
+        "unit": "entry",
+        "items": count,
+        "records": 0,
+        "bytes": position,
+        "damaged": damaged,
+    }
+
+
+def _aborted_problem(version: int, first: int, last: int, before: int) -> str | None:
+    if version != 0:
+        return f"an entry of version {version}, not 0"
+    if last <= before:
+        return f"its marker at {last} lies before the last one's, or before the segment"
+    return f"its marker at {last} lies before its first record at {first}" if first > last else None

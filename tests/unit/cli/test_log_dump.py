@@ -79,7 +79,13 @@ def test_records_are_shown_when_asked_for(tmp_path: Path) -> None:
         "headers": [{"name": "h", "value": "1"}],
     }
     assert records[1]["value_base64"] == "/w=="
-    assert records[2] == {"type": "record", "offset": 2, "timestamp": 1, "marker": "abort"}
+    assert records[2] == {
+        "type": "record",
+        "offset": 2,
+        "timestamp": 1,
+        "marker": "abort",
+        "coordinator_epoch": 1,
+    }
 
 
 def test_text_is_one_line_per_item(tmp_path: Path) -> None:
@@ -157,6 +163,25 @@ def test_an_index_that_goes_back_is_damaged(tmp_path: Path) -> None:
     path = segment(tmp_path, struct.pack(">iiii", 9, 100, 5, 250), "00000000000000000000.index")
     code, items = dump(path)
     assert code == 1 and items[-1]["damaged"] == 1
+
+
+def test_aborted_transactions_are_shown_with_what_is_wrong(tmp_path: Path) -> None:
+    entry = struct.Struct(">hqqqq")
+    name = "00000000000000001000.txnindex"
+    good = entry.pack(0, 7, 990, 1003, 1004) + entry.pack(0, 8, 1001, 1009, 1002)
+    code, items = dump(segment(tmp_path, good, name))
+    assert code == 0
+    assert [tuple(one.values())[1:] for one in items[:-1]] == [(7, 990, 1003, 1004), (8, 1001, 1009, 1002)]
+    shown = invoke("log", "dump", str(tmp_path / name)).stdout
+    assert shown.splitlines()[0] == "producer=7 offsets=990..1003 last-stable=1004"
+    for wrong in (
+        entry.pack(1, 7, 1, 2000, 3),
+        entry.pack(0, 7, 1, 5, 3),
+        entry.pack(0, 7, 9_000, 2_000, 3),
+        b"cut",
+    ):
+        code, items = dump(segment(tmp_path, good + wrong, name))
+        assert code == 1 and items[-1]["damaged"] == 1
 
 
 @pytest.mark.parametrize(
