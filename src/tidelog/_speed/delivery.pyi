@@ -21,6 +21,9 @@ class Growing(Writer):
     def closed(self) -> bool: ...
     @property
     def done(self) -> bool: ...
+    @property
+    def split_up(self) -> bool:
+        """Its records are in two others now."""
     def close(self) -> None:
         """No more records."""
     def release(self) -> None:

@@ -8,7 +8,7 @@ import threading
 from functools import partial
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from tidelog._speed.writer cimport Writer
@@ -20,7 +20,10 @@ cdef class Growing(Writer):
     def __dealloc__(self):
         free(self._timestamps)
 
-    cdef int put(self, bytes key, bytes value, int64_t timestamp, bytes headers) except -1:
+    cdef int put_parts(
+        self, const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size, int64_t timestamp,
+        const uint8_t* headers, int64_t headers_size,
+    ) except -1:
         cdef int32_t index = self.count
         cdef int32_t room
         cdef int64_t* timestamps
@@ -33,10 +36,14 @@ cdef class Growing(Writer):
                 raise MemoryError()
             self._timestamps = timestamps
             self._timestamps_room = room
-        if not Writer.put(self, key, value, timestamp, headers):
+        if not Writer.put_parts(self, key, key_size, value, value_size, timestamp, headers, headers_size):
             return 0
         self._timestamps[index] = timestamp
         return 1
+
+    @property
+    def split_up(self):
+        return self._first is not None
 
     def close(self):
         self.closed = True

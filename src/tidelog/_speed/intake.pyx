@@ -20,8 +20,6 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int clock, timespec* at)
 
 cdef enum:
-    # Lengths, deltas and attributes of a record in a batch, at most.
-    RECORD_OVERHEAD = 40
     # As many new batches are worth a turn of the sender.
     CROWD = 4
     # As many full batches in front of it, and the next one need not hurry: it may grow.
@@ -61,32 +59,27 @@ def murmur2(const uint8_t[::1] data):
 
 
 cdef class Memory:
-    cdef readonly int64_t bytes_max
-    cdef readonly int64_t used
-    cdef public bint contended
-
     def __init__(self, int64_t bytes_max):
         self.bytes_max = bytes_max
 
-    cpdef bint try_take(self, int64_t size):
+    cdef bint take_now(self, int64_t size) noexcept:
         if self.contended or self.used + size > self.bytes_max:
             return False
         self.used += size
         return True
 
-    cpdef force_take(self, int64_t size):
+    def try_take(self, int64_t size):
+        return self.take_now(size)
+
+    def force_take(self, int64_t size):
         self.used += size
 
-    cpdef give_back(self, int64_t size):
+    def give_back(self, int64_t size):
         self.used -= size
 
 
 cdef class Lane:
     """What waits to be sent to one partition: the batch that grows, and the full ones in front of it."""
-
-    cdef readonly object partition
-    cdef public object full
-    cdef public Growing open
 
     def __init__(self, partition, full):
         self.partition = partition
@@ -108,16 +101,14 @@ cdef class Lane:
         elif batch in self.full:
             self.full.remove(batch)
 
-    cdef Delivery put(self, Intake intake, bytes key, bytes value, int64_t timestamp, bytes headers, int64_t taken):
+    cdef Growing put(self, Intake intake, Parts* parts, int64_t taken, int64_t size_max):
+        """The batch that has the record now, as its last one; None when the producer has closed.  `size_max`: what
+        the batch may grow to, if it is full as it is."""
         cdef Growing batch = self.open
         cdef Growing made
-        cdef Delivery sent = Delivery.__new__(Delivery)
-        while batch is None or not batch.put(key, value, timestamp, headers):
-            if (
-                batch is not None and not batch.closed and batch.size_max < intake.grown_bytes_max
-                and len(self.full) >= BACKLOG
-            ):
-                batch.size_max = intake.grown_bytes_max
+        while batch is None or not put_in(batch, parts):
+            if batch is not None and not batch.closed and batch.size_max < size_max:
+                batch.size_max = size_max
                 continue
             made = intake._make(self.partition)
             if not intake.admitting:
@@ -126,32 +117,27 @@ cdef class Lane:
                 batch = self.open  # another thread, or the sender, was here meanwhile
                 continue
             # The record first: the sender must not meet a batch without one.
-            made.put(key, value, timestamp, headers)
+            put_in(made, parts)
             if batch is not None:
                 batch.closed = True
                 self.full.append(batch)
             made.bytes_taken = taken
-            sent._batch = made
             self.open = made
             intake.fresh.append(made)
             intake.crowded = len(intake.fresh) >= CROWD
-            intake._wake()
-            return sent
+            return made
         batch.bytes_taken += taken
-        sent._batch = batch
-        sent._index = batch.count - 1
-        return sent
+        return batch
+
+
+cdef inline int put_in(Growing batch, Parts* parts) except -1:
+    return batch.put_parts(
+        parts.key, parts.key_size, parts.value, parts.value_size, parts.timestamp, parts.headers, parts.headers_size
+    )
 
 
 cdef class Route:
     """The lanes of one topic, as its metadata was when this was made."""
-
-    cdef readonly object topic
-    cdef readonly list lanes
-    cdef readonly list led
-    cdef int32_t _stuck
-    cdef int64_t _stick_left
-    cdef Py_ssize_t _turn
 
     def __init__(self, topic, list lanes not None, list led not None, Py_ssize_t turn=0):
         self.topic = topic
@@ -173,21 +159,6 @@ cdef class Route:
 
 
 cdef class Intake:
-    cdef readonly dict routes
-    cdef readonly list fresh
-    cdef public bint admitting
-    cdef public bint crowded
-    cdef readonly int64_t stick_bytes
-    cdef readonly int64_t record_bytes_max
-    cdef readonly int64_t grown_bytes_max
-    cdef Memory _memory
-    cdef object _make
-    cdef object _wake
-    cdef object _move
-    cdef object _now_ms
-    cdef object _partitioner
-    cdef int _kind
-
     def __init__(
         self, Memory memory not None, int64_t record_bytes_max, int64_t stick_bytes, *, make, wake, move,
         now_ms=None, int kind=0, partitioner=None, int64_t grown_bytes_max=0,
@@ -223,9 +194,10 @@ cdef class Intake:
         cdef Route route
         cdef Lane lane
         cdef Delivery sent
+        cdef Growing batch
+        cdef Parts parts
         cdef bytes value_bytes, key_bytes, header_bytes
-        cdef int64_t size, time_ms
-        cdef timespec now
+        cdef int64_t size
         if not self.admitting:
             return None
         found = PyDict_GetItem(self.routes, topic)
@@ -238,35 +210,50 @@ cdef class Intake:
         size = size_in_memory(key_bytes, value_bytes, header_bytes)
         if size > self.record_bytes_max:
             return None
-        lane = self._lane(route, key_bytes, partition, size)
+        parts.key = NULL if key_bytes is None else <const uint8_t*>PyBytes_AS_STRING(key_bytes)
+        parts.key_size = -1 if key_bytes is None else PyBytes_GET_SIZE(key_bytes)
+        parts.value = NULL if value_bytes is None else <const uint8_t*>PyBytes_AS_STRING(value_bytes)
+        parts.value_size = -1 if value_bytes is None else PyBytes_GET_SIZE(value_bytes)
+        parts.headers = <const uint8_t*>PyBytes_AS_STRING(header_bytes)
+        parts.headers_size = PyBytes_GET_SIZE(header_bytes)
+        lane = self.lane_for(route, &parts, key_bytes, partition, size)
         if lane is None:
             return None
-        if timestamp is not None:
-            time_ms = timestamp
-        elif self._now_ms is not None:
-            time_ms = self._now_ms()
-        else:
-            clock_gettime(CLOCK_REALTIME, &now)
-            time_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-        if not paid and not self._memory.try_take(size):
+        parts.timestamp = self.now_ms() if timestamp is None else timestamp
+        sent = Delivery.__new__(Delivery)
+        if not paid and not self._memory.take_now(size):
             return None
         try:
-            sent = lane.put(self, key_bytes, value_bytes, time_ms, header_bytes, size)
+            batch = lane.put(self, &parts, size, self.grown_bytes_max if len(lane.full) >= BACKLOG else 0)
         except BaseException:
             if not paid:
-                self._memory.give_back(size)
+                self._memory.used -= size
             raise
-        if sent is None and not paid:
-            self._memory.give_back(size)
+        if batch is None:
+            if not paid:
+                self._memory.used -= size
+            return None
+        sent._batch = batch
+        sent._index = batch.count - 1
+        if batch.count == 1:
+            self._wake()
         return sent
 
-    cdef Lane _lane(self, Route route, bytes key, object partition, int64_t size):
+    cdef int64_t now_ms(self) except? -1:
+        cdef timespec now
+        if self._now_ms is not None:
+            return self._now_ms()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+    cdef Lane lane_for(self, Route route, Parts* parts, bytes key, object partition, int64_t size):
+        """`key` is for a partitioner of the user's own; None when there is no such partition."""
         cdef int64_t index
         cdef Py_ssize_t count = len(route.lanes)
         if partition is not None:
             index = partition
-        elif self._kind == 0 and key is not None:
-            index = (murmur2_of(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF) % count
+        elif self._kind == 0 and parts.key_size >= 0:
+            index = (murmur2_of(parts.key, parts.key_size) & 0x7FFFFFFF) % count
         elif self._kind == 2:
             index = route.next()
         elif self._kind == 3:

@@ -4,6 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from typing_extensions import Buffer
 
+class Sealed:
+    """A finished batch, as a buffer."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class Writer:
     """Records of one batch, encoded as they are added.  As a buffer it is the records section so far."""
 
@@ -40,6 +46,10 @@ class Writer:
         records: Buffer | None = None,
     ) -> bytes:
         """The whole batch; `records` stands in for the section when it is compressed."""
+    def finish(
+        self, attributes: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> Sealed:
+        """The whole batch, in the memory that it has grown in; the writer has none afterwards."""
     def clear(self) -> None:
         """Empty again, its memory kept for the next batch."""
 

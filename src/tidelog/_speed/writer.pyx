@@ -26,6 +26,66 @@ cdef bytes as_bytes(object data):
     return <bytes>data if PyBytes_CheckExact(data) else memoryview(data).tobytes()
 
 
+cdef enum:
+    LARGE = 128 << 10
+    SPARE_MAX = 1 << 20
+    SPARES = 6
+
+# Memory of large batches, kept for the next ones: fresh pages cost more than what is written into them.  The GIL is
+# the lock.
+cdef uint8_t* spares[SPARES]
+cdef Py_ssize_t spare_rooms[SPARES]
+cdef int spare_count = 0
+
+
+cdef uint8_t* take_spare(Py_ssize_t room) noexcept:
+    """Memory of exactly this size, or NULL."""
+    global spare_count
+    cdef int i
+    cdef uint8_t* found
+    for i in range(spare_count):
+        if spare_rooms[i] == room:
+            found = spares[i]
+            spare_count -= 1
+            spares[i] = spares[spare_count]
+            spare_rooms[i] = spare_rooms[spare_count]
+            return found
+    return NULL
+
+
+cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept:
+    global spare_count
+    if data == NULL or room < LARGE or room > SPARE_MAX:
+        free(data)
+        return
+    if spare_count == SPARES:
+        # The oldest goes: sizes that are not asked for any more must not stay for ever.
+        spare_count -= 1
+        free(spares[0])
+        spares[0] = spares[spare_count]
+        spare_rooms[0] = spare_rooms[spare_count]
+    spares[spare_count] = data
+    spare_rooms[spare_count] = room
+    spare_count += 1
+
+
+cdef class Sealed:
+    """A finished batch, as a buffer."""
+
+    cdef uint8_t* _data
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _room
+
+    def __dealloc__(self):
+        give_spare(self._data, self._room)
+
+    def __len__(self):
+        return self._size
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self._data, self._size, 1, flags)
+
+
 cdef class Writer:
     """Records encoded one after the other behind room for a batch header."""
 
@@ -38,7 +98,7 @@ cdef class Writer:
         self.size_max = size_max
 
     def __dealloc__(self):
-        free(self._data)
+        give_spare(self._data, self._room)
 
     def __len__(self):
         return self.count
@@ -60,9 +120,17 @@ cdef class Writer:
         if self._views:
             raise BufferError("a view of the encoded records is still in use")
         room = max(size, 2 * self._room, 1024)
-        data = <uint8_t*>realloc(self._data, room)
-        if data == NULL:
-            raise MemoryError()
+        if LARGE <= room <= SPARE_MAX and self.size_max <= SPARE_MAX:
+            # A batch this large is likely to fill up.
+            room = max(room, self.size_max)
+        data = take_spare(room) if room >= LARGE else NULL
+        if data != NULL:
+            memcpy(data, self._data, self.size if self._data != NULL else 0)
+            free(self._data)
+        else:
+            data = <uint8_t*>realloc(self._data, room)
+            if data == NULL:
+                raise MemoryError()
         self._data = data
         self._room = room
         return 0
@@ -77,14 +145,24 @@ cdef class Writer:
 
     cdef int put(self, bytes key, bytes value, int64_t timestamp, bytes headers) except -1:
         """1 when it is in, 0 when the batch is full without it; `headers` are encoded already."""
+        return self.put_parts(
+            NULL if key is None else <const uint8_t*>PyBytes_AS_STRING(key), -1 if key is None else PyBytes_GET_SIZE(key),
+            NULL if value is None else <const uint8_t*>PyBytes_AS_STRING(value),
+            -1 if value is None else PyBytes_GET_SIZE(value),
+            timestamp, <const uint8_t*>PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers),
+        )
+
+    cdef int put_parts(
+        self, const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size, int64_t timestamp,
+        const uint8_t* headers, int64_t headers_size,
+    ) except -1:
+        """A size of -1 stands for null."""
         cdef int64_t delta = wrapping_subtract(timestamp, self.base_timestamp) if self.count else 0
-        cdef int64_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
-        cdef int64_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef int64_t body = (
             1 + varlong_size(delta) + varlong_size(self.count)
             + varlong_size(key_size) + varlong_size(value_size)
             + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
-            + PyBytes_GET_SIZE(headers)
+            + headers_size
         )
         cdef int64_t size = self.size + varlong_size(body) + body
         cdef uint8_t* at
@@ -99,7 +177,7 @@ cdef class Writer:
         at = put_varlong(at, self.count)
         at = put_bytes(at, key, key_size)
         at = put_bytes(at, value, value_size)
-        memcpy(at, PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers))
+        memcpy(at, headers, headers_size)
         if self.count == 0:
             self.base_timestamp = timestamp
             self.max_timestamp = timestamp
@@ -127,6 +205,30 @@ cdef class Writer:
         sealed = PyBytes_FromStringAndSize(NULL, batch.HEADER + size)
         at = <uint8_t*>PyBytes_AS_STRING(sealed)
         memcpy(at + batch.HEADER, section, size)
+        self._put_header(at, attributes, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence)
+        seal_batch(at, batch.HEADER + size)
+        return sealed
+
+    def finish(
+        self, int16_t attributes, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence,
+    ):
+        """The whole batch, in the memory that it has grown in; the writer has none afterwards."""
+        cdef Sealed sealed = Sealed.__new__(Sealed)
+        if self.count == 0:
+            raise InvalidRecord("a batch needs at least one record")
+        if self._views:
+            raise BufferError("a view of the encoded records is still in use")
+        self._put_header(self._data, attributes, 0, -1, producer_id, producer_epoch, base_sequence)
+        seal_batch(self._data, self.size)
+        sealed._data, sealed._size, sealed._room = self._data, self.size, self._room
+        self._data = NULL
+        self._room = 0
+        return sealed
+
+    cdef void _put_header(
+        self, uint8_t* at, int16_t attributes, int64_t base_offset, int32_t leader_epoch,
+        int64_t producer_id, int16_t producer_epoch, int32_t base_sequence,
+    ) noexcept:
         batch.put_int64(at + batch.BASE_OFFSET, base_offset)
         batch.put_int32(at + batch.EPOCH, leader_epoch)
         batch.put_int16(at + batch.ATTRIBUTES, attributes)
@@ -137,8 +239,6 @@ cdef class Writer:
         batch.put_int16(at + batch.PRODUCER_EPOCH, producer_epoch)
         batch.put_int32(at + batch.BASE_SEQUENCE, base_sequence)
         batch.put_int32(at + batch.COUNT, self.count)
-        seal_batch(at, batch.HEADER + size)
-        return sealed
 
     def clear(self):
         """Empty again, its memory kept for the next batch."""
@@ -148,10 +248,10 @@ cdef class Writer:
         self.count = 0
 
 
-cdef inline uint8_t* put_bytes(uint8_t* at, bytes data, int64_t size) noexcept:
+cdef inline uint8_t* put_bytes(uint8_t* at, const uint8_t* data, int64_t size) noexcept nogil:
     at = put_varlong(at, size)
     if size > 0:
-        memcpy(at, PyBytes_AS_STRING(data), size)
+        memcpy(at, data, size)
         at += size
     return at
 
@@ -177,8 +277,11 @@ cdef bytes encode_headers(object headers):
     encoded = PyBytes_FromStringAndSize(NULL, size)
     at = put_varlong(<uint8_t*>PyBytes_AS_STRING(encoded), len(parts))
     for name_bytes, value_bytes in parts:
-        at = put_bytes(at, name_bytes, len(name_bytes))
-        at = put_bytes(at, value_bytes, -1 if value_bytes is None else len(value_bytes))
+        at = put_bytes(at, <const uint8_t*>PyBytes_AS_STRING(name_bytes), len(name_bytes))
+        if value_bytes is None:
+            at = put_bytes(at, NULL, -1)
+        else:
+            at = put_bytes(at, <const uint8_t*>PyBytes_AS_STRING(value_bytes), len(value_bytes))
     return encoded
 
 

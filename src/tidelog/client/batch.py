@@ -72,7 +72,7 @@ class OutgoingBatch(Growing):
         self.partition = partition
         self.created_ms = now_ms
         self.sent_ms = now_ms
-        self.data = b""
+        self.data: bytes | memoryview = b""
         self.packed = False
         self.stamp = NO_STAMP
         self.attempts = 0
@@ -91,11 +91,13 @@ class OutgoingBatch(Growing):
     def pack(self, codec: Codec, stamp: Stamp, transactional: bool = False) -> None:
         self.close()
         self.stamp = stamp
-        compressed = compress(codec, self) if codec is not Codec.NONE else None
         attributes = codec | (TRANSACTIONAL if transactional else 0)
-        self.data = self.seal(attributes, 0, -1, *stamp, compressed)
+        if codec is Codec.NONE:
+            self.data = memoryview(self.finish(attributes, *stamp))
+        else:
+            self.data = self.seal(attributes, 0, -1, *stamp, compress(codec, self))
+            self.release()
         self.packed = True
-        self.release()
 
     def restamp(self, stamp: Stamp) -> None:
         header = bytearray(self.data[:HEADER_SIZE])

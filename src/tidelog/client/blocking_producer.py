@@ -6,16 +6,20 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog import errors
 from tidelog._speed.delivery import Delivery
 from tidelog.client import blocking, producer
 from tidelog.client.batch import Headers
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.group_metadata import GroupMetadata, Offsets
 from tidelog.client.partitioner import Partitioner
+
+if TYPE_CHECKING:
+    import pyarrow
 
 T = TypeVar("T")
 
@@ -121,6 +125,25 @@ class Producer:
         if intake.crowded:
             self._sender.turn(TURN_S_MAX)
         return sent
+
+    def send_batch(
+        self,
+        topic: str,
+        data: pyarrow.Table | pyarrow.RecordBatch,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: int | str | None = None,
+    ) -> BatchDelivery:
+        """Takes the rows of an Arrow table or record batch as records.
+
+            table = pyarrow.table({"key": ["a", "b"], "value": [b"1", b"2"]})
+            producer.send_batch("orders", table).get(timeout=60)
+
+        Arguments name columns (a table without a column "key" has no keys); `partition` may also be a number.
+        """
+        return self._run(self._core.send_batch(topic, data, key, value, headers, timestamp, partition))
 
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._core.partitions_for(topic))

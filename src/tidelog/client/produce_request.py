@@ -3,9 +3,10 @@ ids."""
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 from tidelog.client.batch import OutgoingBatch
 from tidelog.client.topology import NO_ID, Topology
@@ -31,10 +32,63 @@ class OfTransaction(NamedTuple):
     implicit: bool
 
 
+class Produce:
+    """A produce request whose batches are sent from where they are."""
+
+    API_KEY: ClassVar[int] = ProduceRequest.API_KEY
+    VERSIONS: ClassVar[tuple[int, int]] = ProduceRequest.VERSIONS
+
+    def __init__(self, request: ProduceRequest) -> None:
+        self.request = request
+
+    def encode(self, version: int) -> bytes:
+        return self.request.encode(version)
+
+    def parts(self, version: int) -> list[bytes | memoryview]:
+        """As `encode`, cut before and behind the batches."""
+        if version < ProduceRequest.FLEXIBLE_FROM:
+            return [self.encode(version)]
+        request = self.request
+        parts: list[bytes | memoryview] = []
+        out = bytearray(_text(request.transactional_id))
+        out += _START.pack(request.acks, request.timeout_ms) + _number(len(request.topic_data) + 1)
+        for topic in request.topic_data:
+            out += _text(topic.name) if version <= NAMES_VERSION_MAX else topic.topic_id.bytes
+            out += _number(len(topic.partition_data) + 1)
+            for one in topic.partition_data:
+                records = one.records or b""
+                out += _INT32.pack(one.index) + _number(len(records) + 1)
+                parts += (bytes(out), records)
+                out = bytearray(1)
+            out += b"\0"
+        out += b"\0"
+        return [*parts, bytes(out)]
+
+
+_START = struct.Struct(">hi")
+_INT32 = struct.Struct(">i")
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _text(text: str | None) -> bytes:
+    if text is None:
+        return b"\0"
+    raw = text.encode()
+    return _number(len(raw) + 1) + raw
+
+
 class ProduceCall(NamedTuple):
     """`names`: the topics by the ids they had when asked, whatever has been deleted or made again since."""
 
-    request: ProduceRequest
+    request: Produce
     version: int
     names: dict[uuid.UUID, str]
 
@@ -56,13 +110,14 @@ def build_produce(
     most = None if all_have_ids else NAMES_VERSION_MAX
     if transaction is not None and not transaction.implicit:
         most = ADDED_BEFORE_VERSION_MAX
-    version = connection.version_of(ProduceRequest, most)
+    version = connection.version_of(Produce, most)
     topics = [
         TopicProduceData(
             name=name,
             topic_id=ids.get(name, NO_ID),
             partition_data=[
-                PartitionProduceData(index=one.partition.partition, records=one.data) for one in ones
+                PartitionProduceData(index=one.partition.partition, records=cast(bytes, one.data))
+                for one in ones
             ],
         )
         for name, ones in by_topic.items()
@@ -73,7 +128,7 @@ def build_produce(
         timeout_ms=timeout_ms,
         topic_data=topics,
     )
-    return ProduceCall(request, version, {topic_id: name for name, topic_id in ids.items()})
+    return ProduceCall(Produce(request), version, {topic_id: name for name, topic_id in ids.items()})
 
 
 def read_produce(

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog import errors
 from tidelog._speed.delivery import Delivery
 from tidelog.client.addresses import parse_addresses
 from tidelog.client.batch import Headers
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import Cluster
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed, DeliveryTimedOut, TransactionAborted
@@ -24,6 +25,16 @@ from tidelog.client.topology import Topic
 from tidelog.client.transactions import Transactions
 from tidelog.record import codec_named
 from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tidelog._speed.column_writer import Rows
+
+# What comes in bulk leaves in bulk: well below what brokers take at most (`max.message.bytes`).
+BULK_BYTES = 512 * 1024
+# How many rows are taken before others have their turn.
+ROWS_A_TURN = 20_000
 
 
 class Producer:
@@ -114,6 +125,7 @@ class Producer:
             self._transactions = Transactions(
                 self._cluster, transactional_id, transaction_timeout_ms, max_block_ms
             )
+        self._bulk_bytes = max(batch_size, min(BULK_BYTES, max_request_size, buffer_memory))
         self._sender: Sender | None = None
         self._closed = False
 
@@ -257,6 +269,55 @@ class Producer:
                 f"the partitioner chose a partition that {topic!r} does not have: it has 0 to {count - 1}"
             )
         return sent
+
+    async def send_batch(
+        self,
+        topic: str,
+        data: pyarrow.Table | pyarrow.RecordBatch,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: int | str | None = None,
+    ) -> BatchDelivery:
+        """Takes the rows of an Arrow table or record batch as records.
+
+            table = pyarrow.table({"key": ["a", "b"], "value": [b"1", b"2"]})
+            sent = await producer.send_batch("orders", table)
+            await sent
+
+        Arguments name columns (a table without a column "key" has no keys); `partition` may also be a number.
+        Waits up to `max_block_ms` at a time for room in the buffer: a table may be larger than that."""
+        from tidelog.record.columns import rows_of
+
+        if key == "key" and key not in data.schema.names:
+            key = None
+        chunks = rows_of(
+            data, key=key, value=value, headers=headers, timestamp=timestamp, partition=partition
+        )
+        count, batches = 0, []
+        for rows in chunks:
+            await self._send_rows(topic, rows)
+            count += rows.rows
+            batches += rows.batches
+        return BatchDelivery(count, batches)
+
+    async def _send_rows(self, topic: str, rows: Rows) -> None:
+        sender = self._running()
+        while rows.sent < rows.rows:
+            if topic not in sender.intake.routes:
+                sender.routes.route(await self._learn(topic))
+            if not rows.send(sender.intake, topic, ROWS_A_TURN, self._bulk_bytes):
+                self._running()
+                if self._transactions is not None:
+                    self._transactions.state.in_transaction()
+            if rows.needs:
+                sender.wake()
+                await self._memory.take(rows.needs, self._options.max_block_ms)
+                self._memory.give(rows.needs)
+            else:
+                await asyncio.sleep(0)
+            self._running()
 
     async def partitions_for(self, topic: str) -> list[int]:
         self._running()

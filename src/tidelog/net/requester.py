@@ -15,7 +15,7 @@ import socket as sockets
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from tidelog import errors
 from tidelog.net.network import Network, Socket
@@ -35,6 +35,13 @@ class Request(Protocol):
     VERSIONS: ClassVar[tuple[int, int]]
 
     def encode(self, version: int) -> bytes: ...
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A request that need not be put together to be sent: what it carries is not copied."""
+
+    def parts(self, version: int) -> list[bytes | memoryview]: ...
 
 
 class Response(Protocol):
@@ -222,10 +229,15 @@ class Requester:
                 place.set_result(None)
                 return
 
-    def _framed(self, request: Request, version: int) -> bytes:
+    def _framed(self, request: Request, version: int) -> list[bytes | memoryview]:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         header = frame.RequestHeader(request.API_KEY, version, self._correlation, self._client_id)
-        return frame.encode_request(header, request.encode(version))
+        if not isinstance(request, InParts):
+            return [frame.encode_request(header, request.encode(version))]
+        parts = request.parts(version)
+        start = frame.encode_request(header, parts[0])
+        size = len(start) - LENGTH_BYTES + sum(map(len, parts[1:]))
+        return [size.to_bytes(LENGTH_BYTES, "big") + start[LENGTH_BYTES:], *parts[1:]]
 
     def _exchange(
         self, request: Request, version: int, read: Callable[[Any, int, int], Any], timeout_ms: int | None
@@ -247,9 +259,12 @@ class Requester:
 
     # Writing
 
-    def _write(self, data: bytes, sent: asyncio.Future[None] | None) -> None:
-        self._out.append((memoryview(data), sent))
-        if len(self._out) == 1 and not self._held:
+    def _write(self, data: list[bytes | memoryview], sent: asyncio.Future[None] | None) -> None:
+        idle = not self._out
+        for part in data[:-1]:
+            self._out.append((memoryview(part), None))
+        self._out.append((memoryview(data[-1]), sent))
+        if idle and not self._held:
             self._write_out()
 
     def hold(self) -> None:
