@@ -32,6 +32,7 @@ from tidelog._speed.tail cimport (
     PartitionTail,
     ProducerTable,
     ProducerTail,
+    ReplicaTail,
     SegmentTail,
 )
 
@@ -334,9 +335,9 @@ cdef class ProduceShortcut:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""
         cdef LogTail log = partition.log
         cdef SegmentTail segment = log._active
+        cdef ReplicaTail state = partition.state
         if segment._file is None or end_of(log) + size > log._segment_bytes or (log._queueing and acks == 0):
             return False
-        state = partition.state
         return (
             state._alone
             and partition._plain

@@ -68,10 +68,17 @@ cdef class ProducerTable:
     cdef public dict _producers
 
 
+cdef class ReplicaTail:
+    cdef public int64_t committed
+    cdef public int64_t end
+    cdef public int32_t epoch
+    cdef public bint _alone
+
+
 cdef class PartitionTail:
     cdef public object leader
     cdef public LogTail log
-    cdef public object state
+    cdef public ReplicaTail state
     cdef public object commit_waits
     cdef public set fetch_waits
     cdef public set follower_waits

@@ -53,5 +53,9 @@ cdef class ProducerTable:
     pass
 
 
+cdef class ReplicaTail:
+    pass
+
+
 cdef class PartitionTail:
     pass

@@ -5,26 +5,27 @@ shown to consumers and acknowledged to producers that asked for all.  Called by 
 
 from __future__ import annotations
 
+from tidelog._speed.tail import ReplicaTail
 from tidelog.types import Epoch, NodeId, Offset
 
 NOTHING = Offset(0)
 
 
-class ReplicaState:
+class ReplicaState(ReplicaTail):
     __slots__ = (
-        "_alone",
         "_asked",
         "_caught_up_ms",
         "_counted",
         "_ends",
-        "committed",
-        "end",
-        "epoch",
         "epoch_start",
         "in_sync",
         "node",
         "proposed",
     )
+
+    committed: Offset
+    end: Offset
+    epoch: Epoch
 
     def __init__(self, node: NodeId, committed: Offset, end: Offset) -> None:
         self.node = node

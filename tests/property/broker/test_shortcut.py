@@ -13,6 +13,7 @@ import pytest
 from tests.property.broker.inside import TOPICS, Inside, run_inside
 from tests.property.broker.requests import bent
 from tidelog.broker.routes import PRODUCE
+from tidelog.errors import TidelogError
 from tidelog.record import BatchBuilder
 from tidelog.record.codecs import Codec
 from tidelog.testing import seeds
@@ -96,11 +97,14 @@ def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
     seen: list[Any] = []
     taken = 0
 
-    async def exchange(inside: Inside, frame: bytes) -> bytes | None:
+    async def exchange(inside: Inside, frame: bytes) -> bytes | str | None:
         nonlocal taken
         answer = await inside.ask_shortcut(frame) if shortcut else None
         if answer is None:
-            return await inside.ask(frame)
+            try:
+                return await inside.ask(frame)
+            except TidelogError as refused:  # the connection is closed
+                return refused.name
         taken += 1
         return answer or None
 
