@@ -43,6 +43,9 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "groups members",
         "groups reset",
         "groups set",
+        "transactions abort",
+        "transactions describe",
+        "transactions list",
         "log dump",
     ]
 
