@@ -136,16 +136,24 @@ def send_to_all(bootstrap: str, topic: str, partitions: int, value: bytes) -> No
 
 
 def ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    """Where each partition ends; right after a start some may have no leader yet."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    found: dict[int, int] = {}
+
+    def ask() -> bool:
+        for index in set(range(partitions)) - set(found):
+            try:
+                where = confluent_kafka.TopicPartition(topic, index)
+                found[index] = consumer.get_watermark_offsets(where, timeout=SECONDS_MAX)[1]
+            except confluent_kafka.KafkaException:
+                return False
+        return True
+
     try:
-        return [
-            consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), timeout=SECONDS_MAX)[
-                1
-            ]
-            for index in range(partitions)
-        ]
+        wait_until(ask, SECONDS_MAX, "every partition has a leader")
     finally:
         consumer.close()
+    return [found[index] for index in range(partitions)]
 
 
 def test_a_cluster_starts_outlives_a_broker_and_stops_with_everything(new_dev: Callable[..., Dev]) -> None:
