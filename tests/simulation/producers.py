@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.history import Origin, PartitionHistory
-from tests.simulation.world import REQUEST_TIMEOUT_MS, World
+from tests.simulation.world import REQUEST_TIMEOUT_MS, Meeting
 from tidelog import errors
 from tidelog._speed.records import Record
 from tidelog.net.requester import Requester
@@ -32,6 +32,8 @@ LAST_VERSION_WITH_NAMES = 12
 FORGOTTEN = {errors.OutOfOrderSequenceNumber.code, errors.UnknownProducerId.code}
 RETRIED = {
     errors.KafkaStorageError.code,
+    errors.LeaderNotAvailable.code,
+    errors.NotEnoughReplicas.code,
     errors.NotLeaderOrFollower.code,
     errors.UnknownTopicOrPartition.code,
     errors.RequestTimedOut.code,
@@ -54,7 +56,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Producer:
-    world: World
+    world: Meeting
     random: Random
     number: int
     history: PartitionHistory
@@ -68,6 +70,8 @@ class Producer:
     next_number: int = 0
     recovering: bool = False
     """Something failed: what an idempotent producer has no answer for is sent again, one by one."""
+    moved: bool = False
+    """Another broker leads the partition now: the next connection goes there."""
     problem: BaseException | None = None
     refusals: dict[int, int] = field(default_factory=dict)
     """By error code."""
@@ -110,7 +114,8 @@ class Producer:
         elif not self.idempotent:
             # What an earlier connection still carries may arrive later than what this one does.
             self._new_session()
-        while requester.broken is None and self.problem is None:
+        self.moved = False
+        while requester.broken is None and self.problem is None and not self.moved:
             if self.idempotent and self.producer_id < 0:
                 return  # a new session begins on a new connection
             batch = self._next_batch()
@@ -198,6 +203,9 @@ class Producer:
             raise AssertionError(f"{self.history.name}: a good batch was refused: {answer.error_message}")
         elif code in FORGOTTEN and alone and batch is self.unanswered[0]:
             self._forgotten(answer)
+        elif code == errors.NotLeaderOrFollower.code:
+            self.moved = True
+            self._failed(batch)
         else:
             self._failed(batch)
 

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from tests.simulation.history import Found, PartitionHistory
-from tests.simulation.world import World
+from tests.simulation.world import Meeting
 from tidelog import errors
 from tidelog.net.requester import Requester
 from tidelog.record.reader import read_batches
@@ -28,7 +28,7 @@ class Unreadable(AssertionError):
     """A healthy broker could not give what it has."""
 
 
-async def follow(world: World, random: Random, history: PartitionHistory) -> None:
+async def follow(world: Meeting, random: Random, history: PartitionHistory) -> None:
     """Reads on from somewhere until cancelled, and notes what it was shown."""
     offset = random.randint(0, history.committed)
     while True:
@@ -43,6 +43,8 @@ async def follow(world: World, random: Random, history: PartitionHistory) -> Non
                     offset = history.deleted
                 if answer.error_code != errors.NONE:
                     await asyncio.sleep(0.3)
+                    if answer.error_code == errors.NotLeaderOrFollower.code:
+                        break
                     continue
                 history.end_was_told(answer.high_watermark, losses)
                 records, offset = records_of(answer, offset)
@@ -56,7 +58,7 @@ async def follow(world: World, random: Random, history: PartitionHistory) -> Non
                 requester.close()
 
 
-async def read_all(world: World, random: Random, name: TopicPartition, holes: bool = False) -> Found:
+async def read_all(world: Meeting, random: Random, name: TopicPartition, holes: bool = False) -> Found:
     """Every record, by a broker that is up and whose disk works.  `holes`: offsets at the end may be empty."""
     requester = await world.connect("checker")
     try:

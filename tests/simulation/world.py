@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Protocol
 
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
@@ -29,6 +30,14 @@ BROKER = "broker"
 CLIENT = "client"
 PORT = 9092
 REQUEST_TIMEOUT_MS = 3_000
+
+
+class Meeting(Protocol):
+    """Where a client of one partition finds its broker."""
+
+    clock: VirtualClock
+
+    async def connect(self, client_id: str) -> Requester: ...
 
 
 class World:

@@ -36,6 +36,9 @@ class FetchSession:
         for topic, parts in ask.topics:
             for index, *wanted in parts:
                 self.wanted[topic, index] = tuple(wanted)  # type: ignore[assignment]
+                if ask.replica_id >= 0:
+                    # A follower drops answers of an epoch that has passed: what it was told it may not know.
+                    self._told.pop((topic, index), None)
         for topic, indexes in ask.forgotten:
             for index in indexes:
                 self.wanted.pop((topic, index), None)

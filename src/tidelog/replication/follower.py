@@ -187,6 +187,7 @@ class Follower:
                 key = topic.topic_id, part.partition_index
                 following = self._followed.get(key)
                 if following is None or following is not asked.get(key):
+                    self._session.forget(key)
                     continue
                 try:
                     self._take_partition(following.partition, part)

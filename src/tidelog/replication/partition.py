@@ -62,7 +62,7 @@ class Enlisted(NamedTuple):
 
 
 class Partition(PartitionTail):
-    __slots__ = ("_replica_count", "_rules", "_unstable", "index", "name", "topic_id")
+    __slots__ = ("_replica_count", "_rules", "_told", "_unstable", "index", "name", "topic_id")
 
     leader: NodeId | None
     log: Log
@@ -85,6 +85,8 @@ class Partition(PartitionTail):
         self.commit_waits = CommitWaits()
         self.fetch_waits = set()
         self.follower_waits = set()
+        # The leader's last word on what is committed, and where its log starts.
+        self._told = Offset(0), Offset(0)
         self._replica_count = 1
         self._unstable: int | None = None  # as it was when readers were last told
         self._set_rules(log.config)
@@ -98,7 +100,9 @@ class Partition(PartitionTail):
         self.leader = leader
         self._replica_count = replica_count
         self._set_rules(self.log.config)
+        self._told = Offset(0), Offset(0)
         if leader == self.state.node:
+            self.state.end = Offset(self.log.end)
             if epoch > self.state.epoch:
                 self.log.epochs.assign(epoch, self.log.next)
             if self.state.led(epoch, in_sync):
@@ -332,7 +336,7 @@ class Partition(PartitionTail):
                 raise errors.InvalidRecord(
                     f"{self.name} ends at {it.next} and its leader sent a batch from {first.base_offset}"
                 )
-            it.append(
+            pending = it.append(
                 data[first.position : last.position + last.size],
                 first.base_offset,
                 last.last_offset,
@@ -340,14 +344,26 @@ class Partition(PartitionTail):
                 newest.last_offset,
                 first.leader_epoch,
             )
+            if pending is not None:
+                pending.add_done_callback(self._replicated)
             for batch in run:
                 if batch.header.producer_id >= 0:
                     it.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
         self.state.end = Offset(it.end)
 
+    def _replicated(self, done: asyncio.Future[None]) -> None:
+        """What came from a leader is on disk.  This node may lead by now."""
+        if done.cancelled() or done.exception() is not None:
+            return
+        if self.leader == self.state.node:
+            self.wrote(0)
+        else:
+            self.leader_committed(*self._told)
+
     def leader_committed(self, committed: Offset, log_start: Offset) -> None:
         """What the leader says of its log: records below `committed` may be shown, those before `log_start` are gone."""
         it, state = self.log, self.state
+        self._told = committed, log_start
         state.end = Offset(it.end)
         known = min(committed, state.end)
         if known > state.committed:

@@ -1,0 +1,120 @@
+"""The simulated cluster finds what it is there for: each mistake, planted into replication, breaks a run within a few
+seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation.cluster.play import Profile, play
+from tests.simulation.cluster.trouble import (
+    broker_is_cut_off,
+    broker_is_killed,
+    broker_stops_in_order,
+    brokers_are_cut_apart,
+    machine_loses_power,
+    store_is_cut_off,
+)
+from tests.simulation.invariants import Violated
+from tests.simulation.producers import StateForgotten
+from tests.simulation.readers import Unreadable
+from tidelog.app import lifecycle
+from tidelog.metadata import steward, upkeep
+from tidelog.replication.partition import Partition
+from tidelog.replication.state import ReplicaState
+from tidelog.storage.epochs import Epochs
+from tidelog.types import Epoch, NodeId
+
+SEEDS = range(40)
+CUTS = Profile(
+    troubles=(broker_is_cut_off, brokers_are_cut_apart, store_is_cut_off, broker_is_killed), topics=("plain",)
+)
+STOPS = Profile(troubles=(broker_is_killed, broker_stops_in_order), topics=("plain",))
+POWER = Profile(troubles=(machine_loses_power,), topics=("plain",))
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_write_is_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
+    def count(self: ReplicaState) -> bool:
+        self._counted = frozenset((self.node,))
+        self._alone = True
+        return self._advance()
+
+    patch.setattr(ReplicaState, "_count", count)
+
+
+def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """Neither the one a follower asks in, nor that of the last record it has."""
+    patch.setattr(Partition, "check_epoch", lambda self, epoch, leading=True: None)
+    patch.setattr(Epochs, "end_of", lambda self, epoch, log_end: (epoch, log_end))
+
+
+def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.MonkeyPatch) -> None:
+    led = Partition.led
+
+    def cut(self: Partition, leader: Any, epoch: Epoch, in_sync: Any, count: int) -> None:
+        led(self, leader, epoch, in_sync, count)
+        if leader != self.state.node and self.log.next == self.log.end:
+            self.truncate_to(self.state.committed)
+
+    patch.setattr(Partition, "led", cut)
+
+
+def a_follower_joins_the_in_sync_set_before_it_has_caught_up(patch: pytest.MonkeyPatch) -> None:
+    def soon(self: ReplicaState, node: NodeId) -> bool:
+        return node not in self.in_sync and node in self._ends
+
+    patch.setattr(ReplicaState, "caught_up", soon)
+
+
+def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    due = upkeep.due
+
+    def kept(image: Any, topics: Any, unclean: Any) -> Any:
+        for one in due(image, topics, unclean):
+            topic = image.topic_by_id(one.topic_id)
+            epoch = topic.partitions[one.index].leader_epoch
+            yield one._replace(record=one.record._replace(leader_epoch=epoch))
+
+    patch.setattr(steward, "due", kept)
+
+
+def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_lost_power", lambda where: False)
+
+
+LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack", "LogsAgree", "CommittedIsHeldByAll"}
+ODD = {
+    *LOST,
+    "IdempotentOnce",
+    "PrefixOfHistory",
+    "OffsetsDense",
+    "StateForgotten",
+    "Progress",
+    "AssertionError",
+}
+PLANTED: dict[Plant, tuple[Profile, set[str]]] = {
+    a_write_is_acknowledged_before_it_is_replicated: (CUTS, ODD),
+    epochs_are_not_checked: (CUTS, ODD),
+    a_follower_cuts_its_log_to_what_it_knows_to_be_committed: (STOPS, ODD),
+    a_follower_joins_the_in_sync_set_before_it_has_caught_up: (CUTS, ODD),
+    an_election_keeps_the_epoch: (STOPS, {*ODD, "OneLeaderPerEpoch"}),
+    a_power_cut_is_not_owned_up_to: (POWER, ODD),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    profile, expected = PLANTED[plant]
+    for seed in SEEDS:
+        try:
+            play(seed, profile)
+        except (Violated, Unreadable, StateForgotten, AssertionError) as problem:
+            names = problem.names if isinstance(problem, Violated) else {type(problem).__name__}
+            assert names & expected, f"found as {names}"
+            return
+    pytest.fail(f"not found in {len(SEEDS)} seeds")

@@ -1,0 +1,141 @@
+"""What can go wrong in a cluster while clients are at work, chosen by chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from tests.simulation.cluster.world import CLIENT, Cluster, Crashed, host
+from tidelog.testing.metadata import Weather
+
+Trouble = Callable[[Cluster, Random], Awaitable[None]]
+
+
+def _someone(cluster: Cluster, random: Random) -> int | None:
+    up = [
+        node for node, machine in cluster.machines.items() if not machine.is_down and node in cluster.brokers
+    ]
+    return random.choice(up) if up else None
+
+
+async def _back(cluster: Cluster, node: int) -> None:
+    try:
+        await cluster.restart(node)
+    except Crashed:
+        pass  # struck again while it started: whoever did it brings it back
+
+
+async def broker_is_killed(cluster: Cluster, random: Random) -> None:
+    node = _someone(cluster, random)
+    if node is not None:
+        cluster.kill(node)
+        await asyncio.sleep(random.choice((0.01, 1, 4)))
+        await _back(cluster, node)
+
+
+async def machine_loses_power(cluster: Cluster, random: Random) -> None:
+    node = _someone(cluster, random)
+    if node is not None:
+        cluster.kill(node, power=True)
+        await asyncio.sleep(random.choice((0.01, 1, 4)))
+        await _back(cluster, node)
+
+
+async def broker_stops_in_order(cluster: Cluster, random: Random) -> None:
+    node = _someone(cluster, random)
+    if node is not None:
+        try:
+            await cluster.stop(node)
+        except Crashed:
+            return
+        await asyncio.sleep(random.random())
+        await _back(cluster, node)
+
+
+async def brokers_are_cut_apart(cluster: Cluster, random: Random) -> None:
+    one, other = random.sample(list(cluster.machines), 2)
+    cluster.network.cut(host(one), host(other), one_way=random.random() < 0.5)
+    await asyncio.sleep(random.random() * 6)
+    cluster.network.heal()
+
+
+async def broker_is_cut_off(cluster: Cluster, random: Random) -> None:
+    """From all others, perhaps from the store, perhaps from clients."""
+    node = random.choice(list(cluster.machines))
+    for other in cluster.machines:
+        if other != node:
+            cluster.network.cut(host(node), host(other))
+    if random.random() < 0.5:
+        cluster.network.cut(host(node), CLIENT)
+    if random.random() < 0.7:
+        cluster.metadata.cut_off(host(node))
+    await asyncio.sleep(random.random() * 8)
+    cluster.network.heal()
+    cluster.metadata.reconnect(host(node))
+
+
+async def store_is_cut_off(cluster: Cluster, random: Random) -> None:
+    """A leader goes on without its lease, and others lead: it must not acknowledge what they do not have."""
+    node = random.choice(list(cluster.machines))
+    cluster.metadata.cut_off(host(node))
+    await asyncio.sleep(random.random() * 8)
+    cluster.metadata.reconnect(host(node))
+
+
+async def store_is_away(cluster: Cluster, random: Random) -> None:
+    cluster.metadata.go_away()
+    await asyncio.sleep(random.random() * 5)
+    cluster.metadata.come_back()
+
+
+async def store_forgets_changes(cluster: Cluster, random: Random) -> None:
+    cluster.metadata.compact()
+
+
+async def answers_are_lost(cluster: Cluster, random: Random) -> None:
+    cluster.metadata.weather = Weather(
+        delay_ms_max=random.choice((5, 300)),
+        lost_requests=0.1,
+        lost_answers=0.2,
+        late_ms_max=random.choice((0, 5_000)),
+        patience_ms=500,
+    )
+    await asyncio.sleep(random.random() * 5)
+    cluster.metadata.weather = Weather(delay_ms_max=5, patience_ms=2_000)
+
+
+async def connections_reset(cluster: Cluster, random: Random) -> None:
+    cluster.network.reset(chance=random.random())
+
+
+async def disk_is_full(cluster: Cluster, random: Random) -> None:
+    machine = random.choice(list(cluster.machines.values()))
+    machine.disk.limit_free(random.choice((0, 500, 10_000)))
+    await asyncio.sleep(random.random() * 2)
+    machine.disk.limit_free(None)
+
+
+async def disk_is_slow(cluster: Cluster, random: Random) -> None:
+    machine = random.choice(list(cluster.machines.values()))
+    machine.disk.run_delay_s_max = random.choice((0.05, 2.0))
+    await asyncio.sleep(random.random() * 3)
+    machine.disk.run_delay_s_max = 0.001
+
+
+KINDS: tuple[Trouble, ...] = (
+    broker_is_killed,
+    broker_is_killed,
+    machine_loses_power,
+    broker_stops_in_order,
+    brokers_are_cut_apart,
+    broker_is_cut_off,
+    broker_is_cut_off,
+    store_is_cut_off,
+    store_is_away,
+    store_forgets_changes,
+    answers_are_lost,
+    connections_reset,
+    disk_is_full,
+    disk_is_slow,
+)

@@ -1,0 +1,199 @@
+"""Several brokers on machines of their own, one metadata store, and clients that find leaders as real ones do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from tests.simulation.history import PartitionHistory
+from tidelog import errors
+from tidelog.app.lifecycle import Broker
+from tidelog.app.surroundings import Surroundings
+from tidelog.config import BrokerConfig
+from tidelog.metadata import changes
+from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.store import MetadataStore
+from tidelog.net.requester import R, Request, Requester, dial
+from tidelog.replication.partition import Partition
+from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.testing import Crashed, Machine, VirtualClock, VirtualNetwork
+from tidelog.testing.metadata import VirtualMetadata, Weather
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+CLIENT = "client"
+PORT = 9092
+REQUEST_TIMEOUT_MS = 3_000
+WEATHER = Weather(delay_ms_max=5, patience_ms=2_000)
+
+
+class Cluster:
+    def __init__(self, random: Random, size: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        self.random = random
+        self.clock = VirtualClock()
+        self.network = VirtualNetwork(random)
+        self.metadata = VirtualMetadata(random, WEATHER)
+        self.machines = {node: Machine(self.network, host(node), random) for node in range(1, size + 1)}
+        self.brokers: dict[int, Broker] = {}
+        self.partitions: dict[TopicPartition, PartitionHistory] = {}
+        self.dark: set[int] = set()
+        """Machines that lost power and have not said so yet: what is stored counts on them still."""
+        self._settings = settings or {}
+
+    # Brokers
+
+    async def start(self, node: int) -> None:
+        """`Crashed` if the machine goes down meanwhile."""
+        machine = self.machines[node]
+        self.brokers[node] = await machine.process.run(self._start(node))
+
+    async def start_all(self) -> None:
+        await asyncio.gather(*(self.start(node) for node in self.machines))
+
+    async def stop(self, node: int) -> None:
+        broker = self.brokers.pop(node)
+        await self.machines[node].process.run(broker.stop())
+        self.machines[node].kill()  # what is left of the process
+
+    def kill(self, node: int, power: bool = False) -> None:
+        machine = self.machines[node]
+        if machine.is_down:
+            return
+        if power:
+            self._power_goes(node)
+            machine.lose_power()
+        else:
+            machine.kill()
+        self.brokers.pop(node, None)
+
+    async def restart(self, node: int) -> None:
+        self.machines[node].restart()
+        await self.start(node)
+        self.dark.discard(node)
+
+    def _power_goes(self, node: int) -> None:
+        """Where this machine was the last that had all that was acknowledged, its unsynced end may be gone."""
+        self.dark.add(node)
+        for name, history in self.partitions.items():
+            stored = self.stored(name)
+            assert stored is not None
+            if not set(stored.in_sync) - {tail.node for tail in stored.unsure} - self.dark:
+                history.power_lost()
+
+    async def _start(self, node: int) -> Broker:
+        given = {"listeners": f"PLAINTEXT://{host(node)}:{PORT}", "log.dirs": "/data", "node.id": str(node)}
+        broker = Broker(BrokerConfig.of({**given, **self._settings}), self._surroundings(node))
+        await broker.start()
+        return broker
+
+    def _surroundings(self, node: int) -> Surroundings:
+        machine = self.machines[node]
+
+        async def store(folder: str) -> MetadataStore:
+            return self.metadata.connect(host(node))
+
+        return Surroundings(
+            clock=machine.clock,
+            network=machine.host,
+            random=self.random,
+            disk=lambda path: machine.disk,
+            store=store,
+            runner=InlineRunner,
+            host_name=lambda: host(node),
+            http=False,
+            descriptors_max=1024,
+        )
+
+    # What can be seen from above
+
+    def stored(self, name: TopicPartition) -> Stored | None:
+        """The partition's state in the metadata, whoever knows of it."""
+        return changes.read(self.metadata.select("")).partition(*name)
+
+    def replicas(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
+        """Those that are open now."""
+        for node, broker in self.brokers.items():
+            held = broker._partitions.held.get(name)
+            if held is not None:
+                yield node, held
+
+    # Clients
+
+    async def connect(self, node: int, client_id: str) -> Requester:
+        return await dial(
+            self.network.host(CLIENT),
+            host(node),
+            PORT,
+            client_id,
+            "1",
+            connect_timeout_ms=REQUEST_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+
+    async def connect_any(self, client_id: str) -> Requester:
+        return await self.connect(self.random.choice(list(self.machines)), client_id)
+
+    async def connect_leader(self, name: TopicPartition, client_id: str) -> Requester:
+        """Asks any broker who leads, and goes there; an error of the network or the protocol when that fails."""
+        requester = await self.connect_any(client_id)
+        try:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=name.topic)])
+            answer = await requester.ask(request, MetadataResponse)
+        finally:
+            requester.close()
+        for part in answer.topics[0].partitions:
+            if part.partition_index == name.partition and part.leader_id >= 0:
+                return await self.connect(part.leader_id, client_id)
+        raise errors.LeaderNotAvailable(f"{name} has no leader now")
+
+    async def ask(self, request: Request, response: type[R], version: int | None = None) -> R:
+        requester = await self.connect_any("admin")
+        try:
+            return await requester.ask(request, response, version=version)
+        finally:
+            requester.close()
+
+    async def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=len(self.machines),
+            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
+        code = (await self.ask(request, CreateTopicsResponse)).topics[0].error_code
+        if code != errors.NONE:
+            raise errors.by_code(code)()
+        for index in range(partitions):
+            partition = TopicPartition(name, index)
+            self.partitions[partition] = PartitionHistory(
+                partition,
+                synced=settings.get("flush.messages") == "1",
+                compacted=settings.get("cleanup.policy") == "compact",
+            )
+
+
+class LeaderOf:
+    """Where clients of one partition meet its leader."""
+
+    def __init__(self, cluster: Cluster, name: TopicPartition) -> None:
+        self.clock = cluster.clock
+        self._cluster = cluster
+        self._name = name
+
+    async def connect(self, client_id: str) -> Requester:
+        return await self._cluster.connect_leader(self._name, client_id)
+
+
+def host(node: int) -> str:
+    return f"broker-{node}"
+
+
+__all__ = ["Cluster", "Crashed", "LeaderOf"]
