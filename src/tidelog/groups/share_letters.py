@@ -17,7 +17,7 @@ from tidelog.metadata.controller import Controller
 from tidelog.metadata.names import INTERNAL
 from tidelog.metadata.planning import NewTopic
 from tidelog.record.builder import BatchBuilder
-from tidelog.record.reader import read_records
+from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 
@@ -131,15 +131,20 @@ def _records(partition: Partition, first: int, last: int) -> tuple[list[Record],
     found: list[Record] = []
     if first > last:
         return found, last
-    part = it.read(first, READ_BYTES, last + 1)
+    part = it.read(first, READ_BYTES, it.end)
     if part is None:
-        return found, last
-    size = 0
-    for record in read_records(part.file.read(part.size, part.position), first):
-        if record.offset > last:
-            return found, last
-        size += len(record.key or b"") + len(record.value or b"")
-        if found and size > BATCH_BYTES:
-            return found, found[-1].offset
-        found.append(record)
-    return found, found[-1].offset if found else last
+        raise errors.OffsetOutOfRange(f"{partition.name} ends at {it.end}, and {first} was given to somebody")
+    size, reached = 0, first - 1
+    for batch in read_batches(part.file.read(part.size, part.position)):
+        records = [] if batch.header.control else batch.records()
+        for record in records:
+            if not first <= record.offset <= last:
+                continue
+            size += len(record.key or b"") + len(record.value or b"")
+            if found and size > BATCH_BYTES:
+                return found, found[-1].offset
+            found.append(record)
+        reached = batch.header.last_offset
+        if reached >= last:
+            break
+    return found, min(reached, last)
