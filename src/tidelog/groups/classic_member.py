@@ -27,6 +27,9 @@ class Member:
     joining: Hashable | None = field(default=None, compare=False)
     syncing: Hashable | None = field(default=None, compare=False)
     new: bool = field(default=False, compare=False)
+    waited: bool = field(
+        default=False, compare=False
+    )  # its answer was withheld for a generation: once is enough
 
     @property
     def is_static(self) -> bool:

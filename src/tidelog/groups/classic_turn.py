@@ -183,7 +183,10 @@ class Turn:
         owners = {one.id for one in group.members.values() if owned(one.metadata(group.protocol))}
         if not owners:
             return set()
-        return {one.id for one in group.members.values() if one.new and one.id not in owners | {group.leader}}
+        fresh = [one for one in group.members.values() if one.new and not one.waited]
+        for one in fresh:
+            one.waited = True
+        return {one.id for one in fresh} - owners - {group.leader}
 
     def assigned(self) -> None:
         """It is known now what everybody gets."""

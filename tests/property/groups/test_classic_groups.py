@@ -229,6 +229,8 @@ class ClassicGroups(RuleBasedStateMachine):
             return
         if group.state is State.PREPARING and any(one.joining for one in group.members.values()):
             assert ("join", "") in deadlines or ("initial", "") in deadlines
+        if group.state in (State.PREPARING, State.EMPTY):
+            assert not any(one.syncing for one in group.members.values())
         if group.state is State.COMPLETING:
             assert ("sync", "") in deadlines
         if group.state is State.STABLE and group.withheld:
