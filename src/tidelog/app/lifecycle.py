@@ -153,11 +153,11 @@ class Broker:
         self._groups.start()
         self._share_shards.start()
         self._producer_ids = ProducerIds(self._store)
-        self._markers = Markers(
-            self._partitions, {self._groups.topic.name: self._groups.coordinator}, self._around.clock
-        )
+        clock, peers = self._around.clock, self._replicating.peers
+        coordinators = {self._groups.topic.name: self._groups.coordinator}
+        self._markers = Markers(node, self._partitions, coordinators, clock, peers)
         self._transactions = Transactions(
-            node, controller, self._partitions, self._around.clock, self._producer_ids, self._markers
+            node, controller, self._partitions, clock, self._producer_ids, self._markers, peers
         )
         self._transactions.start()
 

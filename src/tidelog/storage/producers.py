@@ -97,6 +97,11 @@ class Producers(ProducerTable):
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._producers.values())
 
+    @property
+    def last_end(self) -> int:
+        """The offset of the latest marker."""
+        return self._last_end
+
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 

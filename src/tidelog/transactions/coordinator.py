@@ -22,6 +22,8 @@ from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Ending
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.peers import Peers
+from tidelog.transactions.enlisting import EnlistingElsewhere
 from tidelog.transactions.machine import KINDS, TOPIC, TransactionMachine, entry, tombstone
 from tidelog.transactions.markers import Markers, Wait
 from tidelog.transactions.transaction import (
@@ -58,9 +60,13 @@ class ProducerIds(Protocol):
     async def next(self) -> int: ...
 
 
-class Enlisting(NamedTuple):
+class Enlisting(Protocol):
     """A change of the transaction that a partition waits for before it takes the producer's batch."""
 
+    async def wait(self) -> None: ...
+
+
+class EnlistingHere(NamedTuple):
     shard: TransactionShard
 
     async def wait(self) -> None:
@@ -76,7 +82,10 @@ class Transactions:
         clock: Clock,
         producer_ids: ProducerIds,
         markers: Markers,
+        peers: Peers,
     ) -> None:
+        self._node = node
+        self._peers = peers
         self._controller = controller
         self._clock = clock
         self._producer_ids = producer_ids
@@ -143,6 +152,9 @@ class Transactions:
     ) -> Enlisting | None:
         """For the leader of a partition that got a producer's batch: is it part of the transaction?  From version 2 of
         the protocol on the batch itself makes it one (`add`).  None: take it; otherwise wait first."""
+        elsewhere = self._coordinated_by(transactional_id)
+        if elsewhere is not None:
+            return EnlistingElsewhere(self._peers, elsewhere, transactional_id, instance, partition, add)
         shard = self._shard(transactional_id)
         known = shard.machine.get(transactional_id)
         if add:
@@ -152,7 +164,16 @@ class Transactions:
                 self._append(shard, after)
         else:
             check_added(known, instance, partition)
-        return None if shard.is_settled else Enlisting(shard)
+        return None if shard.is_settled else EnlistingHere(shard)
+
+    def _coordinated_by(self, transactional_id: str) -> NodeId | None:
+        """The other broker that coordinates the id; None when it is this one, or nobody yet."""
+        image = self._controller.image
+        count = self.topic.count(image)
+        if count is None:
+            return None
+        leader = self.coordinator.leader_of(transactional_id, count, image)
+        return None if leader == self._node else leader
 
     # It ends
 
@@ -372,6 +393,8 @@ def _same_instance(known: Transaction, expected: Instance) -> bool:
 async def _succeeds(wait: Wait, name: TopicPartition) -> bool:
     try:
         await wait(MARKER_MS_MAX)
+    except errors.InvalidProducerEpoch as problem:
+        log.error("%s does not take a marker: %s", name, problem)
     except errors.TidelogError as problem:
         log.info("the marker for %s is not there for certain: %s", name, problem)
         return False

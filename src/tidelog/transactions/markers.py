@@ -1,7 +1,7 @@
 """Markers: how a partition is told that a producer's transaction in it has ended.
 
 A partition whose records are a coordinator's state is told through its coordinator, which has to know the outcome.
-Partitions led by other brokers are not reached from here: whoever writes markers tries again until they are led here."""
+One that another broker leads gets its marker by a request to that broker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from typing import Any, Protocol
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.shard import Shard, Writer
+from tidelog.coordination.shard import Shard
 from tidelog.replication.partition import Appended, Ending, Partition
 from tidelog.replication.partitions import Partitions
-from tidelog.types import TopicPartition
+from tidelog.replication.peers import Peers
+from tidelog.types import NodeId, TopicPartition
+from tidelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+NOBODY = -1
 
 
 class Wait(Protocol):
@@ -26,15 +35,32 @@ class Wait(Protocol):
 
 class Markers:
     def __init__(
-        self, partitions: Partitions, coordinators: Mapping[str, Coordinator[Any]], clock: Clock
+        self,
+        node: NodeId,
+        partitions: Partitions,
+        coordinators: Mapping[str, Coordinator[Any]],
+        clock: Clock,
+        peers: Peers,
     ) -> None:
         """`coordinators` by the topics that they keep their state in."""
+        self._node = node
         self._partitions = partitions
         self._coordinators = coordinators
         self._clock = clock
+        self._peers = peers
 
     def append(self, name: TopicPartition, ending: Ending) -> Wait | None:
-        """None when it is there for good already.  Raises what the partition's leader would answer."""
+        """Wherever the partition is led; None when it is there for good already."""
+        try:
+            return self.append_here(name, ending)
+        except errors.NotLeaderOrFollower:
+            leader = self._partitions.leader_of(*name)
+            if leader is None or leader[0] in (NOBODY, self._node):
+                raise
+            return _RemoteWait(self._peers, NodeId(leader[0]), name, ending)
+
+    def append_here(self, name: TopicPartition, ending: Ending) -> Wait | None:
+        """As `append`, for partitions that this broker leads; raises what it has to answer otherwise."""
         coordinator = self._coordinators.get(name.topic)
         if coordinator is not None:
             return self._append_to_shard(coordinator, name, ending)
@@ -81,6 +107,36 @@ class _PartitionWait:
             ) from None
 
 
+class _RemoteWait:
+    __slots__ = ("_ending", "_leader", "_name", "_peers")
+
+    def __init__(self, peers: Peers, leader: NodeId, name: TopicPartition, ending: Ending) -> None:
+        self._peers = peers
+        self._leader = leader
+        self._name = name
+        self._ending = ending
+
+    async def __call__(self, timeout_ms: int) -> None:
+        name, ending = self._name, self._ending
+        marker = WritableTxnMarker(
+            producer_id=ending.producer_id,
+            producer_epoch=ending.epoch,
+            transaction_result=ending.commit,
+            topics=[WritableTxnMarkerTopic(name.topic, [name.partition])],
+            coordinator_epoch=ending.coordinator_epoch,
+            transaction_version=ending.version,
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        answer = await self._peers.ask(self._leader, request, WriteTxnMarkersResponse, timeout_ms=timeout_ms)
+        for one in answer.markers:
+            for topic in one.topics:
+                for part in topic.partitions:
+                    if part.error_code != errors.NONE:
+                        raise errors.by_code(part.error_code)(
+                            f"{name}: broker {self._leader} refused the marker"
+                        )
+
+
 class _ShardWait:
     __slots__ = ("_appended", "_shard")
 
@@ -92,4 +148,4 @@ class _ShardWait:
         await self._shard.committed(self._appended, timeout_ms)
 
 
-__all__ = ["Ending", "Markers", "Wait", "Writer"]
+__all__ = ["Ending", "Markers", "Wait"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from tests.unit.coordination.node import NODE, TOPIC, Ledger, Node
 from tidelog.coordination.coordinator import Coordinator
@@ -10,6 +11,8 @@ from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Enlisted, Partition
+from tidelog.replication.peers import Peers
+from tidelog.testing import VirtualNetwork
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
 from tidelog.transactions.transaction import Instance
@@ -25,9 +28,12 @@ class TransactionNode(Node):
 
     async def start(self) -> Coordinator[Ledger]:
         coordinator = await super().start()
-        markers = Markers(self.partitions, {TOPIC: coordinator}, self.clock)
+        peers = Peers(
+            NODE, VirtualNetwork(Random(1)).host("here"), lambda: self.controller.image, "PLAINTEXT"
+        )
+        markers = Markers(NODE, self.partitions, {TOPIC: coordinator}, self.clock, peers)
         self.transactions = Transactions(
-            NODE, self.controller, self.partitions, self.clock, ProducerIds(self._store), markers
+            NODE, self.controller, self.partitions, self.clock, ProducerIds(self._store), markers, peers
         )
         self.transactions.start()
         await self.transactions.topic.ensure()

@@ -20,6 +20,7 @@ from tidelog.transactions.transaction import Instance
 
 _ADDS_FROM = 12
 _ABORTABLE_FROM = 11
+_ATTEMPTS_MAX = 20
 
 Verdicts = dict[Key, Enlisted | errors.TidelogError]
 Answer = bytes | asyncio.Future[bytes] | None
@@ -60,20 +61,37 @@ async def _append_later(
     services = request.services
     give_up_ms = services.clock.monotonic_ms() + services.config().add_partitions_to_txn_retry_backoff_max_ms
     while True:
+        marked = _last_markers(request, batches)
         verdicts, waits = _enlist(request, batches)
         if not _worth_waiting(request, verdicts) or services.clock.monotonic_ms() >= give_up_ms:
             break
         await asyncio.sleep(services.config().add_partitions_to_txn_retry_backoff_ms / 1000)
-    failed: Verdicts = {}
-    for key, wait in waits:
+    for _ in range(_ATTEMPTS_MAX):
+        failed: Verdicts = {}
+        for key, wait in waits:
+            try:
+                await wait.wait()
+            except errors.TidelogError as problem:
+                failed[key] = _for_producers(problem, request.version)
+        earlier, marked = marked, _last_markers(request, batches)
+        if waits:
+            # The transaction may have ended meanwhile: a batch behind its marker would begin one that nobody ends.
+            verdicts, waits = _enlist(request, batches)
+            verdicts |= failed
+        if failed or earlier == marked:
+            return append_all(request, verdicts)
+    busy = errors.NotEnoughReplicas("transactions end here faster than their coordinator can be asked")
+    return append_all(request, {key: busy for key, _ in batches})
+
+
+def _last_markers(request: ProduceInFlight, batches: list[tuple[Key, Header]]) -> list[int]:
+    found = []
+    for key, _ in batches:
         try:
-            await wait.wait()
-        except errors.TidelogError as problem:
-            failed[key] = _for_producers(problem, request.version)
-    if waits:
-        # The transaction may have ended meanwhile: a batch behind its marker would begin one that nobody ends.
-        verdicts = _enlist(request, batches)[0] | failed
-    return append_all(request, verdicts)
+            found.append(request.services.partitions.led_here(*key).log.producers.last_end)
+        except errors.TidelogError:
+            found.append(-1)
+    return found
 
 
 async def _answered(appending: asyncio.Future[Answer]) -> bytes | None:

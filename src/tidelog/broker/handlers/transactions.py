@@ -174,7 +174,7 @@ async def _write(marker: WritableTxnMarker, context: Context) -> list[WritableTx
         for index in topic.partition_indexes:
             row = WritableTxnMarkerPartitionResult(index, 0)
             try:
-                wait = context.services.markers.append(TopicPartition(topic.name, index), ending)
+                wait = context.services.markers.append_here(TopicPartition(topic.name, index), ending)
             except errors.TidelogError as problem:
                 row.error_code = problem.code
             else:

@@ -1,0 +1,57 @@
+"""Asks another broker, which coordinates a transaction, on behalf of a partition led here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.replication.peers import Peers
+from tidelog.transactions.transaction import Instance
+from tidelog.types import NodeId, TopicPartition
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+TIMEOUT_MS = 10_000
+
+
+class EnlistingElsewhere(NamedTuple):
+    """`add`: the partition becomes part of the transaction; otherwise it has to be."""
+
+    peers: Peers
+    coordinator: NodeId
+    transactional_id: str
+    instance: Instance
+    partition: TopicPartition
+    add: bool
+
+    async def wait(self) -> None:
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=self.transactional_id,
+            producer_id=self.instance.producer_id,
+            producer_epoch=self.instance.epoch,
+            verify_only=not self.add,
+            topics=[AddPartitionsToTxnTopic(self.partition.topic, [self.partition.partition])],
+        )
+        request = AddPartitionsToTxnRequest(transactions=[asked])
+        try:
+            answer = await self.peers.ask(
+                self.coordinator, request, AddPartitionsToTxnResponse, timeout_ms=TIMEOUT_MS
+            )
+        except errors.NetworkException as problem:
+            raise errors.CoordinatorNotAvailable(
+                f"broker {self.coordinator} cannot be asked: {problem}"
+            ) from problem
+        if answer.error_code != errors.NONE:
+            raise errors.by_code(answer.error_code)(f"broker {self.coordinator} refused to look")
+        for one in answer.results_by_transaction:
+            for topic in one.topic_results:
+                for part in topic.results_by_partition:
+                    if part.partition_error_code != errors.NONE:
+                        raise errors.by_code(part.partition_error_code)(
+                            f"{self.partition} in the transaction of {self.transactional_id!r}, says broker "
+                            f"{self.coordinator}"
+                        )
