@@ -15,12 +15,11 @@ import pytest
 
 from tests.conformance.process import free_port
 from tests.contract.etcd import Etcd
+from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
 from tests.contract.world import RealEtcd, World
 from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_client import EtcdRefused
 from tidelog.metadata.store import Compare, Put, Unanswered
-
-PASSWORD = "open sesame"
 
 
 def test_a_wrong_address_among_right_ones_is_passed_over(etcd: Etcd) -> None:
@@ -150,28 +149,6 @@ def test_two_stores_that_swap_the_same_key_do_not_lose_a_count(etcd: Etcd) -> No
 # Users
 
 
-async def give_users(world: RealEtcd) -> None:
-    """root, and a broker who may do what it likes below the world's root."""
-    client = world.client()
-    for user, role, password in (("root", "root", "rootpw"), ("broker", "broker", PASSWORD)):
-        await client.call(
-            "/etcdserverpb.Auth/UserAdd",
-            messages.data(1, user.encode()) + messages.data(2, password.encode()),
-        )
-        await client.call("/etcdserverpb.Auth/RoleAdd", messages.data(1, role.encode()))
-        await client.call(
-            "/etcdserverpb.Auth/UserGrantRole",
-            messages.data(1, user.encode()) + messages.data(2, role.encode()),
-        )
-    start = world.root.encode()
-    permission = messages.number(1, 2) + messages.data(2, start) + messages.data(3, start[:-1] + b"0")
-    await client.call(
-        "/etcdserverpb.Auth/RoleGrantPermission",
-        messages.data(1, b"broker") + messages.message(2, permission),
-    )
-    await client.call("/etcdserverpb.Auth/AuthEnable", b"")
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Etcd]:
     running = Etcd(tmp_path)
@@ -184,8 +161,8 @@ def test_a_user_with_the_password_reads_writes_and_watches_below_the_root(own: E
     world = RealEtcd(own)
 
     async def scenario(_: World) -> None:
-        await give_users(world)
-        store = world.store(user="broker", password=PASSWORD)
+        await give_users(world.client(), world.root)
+        store = world.store(user=USER, password=PASSWORD)
         revision = await store.txn((), [Put("a", b"1")])
         assert revision is not None
         watch = store.watch("", revision)
@@ -204,13 +181,13 @@ def test_wrong_passwords_no_user_and_keys_of_others_are_refused_with_the_way_out
     world, elsewhere = RealEtcd(own), RealEtcd(own)
 
     async def scenario(_: World) -> None:
-        await give_users(world)
+        await give_users(world.client(), world.root)
         with pytest.raises(EtcdRefused, match=r"check tidelog\.metadata\.user"):
-            await world.store(user="broker", password="wrong").get("a")
+            await world.store(user=USER, password="wrong").get("a")
         with pytest.raises(EtcdRefused, match=r"set tidelog\.metadata\.user"):
             await world.store().get("a")
         world.root, mine = elsewhere.root, world.root
-        other = world.store(user="broker", password=PASSWORD)
+        other = world.store(user=USER, password=PASSWORD)
         world.root = mine
         with pytest.raises(EtcdRefused, match="grant the user"):
             await other.get("a")
@@ -224,8 +201,8 @@ def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
     world = RealEtcd(own)
 
     async def scenario(_: World) -> None:
-        await give_users(world)
-        store = world.store(user="broker", password=PASSWORD)
+        await give_users(world.client(), world.root)
+        store = world.store(user=USER, password=PASSWORD)
         revision = await store.txn((), [Put("a", b"1")])
         assert revision is not None
         watch = store.watch("", revision)
@@ -243,38 +220,10 @@ def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
 # Encryption
 
 
-def make_certificates(folder: Path) -> None:
-    """A CA; a server and a client that it has signed."""
-    folder.mkdir()
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *ec, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", "-days", "2")
-    for name in ("server", "client"):
-        openssl("req", *ec, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / f"{name}.ext").write_text(
-            "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
-        )
-        openssl(
-            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
-            *("-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext"),
-        )
-
-
 def test_an_encrypted_etcd_that_wants_certificates_is_used(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     make_certificates(folder)
-    etcd = Etcd(
-        tmp_path,
-        options={
-            "cert-file": str(folder / "server.pem"),
-            "key-file": str(folder / "server.key"),
-            "trusted-ca-file": str(folder / "ca.pem"),
-            "client-cert-auth": "true",
-        },
-    )
+    etcd = Etcd(tmp_path, options=certificates(folder))
     etcd.start()
     ca, cert, key = ((folder / name).read_bytes() for name in ("ca.pem", "client.pem", "client.key"))
     world = RealEtcd(etcd)

@@ -165,4 +165,4 @@ class RealEtcd:
 
     async def forget(self, store: MetadataStore) -> None:
         revision = (await store.range("")).revision
-        await self.client().call(messages.COMPACT, messages.compact_request(revision))
+        await self.client().call("/etcdserverpb.KV/Compact", messages.number(1, revision))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,8 @@ from tests.conformance.process import free_port, wait_until
 from tests.conformance.raw import Connection
 from tests.conformance.topics import append, values
 from tests.contract.etcd import Etcd
+from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
+from tests.contract.world import RealEtcd
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
 
@@ -172,3 +175,39 @@ def test_a_broker_stops_although_etcd_is_gone(own: Etcd, new_broker: BrokerFacto
     broker.start()
     own.stop()
     broker.stop()
+
+
+def test_a_broker_shows_its_certificate_and_its_password(tmp_path: Path, new_broker: BrokerFactory) -> None:
+    folder = tmp_path / "certificates"
+    make_certificates(folder)
+    etcd = Etcd(tmp_path, options=certificates(folder))
+    etcd.start()
+    world = RealEtcd(
+        etcd,
+        ca=(folder / "ca.pem").read_bytes(),
+        cert=(folder / "client.pem").read_bytes(),
+        key=(folder / "client.key").read_bytes(),
+    )
+    world.run(lambda _: give_users(world.client(), world.root))
+    settings = {
+        "tidelog.metadata": f"etcd://{etcd.endpoints[0]}{world.root}",
+        "tidelog.metadata.tls.ca": str(folder / "ca.pem"),
+        "tidelog.metadata.tls.cert": str(folder / "client.pem"),
+        "tidelog.metadata.tls.key": str(folder / "client.key"),
+        "tidelog.metadata.user": USER,
+        "tidelog.metadata.password": PASSWORD,
+    }
+    try:
+        broker = new_broker(settings)
+        broker.start()
+        create(admin(broker), "secret")
+        broker.stop()
+        stranger = new_broker({**settings, "tidelog.metadata.password": "wrong"})
+        done = stranger.run_to_its_end(60)
+        assert done.returncode == 1 and "check tidelog.metadata.user" in done.stderr
+        assert "wrong" not in done.stderr
+        missing = new_broker({**settings, "tidelog.metadata.tls.ca": str(tmp_path / "none")})
+        done = missing.run_to_its_end(60)
+        assert done.returncode == 1 and "tidelog.metadata.tls.ca: cannot read" in done.stderr
+    finally:
+        etcd.stop()

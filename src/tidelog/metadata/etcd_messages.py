@@ -10,12 +10,10 @@ from typing import NamedTuple
 
 RANGE = "/etcdserverpb.KV/Range"
 TXN = "/etcdserverpb.KV/Txn"
-COMPACT = "/etcdserverpb.KV/Compact"
 WATCH = "/etcdserverpb.Watch/Watch"
 LEASE_GRANT = "/etcdserverpb.Lease/LeaseGrant"
 LEASE_REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
 LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
-LEASE_TIME_TO_LIVE = "/etcdserverpb.Lease/LeaseTimeToLive"
 AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 STATUS = "/etcdserverpb.Maintenance/Status"
 
@@ -194,10 +192,6 @@ def txn_request(compare: Sequence[bytes], success: Sequence[bytes], failure: Seq
     return b"".join(parts)
 
 
-def compact_request(revision: int) -> bytes:
-    return number(1, revision)
-
-
 def watch_request(key: bytes, end: bytes, start_revision: int) -> bytes:
     return message(1, data(1, key) + data(2, end) + number(3, start_revision))
 
@@ -211,7 +205,7 @@ def lease_grant_request(ttl_s: int) -> bytes:
 
 
 def lease_request(lease: int) -> bytes:
-    """For revoke, keep-alive and time-to-live alike."""
+    """For revoke and keep-alive alike."""
     return number(1, lease)
 
 

@@ -1,0 +1,63 @@
+"""An etcd that wants to know who asks: users with passwords, and certificates."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd_client import EtcdClient
+
+USER = "broker"
+PASSWORD = "open sesame"
+
+
+async def give_users(client: EtcdClient, root: str) -> None:
+    """root, and a broker who may do what it likes below `root`."""
+    for user, role, password in (("root", "root", "rootpw"), (USER, "broker", PASSWORD)):
+        await client.call(
+            "/etcdserverpb.Auth/UserAdd",
+            messages.data(1, user.encode()) + messages.data(2, password.encode()),
+        )
+        await client.call("/etcdserverpb.Auth/RoleAdd", messages.data(1, role.encode()))
+        await client.call(
+            "/etcdserverpb.Auth/UserGrantRole",
+            messages.data(1, user.encode()) + messages.data(2, role.encode()),
+        )
+    start = root.encode()
+    permission = messages.number(1, 2) + messages.data(2, start) + messages.data(3, start[:-1] + b"0")
+    await client.call(
+        "/etcdserverpb.Auth/RoleGrantPermission",
+        messages.data(1, b"broker") + messages.message(2, permission),
+    )
+    await client.call("/etcdserverpb.Auth/AuthEnable", b"")
+
+
+def make_certificates(folder: Path) -> None:
+    """A CA; a server and a client that it has signed."""
+    folder.mkdir()
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *ec, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", "-days", "2")
+    for name in ("server", "client"):
+        openssl("req", *ec, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / f"{name}.ext").write_text(
+            "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
+        )
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext"),
+        )
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """etcd's options: it shows its own certificate and wants one from clients."""
+    return {
+        "cert-file": str(folder / "server.pem"),
+        "key-file": str(folder / "server.key"),
+        "trusted-ca-file": str(folder / "ca.pem"),
+        "client-cert-auth": "true",
+    }
