@@ -11,6 +11,7 @@ import pytest
 from tests.simulation.transactional import (
     PROGRESS_S_MAX,
     CommittedReader,
+    OneBroker,
     Refused,
     TransactionalProducer,
     violations,
@@ -50,6 +51,7 @@ class Play:
         self.synced = random.random() < 0.5
         self.world = World(random, SETTINGS | (SYNCED if self.synced else {}))
         # Only what syncs before it answers promises anything about a power loss.
+        self.brokers = OneBroker(self.world)
         self.ends = tuple(End) if self.synced else (End.STOP, End.KILL, End.KILL_IN_WRITE)
 
     async def run(self) -> None:
@@ -58,7 +60,9 @@ class Play:
         await world.create_topic("data", 2, ROLLING)
         names = [TopicPartition("data", 0), TopicPartition("data", 1)]
         self.producers = [
-            TransactionalProducer(world, Random(random.getrandbits(64)), number, names, random.random() < 0.6)
+            TransactionalProducer(
+                self.brokers, Random(random.getrandbits(64)), number, names, random.random() < 0.6
+            )
             for number in range(random.choice((1, 2, 3)))
         ]
         self.readers = [CommittedReader(name) for name in names]
@@ -100,7 +104,7 @@ class Play:
         world, random = self.world, self.random
         tasks = [asyncio.ensure_future(producer.run()) for producer in self.producers]
         tasks += [
-            asyncio.ensure_future(reader.follow(world, Random(random.getrandbits(64))))
+            asyncio.ensure_future(reader.follow(self.brokers, Random(random.getrandbits(64))))
             for reader in self.readers
         ]
         deadline = world.clock.monotonic_ms() + int(seconds * 1000)
@@ -121,9 +125,9 @@ class Play:
                 await asyncio.sleep(0.1)
                 _raise_first(tasks)
         await _end(tasks)
-        requester = await world.connect("last")
         for producer in self.producers:
-            await producer.begin(requester)
+            await producer.begin()
+        requester = await world.connect("last")
         await asyncio.sleep(5)  # markers that had to wait
         found = {}
         for reader in self.readers:

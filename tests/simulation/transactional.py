@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
+from typing import Protocol
 
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog import errors
@@ -18,6 +19,7 @@ from tidelog._speed.records import Record
 from tidelog.net.requester import Requester
 from tidelog.record.builder import Marker, build_batch, read_marker
 from tidelog.record.reader import read_batches
+from tidelog.testing import VirtualClock
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -54,6 +56,38 @@ class Transaction:
     outcome: Outcome = Outcome.OPEN
 
 
+class Brokers(Protocol):
+    """Where clients of transactions meet the brokers in charge."""
+
+    clock: VirtualClock
+
+    async def coordinator(self, transactional_id: str) -> Requester: ...
+
+    async def leader(self, name: TopicPartition, client_id: str) -> Requester: ...
+
+
+class OneBroker:
+    def __init__(self, world: World) -> None:
+        self.clock = world.clock
+        self._world = world
+
+    async def coordinator(self, transactional_id: str) -> Requester:
+        requester = await self._world.connect(transactional_id)
+        await find_coordinator(requester, transactional_id)
+        return requester
+
+    async def leader(self, name: TopicPartition, client_id: str) -> Requester:
+        return await self._world.connect(client_id)
+
+
+async def find_coordinator(requester: Requester, transactional_id: str) -> int:
+    """The broker's number."""
+    request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[transactional_id])
+    found = (await requester.ask(request, FindCoordinatorResponse)).coordinators[0]
+    _check(found.error_code)
+    return found.node_id
+
+
 class Refused(Exception):
     """The instance is of no use any more: the next one begins anew."""
 
@@ -65,7 +99,7 @@ def _check(code: int) -> None:
 
 @dataclass(slots=True)
 class TransactionalProducer:
-    world: World
+    brokers: Brokers
     random: Random
     number: int
     partitions: list[TopicPartition]
@@ -75,6 +109,7 @@ class TransactionalProducer:
     _id: int = -1
     _epoch: int = -1
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    _leaders: dict[TopicPartition, Requester] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -89,21 +124,27 @@ class TransactionalProducer:
                 await asyncio.sleep(self.random.uniform(0.01, 0.5))
 
     async def _live(self) -> None:
-        requester = await self.world.connect(self.name)
+        self._leaders = {}
+        requester = await self.brokers.coordinator(self.name)
         try:
-            await self.begin(requester)
+            await self._begin(requester)
             while requester.broken is None:
                 await self._transaction(requester)
                 await asyncio.sleep(self.random.choice((0.0, 0.01, 0.2)) * self.random.random())
         finally:
             requester.close()
+            for leader in self._leaders.values():
+                leader.close()
 
-    async def begin(self, requester: Requester) -> None:
-        found = await requester.ask(
-            FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self.name]),
-            FindCoordinatorResponse,
-        )
-        _check(found.coordinators[0].error_code)
+    async def begin(self) -> None:
+        """Anew, which aborts what is open."""
+        requester = await self.brokers.coordinator(self.name)
+        try:
+            await self._begin(requester)
+        finally:
+            requester.close()
+
+    async def _begin(self, requester: Requester) -> None:
         while True:
             request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=20_000)
             answer = await requester.ask(request, InitProducerIdResponse)
@@ -120,7 +161,7 @@ class TransactionalProducer:
         if not self.new_protocol:
             await self._add(requester)
         for _ in range(self.random.choice((1, 2, 4))):
-            await self._send(requester, transaction, self.random.choice(self.partitions))
+            await self._send(transaction, self.random.choice(self.partitions))
         if self.random.random() < 0.1:
             await asyncio.sleep(self.random.uniform(0, 30))  # it may take too long
         commit = self.random.random() < 0.6
@@ -152,14 +193,16 @@ class TransactionalProducer:
             await asyncio.sleep(0.02)
         _check(max(codes))
 
-    async def _send(self, requester: Requester, transaction: Transaction, name: TopicPartition) -> None:
+    async def _send(self, transaction: Transaction, name: TopicPartition) -> None:
+        if name not in self._leaders:
+            self._leaders[name] = await self.brokers.leader(name, self.name)
         sequence = self._sequences.get(name, 0)
         number = sum(map(len, transaction.values.values()))
         filler = self.random.randbytes(self.random.choice((0, 10, 300)))
         value = b"%d.%d.%d|" % (self.number, len(self.transactions), number) + filler
         transaction.values.setdefault(name, []).append(value)
         data = build_batch(
-            [Record(0, self.world.clock.now_ms(), value[:6], value)],
+            [Record(0, self.brokers.clock.now_ms(), value[:6], value)],
             producer_id=self._id,
             producer_epoch=self._epoch,
             base_sequence=sequence,
@@ -173,7 +216,7 @@ class TransactionalProducer:
             topic_data=[TopicProduceData(name=name.topic, partition_data=[part])],
         )
         version = 12 if self.new_protocol else 11
-        answer = await requester.ask(request, ProduceResponse, version=version)
+        answer = await self._leaders[name].ask(request, ProduceResponse, version=version)
         _check(answer.responses[0].partition_responses[0].error_code)
         self._sequences[name] = sequence + 1
 
@@ -198,10 +241,10 @@ class CommittedReader:
         self.stable = 0
         self.found: dict[int, bytes] = {}
 
-    async def follow(self, world: World, random: Random) -> None:
+    async def follow(self, brokers: Brokers, random: Random) -> None:
         while True:
             try:
-                requester = await world.connect("reader")
+                requester = await brokers.leader(self.name, "reader")
             except (OSError, errors.TidelogError):
                 await asyncio.sleep(0.2)
                 continue

@@ -22,12 +22,14 @@ from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import lifecycle
 from tidelog.metadata import steward, upkeep
+from tidelog.replication import follower
+from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
-from tidelog.storage.epochs import Epochs
 from tidelog.types import Epoch, NodeId
 
 SEEDS = range(40)
+NO_EPOCH = -1
 CUTS = Profile(
     troubles=(broker_is_cut_off, brokers_are_cut_apart, store_is_cut_off, broker_is_killed), topics=("plain",)
 )
@@ -49,7 +51,9 @@ def a_write_is_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -
 def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither the one a follower asks in, nor that of the last record it has."""
     patch.setattr(Partition, "check_epoch", lambda self, epoch, leading=True: None)
-    patch.setattr(Epochs, "end_of", lambda self, epoch, log_end: (epoch, log_end))
+    patch.setattr(
+        follower, "Wanted", lambda epoch, offset, last_epoch, start: Wanted(epoch, offset, NO_EPOCH, start)
+    )
 
 
 def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.MonkeyPatch) -> None:
