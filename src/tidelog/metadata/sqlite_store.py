@@ -36,6 +36,7 @@ OPERATIONS_MAX = 100_000
 BYTES_MAX = 64 << 20
 CHANGES_KEPT_MAX = 20_000
 SCHEMA = 1
+STALLED_PART = 10  # a timer that is late by this part of a lease tells of a loop that stood still
 
 _NO_LEASE = 0
 _ALL_LEASES = -1
@@ -278,7 +279,7 @@ class SqliteLease:
         self._ends_ms = clock.monotonic_ms() + ttl_ms
         self._ended = False
         self._ending: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._check)
+        self._check_in(ttl_ms)
 
     async def keep_alive(self) -> bool:
         if not self._ended:
@@ -291,10 +292,17 @@ class SqliteLease:
             self._timer.cancel()
             await self._store.lease_ended(self)
 
+    def _check_in(self, wait_ms: int) -> None:
+        self._due_ms = self._clock.monotonic_ms() + wait_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._check)
+
     def _check(self) -> None:
-        left_ms = self._ends_ms - self._clock.monotonic_ms()
-        loop = asyncio.get_running_loop()
+        now_ms = self._clock.monotonic_ms()
+        left_ms = self._ends_ms - now_ms
+        if left_ms <= 0 and now_ms - self._due_ms > self.ttl_ms // STALLED_PART:
+            # The loop stood still, and with it whoever keeps the lease alive: now they get their turn.
+            left_ms = self.ttl_ms // 2
         if left_ms > 0:
-            self._timer = loop.call_later(left_ms / 1000, self._check)
+            self._check_in(left_ms)
         else:
-            self._ending = loop.create_task(self.end())
+            self._ending = asyncio.get_running_loop().create_task(self.end())

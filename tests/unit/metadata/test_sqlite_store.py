@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -95,3 +96,26 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
                 await store.get("a")
 
     asyncio.run(scenario())
+
+
+def test_a_loop_that_stood_still_costs_nobody_a_lease_that_is_kept_alive(tmp_path: Path) -> None:
+    async def scenario(executor: ThreadPoolExecutor) -> None:
+        store = await SqliteStore.over(connect(":memory:"), executor, SystemClock())
+        kept, silent = await store.lease(200), await store.lease(200)
+        await store.txn((), [Put("kept", b"", kept.id), Put("silent", b"", silent.id)])
+
+        async def keep() -> None:
+            while await kept.keep_alive():
+                await asyncio.sleep(0.05)
+
+        keeping = asyncio.ensure_future(keep())
+        await asyncio.sleep(0.01)
+        time.sleep(0.5)  # noqa: ASYNC251  the loop stands still
+        while await store.get("silent") is not None:
+            await asyncio.sleep(0.01)
+        assert await store.get("kept") is not None
+        assert not keeping.done()
+        keeping.cancel()
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(scenario(executor))
