@@ -20,6 +20,7 @@ from tidelog.wire.messages.describe_quorum import (
 from tidelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 NOBODY = -1
+_NODES_FROM = 2
 EPOCH_MASK = 0x7FFFFFFF  # it grows with every controller, and the wire has 31 bits for it
 
 
@@ -51,7 +52,7 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
                     (part.current_voters if node == leader else part.observers).append(state)
             row.partitions.append(part)
         response.topics.append(row)
-    for node in sorted(image.brokers):
+    for node in sorted(image.brokers) if context.version >= _NODES_FROM else ():
         told = [Listener(one.listener, one.host, one.port) for one in image.brokers[node].endpoints]
         response.nodes.append(Node(node_id=node, listeners=told))
     return response
