@@ -143,6 +143,6 @@ def test_both_faces_take_the_same_options() -> None:
     offered = {name: kind.__forward_arg__ for name, kind in ProducerSettings.__annotations__.items()}
     assert offered == options
     asynchronous = {name for name in vars(aio.Producer) if not name.startswith("_")}
-    assert asynchronous - {"start", "sender", "abortable"} == {
+    assert asynchronous - {"start", "sender", "abortable", "send_bytes", "serialized"} == {
         name for name in vars(Producer) if not name.startswith("_")
     }

@@ -3,7 +3,7 @@ caller's."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
@@ -17,6 +17,7 @@ from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.group_metadata import GroupMetadata, Offsets
 from tidelog.client.partitioner import Partitioner
+from tidelog.schema.serializer import Serializer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,6 +52,8 @@ class ProducerSettings(TypedDict, total=False):
     connect_timeout_ms: int
     metadata_max_age_ms: int
     partitioner: str | Partitioner
+    key_serializer: Serializer | Callable[[Any], bytes | None] | None
+    value_serializer: Serializer | Callable[[Any], bytes | None] | None
     environment: Environment | None
 
 
@@ -69,6 +72,7 @@ class Producer:
 
     def __init__(self, **options: Unpack[ProducerSettings]) -> None:
         self._closed = True
+        self._serializes = any(options.get(name) for name in ("key_serializer", "value_serializer"))
         core = producer.Producer(**options)
         self._thread = blocking.join()
         try:
@@ -118,10 +122,12 @@ class Producer:
         """Takes the record; `get` of the result says where it is.
 
         Blocks up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
+        if self._serializes:
+            key, value = self._core.serialized(topic, key, value)
         intake = self._intake
         sent = intake.take(topic, value, key, headers, timestamp, partition)
         if sent is None:
-            return self._run(self._core.send(topic, value, key, headers, timestamp, partition))
+            return self._run(self._core.send_bytes(topic, value, key, headers, timestamp, partition))
         if intake.crowded:
             self._sender.turn(TURN_S_MAX)
         return sent

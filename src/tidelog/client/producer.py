@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +24,7 @@ from tidelog.client.sender import Sender
 from tidelog.client.topology import Topic
 from tidelog.client.transactions import Transactions
 from tidelog.record import codec_named
+from tidelog.schema.serializer import Remote, Serializer, serializer_of
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Producer:
 
     `partitioner`: "murmur2" (records with a key go where the Java client sends them, others stick to a
     partition for a batch), "sticky", "round_robin", or a function of topic, key and number of partitions
-    that returns a partition, or None for any.
+    that returns a partition, or None for any.  `key_serializer` and `value_serializer` make bytes of what is
+    sent: see `tidelog.schema`, or give a function.
 
     With a `transactional_id`, records are written in transactions:
 
@@ -85,6 +87,8 @@ class Producer:
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
         partitioner: str | Partitioner = "murmur2",
+        key_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
+        value_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
         environment: Environment | None = None,
     ) -> None:
         codec_named(compression_type)
@@ -120,6 +124,9 @@ class Producer:
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         self._memory = BufferMemory(buffer_memory)
+        self._key_serializer = serializer_of(key_serializer)
+        self._value_serializer = serializer_of(value_serializer)
+        self._plain = key_serializer is None and value_serializer is None
         self._transactions: Transactions | None = None
         if transactional_id is not None:
             self._transactions = Transactions(
@@ -216,6 +223,31 @@ class Producer:
         """Takes the record; await the result to know where it is.
 
         Waits up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
+        if not self._plain:
+            for one, is_key in ((self._key_serializer, True), (self._value_serializer, False)):
+                if isinstance(one, Remote) and not one.ready(topic, is_key):
+                    await asyncio.to_thread(one.prepare, topic, is_key)
+            key, value = self.serialized(topic, key, value)
+        return await self.send_bytes(topic, value, key, headers, timestamp, partition)
+
+    def serialized(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        """Key and value as bytes; may ask a registry, and wait for it."""
+        if self._key_serializer is not None:
+            key = self._key_serializer.serialize(topic, key, True)
+        if self._value_serializer is not None:
+            value = self._value_serializer.serialize(topic, value, False)
+        return key, value
+
+    async def send_bytes(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> Delivery:
+        """`send` behind the serializers."""
         sender = self._sender
         if sender is None or self._closed:
             sender = self._running()

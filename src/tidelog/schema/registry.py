@@ -1,0 +1,206 @@
+"""A schema registry, asked over HTTP in Confluent's API; what it has said once is not asked again.
+
+Blocking, and safe to share between threads.  Asyncio clients ask it in a thread of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from tidelog.errors import TidelogError
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+ANSWER_BYTES_MAX = 64 << 20
+
+
+class RegistryError(TidelogError):
+    """The registry refused, or could not be asked; `status` is HTTP's, 0 without an answer."""
+
+    status = 0
+
+    @classmethod
+    def of(cls, message: str, status: int) -> RegistryError:
+        problem = cls(message)
+        problem.status = status
+        return problem
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema as the registry knows it; `kind` is AVRO, PROTOBUF or JSON."""
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[tuple[str, str, int], ...] = ()
+    """Name, subject and version of each schema that this one needs."""
+
+    def body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"schema": self.text}
+        if self.kind != "AVRO":
+            body["schemaType"] = self.kind
+        if self.references:
+            body["references"] = [
+                {"name": name, "subject": subject, "version": version}
+                for name, subject, version in self.references
+            ]
+        return body
+
+
+class Registry:
+    """
+    registry = Registry("http://127.0.0.1:8081")
+    registry = Registry(["https://one:8081", "https://two:8081"], username="me", password="secret")
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        self._urls = [urls] if isinstance(urls, str) else list(urls)
+        for url in self._urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise ValueError(f"{url!r} is not the address of a registry: write http://HOST:PORT")
+        if not self._urls:
+            raise ValueError("no address of a registry given: write http://HOST:PORT")
+        self._login = None if username is None else (username, password or "")
+        self._token = token
+        self._ssl_context = ssl_context
+        self._timeout_s = timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._ids: dict[tuple[str, Registered], int] = {}
+        self._schemas: dict[int, Registered] = {}
+        self._latest: dict[str, tuple[int, Registered]] = {}
+
+    def register(self, subject: str, schema: Registered) -> int:
+        """The schema's id, a new one if the subject does not have it yet."""
+        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}/versions")
+
+    def look_up(self, subject: str, schema: Registered) -> int:
+        """The id of a schema that the subject must have already."""
+        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}")
+
+    def _id(self, subject: str, schema: Registered, path: str) -> int:
+        with self._lock:
+            known = self._ids.get((subject, schema))
+        if known is None:
+            known = int(self._ask("POST", path, schema.body())["id"])
+            with self._lock:
+                self._ids[(subject, schema)] = known
+                self._schemas.setdefault(known, schema)
+        return known
+
+    def version_of(self, subject: str, schema: Registered) -> int:
+        path = f"/subjects/{quote(subject, safe='')}"
+        return int(self._ask("POST", path, schema.body())["version"])
+
+    def schema(self, schema_id: int) -> Registered:
+        with self._lock:
+            known = self._schemas.get(schema_id)
+        if known is None:
+            known = _registered(self._ask("GET", f"/schemas/ids/{schema_id}"))
+            with self._lock:
+                self._schemas[schema_id] = known
+        return known
+
+    def version(self, subject: str, version: int) -> Registered:
+        return _registered(self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
+
+    def has(self, schema_id: int) -> bool:
+        """`schema` will not ask anybody."""
+        with self._lock:
+            return schema_id in self._schemas
+
+    def latest(self, subject: str) -> tuple[int, Registered]:
+        """The subject's newest schema, as of the first time it was asked for."""
+        with self._lock:
+            known = self._latest.get(subject)
+        if known is None:
+            answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+            known = int(answer["id"]), _registered(answer)
+            with self._lock:
+                self._latest[subject] = known
+                self._schemas.setdefault(*known)
+        return known
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        problem: RegistryError | None = None
+        for url in self._urls:
+            try:
+                return self._ask_one(url, method, path, body)
+            except RegistryError as failed:
+                # Another node may be up; what one of them refuses, all of them do.
+                if 0 < failed.status < 500:
+                    raise
+                problem = failed
+        assert problem is not None
+        raise problem
+
+    def _ask_one(self, url: str, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self._timeout_s, context=self._ssl_context
+            )
+        else:
+            connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._timeout_s)
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, parts.path.rstrip("/") + path, content, self._headers(parts))
+            answer = connection.getresponse()
+            data = answer.read(ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as failed:
+            said = str(failed) or type(failed).__name__
+            raise RegistryError(
+                f"cannot ask the schema registry at {url}: {said}; is it running?"
+            ) from failed
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise RegistryError.of(f"the schema registry at {url} says: {_said(answer, data)}", answer.status)
+        try:
+            found: dict[str, Any] = json.loads(data)
+        except ValueError:
+            raise RegistryError(f"the schema registry at {url} did not answer in JSON: is it one?") from None
+        return found
+
+    def _headers(self, parts: Any) -> dict[str, str]:
+        headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
+        login = self._login
+        if login is None and parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+        if login is not None:
+            packed = base64.b64encode(f"{login[0]}:{login[1]}".encode()).decode()
+            headers["Authorization"] = f"Basic {packed}"
+        elif self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+
+def _registered(answer: dict[str, Any]) -> Registered:
+    references = tuple(
+        (one["name"], one["subject"], one["version"]) for one in answer.get("references") or ()
+    )
+    return Registered(answer["schema"], answer.get("schemaType") or "AVRO", references)
+
+
+def _said(answer: http.client.HTTPResponse, data: bytes) -> str:
+    try:
+        return str(json.loads(data)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status} {answer.reason}"
