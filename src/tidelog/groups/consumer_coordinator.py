@@ -61,7 +61,9 @@ class ConsumerGroups:
                     request.group_id, came.member.id, hold_ms(told_ms), caller.hold
                 )
                 shard = self._groups.shard(request.group_id)
-                came, appended = self._beat(shard, request, caller)
+                known = self.driver.find(shard, request.group_id).members.get(came.member.id)
+                if not expired or known is not came.member:
+                    came, appended = self._beat(shard, request, caller)
             held_ms = self._groups.clock.monotonic_ms() - since_ms
             interval_ms = self._next_ms(shard, request, came, appended is not None, held_ms, expired)
         await shard.committed(appended, self._groups.commit_timeout_ms)

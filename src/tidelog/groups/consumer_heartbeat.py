@@ -23,6 +23,7 @@ from tidelog.groups.consumer_reconcile import reconciled
 from tidelog.groups.consumer_target import Draft, World, assign, goal_of, refresh
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
+_NOTHING_SAID = (None,) * 5
 VERSION_WITH_CLIENTS_IDS = 1  # from here on a member brings an id of its own
 
 
@@ -83,8 +84,25 @@ def beat(
     check_room(draft.group, request.member_id, world)
     owned = owned_partitions(request)
     before = _found(draft, request, owned, world)
+    member = _as_it_says(before, request, client_id, client_host)
+    resubscribed = subscribe(draft, before, member, world)
+    assign(draft, world)
+    member = follow(draft, member, owned, resubscribed, world)
+    tell = request.member_epoch == JOINING_EPOCH or is_full(request) or member.assigned != before.assigned
+    return Beat(member, member.assigned if tell else None)
+
+
+def _as_it_says(
+    before: Member, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+) -> Member:
+    """With what the request says about it, which is nothing, nearly always."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
-    member = replace(
+    said = (names, regex, request.rack_id, request.server_assignor, before.classic)
+    same = before.client_id == client_id and before.client_host == client_host
+    alone = request.rebalance_timeout_ms in (-1, before.rebalance_timeout_ms)
+    if said == _NOTHING_SAID and same and alone and before.instance_id == request.instance_id:
+        return before
+    return replace(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack=before.rack if request.rack_id is None else request.rack_id,
@@ -98,11 +116,6 @@ def beat(
         client_host=client_host,
         classic=None,
     )
-    resubscribed = subscribe(draft, before, member, world)
-    assign(draft, world)
-    member = follow(draft, member, owned, resubscribed, world)
-    tell = request.member_epoch == JOINING_EPOCH or is_full(request) or member.assigned != before.assigned
-    return Beat(member, member.assigned if tell else None)
 
 
 def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
