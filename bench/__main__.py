@@ -11,13 +11,14 @@ import tempfile
 from pathlib import Path
 
 from bench import machine, runner
-from bench.load import compaction, consume, flush, idle, latency, memory, produce, small, start
+from bench.load import compaction, consume, flush, groups, idle, latency, memory, produce, small, start
 from bench.scale import DEFAULT, FULL, GB, QUICK, Scale
 from bench.systems import System, kafka, tidelog
 from tests.conformance import apache_kafka
 
 SCENARIOS = [
-    module.SCENARIO for module in (start, memory, produce, consume, small, latency, flush, idle, compaction)
+    module.SCENARIO
+    for module in (start, memory, produce, consume, small, latency, flush, groups, idle, compaction)
 ]
 RESULTS = Path(__file__).parent / "results"
 

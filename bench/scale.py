@@ -23,6 +23,7 @@ class Scale:
     partitions: int = 10_000
     kafka_partitions: int = 2_000
     connections: int = 1_000
+    groups: int = 1_000
     compaction_bytes: int = 600 * MB
     compaction_seconds_max: int = 60
 
@@ -43,6 +44,7 @@ QUICK = Scale(
     partitions=1_000,
     kafka_partitions=1_000,
     connections=200,
+    groups=100,
     compaction_bytes=60 * MB,
     compaction_seconds_max=30,
 )

@@ -1,12 +1,11 @@
 """From a frame to its answer: picks the handler, checks the version, encodes what comes back.
 
 The hot requests (Produce, Fetch) are decoded natively and answered without a task where nothing has to be waited
-for.  All others are decoded before the frame's bytes are reused, then run as a task of their own."""
+for.  All others are decoded before the frame's bytes are reused; what a handler cannot answer at once runs as a task."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
@@ -21,11 +20,12 @@ from tidelog.broker.routes import API_VERSIONS, FETCH, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.frame import encode_response
+from tidelog.wire.message import Message
 
 if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
-Handler = Callable[[Any, Context], Any | Awaitable[Any]]
+Handler = Callable[[Any, Context], Message | Awaitable[Message]]
 Pending = Answer | asyncio.Future[Any] | None
 
 
@@ -68,9 +68,14 @@ class Router:
             connection.listener,
             partial(connection.hold, connection.frames),
         )
-        task = asyncio.get_running_loop().create_task(
-            self._answer(route, handle, request, context, correlation_id)
-        )
+        pending: Message | Awaitable[Message]
+        if connection.unanswered:
+            pending = _later(handle, request, context)  # after what was asked before it
+        else:
+            pending = handle(request, context)
+        if isinstance(pending, Message):
+            return _encoded(route, version, correlation_id, pending)
+        task = asyncio.get_running_loop().create_task(self._answer(route, version, correlation_id, pending))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
         return task
@@ -86,13 +91,9 @@ class Router:
         self._services.shares.connection_ended(peer)
 
     async def _answer(
-        self, route: Route, handle: Handler, request: Any, context: Context, correlation_id: int
+        self, route: Route, version: int, correlation_id: int, pending: Awaitable[Message]
     ) -> bytes:
-        response = handle(request, context)
-        if inspect.isawaitable(response):
-            response = await response
-        body = response.encode(context.version)
-        return encode_response(route.api_key, context.version, correlation_id, body)
+        return _encoded(route, version, correlation_id, await pending)
 
     def _load(self, route: Route) -> tuple[Route, Callable[..., Any], Handler]:
         message = import_module(f"tidelog.wire.messages.{route.message}")
@@ -116,3 +117,12 @@ class Router:
         from tidelog.broker.handlers.api_versions import unsupported_version
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported_version().encode(0))
+
+
+async def _later(handle: Handler, request: Any, context: Context) -> Message:
+    response = handle(request, context)
+    return response if isinstance(response, Message) else await response
+
+
+def _encoded(route: Route, version: int, correlation_id: int, response: Message) -> bytes:
+    return encode_response(route.api_key, version, correlation_id, response.encode(version))

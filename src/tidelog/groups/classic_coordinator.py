@@ -201,7 +201,7 @@ class ClassicGroups:
             )
             if hold_ms > 0 and group.state is State.STABLE and not self._draining:
                 await self._held.wait(group.id, member_id, hold_ms, caller.hold)
-                if group.state is State.DEAD:
+                if shard.machine.groups.get(group.id) is not group:
                     return errors.NONE  # it became a consumer group, and the member one of that
                 heartbeat(group, member_id, request.group_instance_id, request.generation_id)
         except errors.CoordinatorLoadInProgress:

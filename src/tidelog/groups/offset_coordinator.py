@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
@@ -26,6 +27,13 @@ _MINUTE_MS = 60_000
 _EXPIRY = ("offsets", "expiry")
 
 
+class Committing(NamedTuple):
+    """An error code for each offset; `wait`, if there is one, must be over before they are told."""
+
+    codes: list[int]
+    wait: Awaitable[None] | None
+
+
 class GroupOffsets:
     def __init__(self, groups: Groups, classic: ClassicGroups) -> None:
         self._groups = groups
@@ -39,8 +47,8 @@ class GroupOffsets:
 
     # Requests
 
-    async def commit(self, who: Committer, commits: Sequence[Commit], retention_ms: int) -> list[int]:
-        """An error code for each; raises what is wrong with all of them."""
+    def commit(self, who: Committer, commits: Sequence[Commit], retention_ms: int) -> Committing:
+        """Raises what is wrong with all of them.  Ask `wait` whether it can be told already."""
         shard = self._groups.shard(who.group_id)
         config = self._groups.config
         limits = Limits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes, retention_ms)
@@ -49,8 +57,9 @@ class GroupOffsets:
         group = shard.machine.groups.get(who.group_id)
         if isinstance(group, ClassicGroup):
             self._classic.committed(shard, group, who.member_id)
-        await shard.committed(appended, config.offsets_commit_timeout_ms)
-        return codes
+        if shard.is_settled if appended is None else shard.is_committed(appended):
+            return Committing(codes, None)
+        return Committing(codes, shard.committed(appended, config.offsets_commit_timeout_ms))
 
     async def commit_transactional(
         self, who: Committer, commits: Sequence[Commit], writer: Writer

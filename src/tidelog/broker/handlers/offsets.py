@@ -5,7 +5,7 @@ answer for all others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from uuid import UUID
 
 from tidelog import errors
@@ -48,7 +48,9 @@ _NO_ID = errors.UnknownTopicId.code
 # Commit
 
 
-async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+def offset_commit(
+    request: OffsetCommitRequest, context: Context
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     response = OffsetCommitResponse()
     commits, answers = _commits(request, response, context)
     if not commits:
@@ -61,9 +63,26 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         context.version,
     )
     try:
-        codes = await context.services.group_offsets.commit(who, commits, request.retention_time_ms)
+        codes, wait = context.services.group_offsets.commit(who, commits, request.retention_time_ms)
     except errors.TidelogError as problem:
-        codes = [problem.code] * len(commits)
+        codes, wait = [problem.code] * len(commits), None
+    if wait is not None:
+        return _committed(response, answers, codes, wait)
+    for answer, code in zip(answers, codes, strict=True):
+        answer.error_code = code
+    return response
+
+
+async def _committed(
+    response: OffsetCommitResponse,
+    answers: Sequence[OffsetCommitResponsePartition],
+    codes: Sequence[int],
+    wait: Awaitable[None],
+) -> OffsetCommitResponse:
+    try:
+        await wait
+    except errors.TidelogError as problem:
+        codes = [problem.code] * len(codes)
     for answer, code in zip(answers, codes, strict=True):
         answer.error_code = code
     return response
