@@ -25,7 +25,7 @@ from tidelog.metadata.store import (
     Unanswered,
 )
 
-FAILOVER_SECONDS_MAX = 15
+FAILOVER_SECONDS_MAX = 30
 WRITES = 30
 
 
