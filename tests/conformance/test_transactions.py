@@ -453,6 +453,13 @@ def test_transactions_are_listed_by_state_producer_duration_and_name(
     assert listed(duration_filter=3_600_000, state_filters=["Ongoing"]) == set()
     assert listed(transactional_id_pattern=producer.transactional_id[:-1] + ".*") == both
     assert listed(transactional_id_pattern=producer.transactional_id) == {producer.transactional_id}
+    broken = {
+        "state_filters": [],
+        "producer_id_filters": [],
+        "duration_filter": -1,
+        "transactional_id_pattern": "(",
+    }
+    assert connection.call("list_transactions", 2, **broken).error_code.name == "invalid_regular_expression"
     answer = connection.call(
         "list_transactions", 1, state_filters=["Sleeping"], producer_id_filters=[], duration_filter=-1
     )
