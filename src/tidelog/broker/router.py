@@ -68,11 +68,8 @@ class Router:
             connection.listener,
             partial(connection.hold, connection.frames),
         )
-        pending: Message | Awaitable[Message]
-        if connection.unanswered:
-            pending = _later(handle, request, context)  # after what was asked before it
-        else:
-            pending = handle(request, context)
+        # What was asked before it and is not answered yet has its turn first.
+        pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return _encoded(route, version, correlation_id, pending)
         task = asyncio.get_running_loop().create_task(self._answer(route, version, correlation_id, pending))
