@@ -27,6 +27,7 @@ from tidelog.client.offsets import (
     list_offsets,
 )
 from tidelog.client.options import ConnectionOptions
+from tidelog.client.partition_admin import PartitionAdmin
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
 from tidelog.client.transaction_admin import TransactionAdmin
@@ -40,7 +41,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin(GroupAdmin, TransactionAdmin):
+class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])

@@ -7,7 +7,11 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog.client import admin, blocking
-from tidelog.client.blocking_admin_parts import BlockingGroupAdmin, BlockingTransactionAdmin
+from tidelog.client.blocking_admin_parts import (
+    BlockingGroupAdmin,
+    BlockingPartitionAdmin,
+    BlockingTransactionAdmin,
+)
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
@@ -32,7 +36,7 @@ class AdminSettings(TypedDict, total=False):
     environment: Environment | None
 
 
-class Admin(BlockingGroupAdmin, BlockingTransactionAdmin):
+class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin):
     """Topics, settings, groups; blocking calls, from any number of threads.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:

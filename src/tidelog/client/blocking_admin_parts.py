@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidelog.client import admin, groups
 from tidelog.client.group_metadata import OffsetAndMetadata, Offsets
 from tidelog.client.groups import GroupDescription, GroupListing
 from tidelog.client.lag import Lag
+from tidelog.client.partition_admin import Reassignment
 from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -110,3 +112,19 @@ class BlockingTransactionAdmin(_Part):
     def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
         """Ends a transaction that hangs in a partition because no coordinator knows of it any more."""
         self._run(self._core.abort_transaction(partition, start_offset))
+
+
+class BlockingPartitionAdmin(_Part):
+    def reassign_partitions(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Begins to move each partition to the brokers named, the one to lead first; None calls its move off."""
+        self._run(self._core.reassign_partitions(targets))
+
+    def list_reassignments(self) -> list[Reassignment]:
+        """The moves that are under way."""
+        return self._run(self._core.list_reassignments())
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, TidelogError | None]:
+        """The first replica of each partition takes the lead; None stands for success."""
+        return self._run(self._core.elect_leaders(partitions, unclean=unclean))

@@ -1,0 +1,103 @@
+"""`tidelog cluster`: status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.output import bytes_text, print_json, print_table
+from tidelog.cli.session import Session, broker_options, command_help, run
+
+if TYPE_CHECKING:
+    from tidelog.aio import Topic
+
+SHOWN_MAX = 20
+
+
+@click.group(help="See whether the cluster is well.")
+def cluster() -> None:
+    pass
+
+
+@cluster.command(
+    help=command_help(
+        "Partitions without a leader, with too few replicas in sync, or with some missing; what each broker leads and "
+        "holds.  The exit code is 1 when a partition is offline or below min.insync.replicas.",
+        """
+tidelog cluster status
+tidelog cluster status --json | jq .offline
+""",
+        '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
+        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...]}',
+    )
+)
+@broker_options
+def status(session: Session) -> None:
+    found = run(_status(session))
+    if session.json:
+        print_json(found)
+    else:
+        _print(found)
+    if found["offline"] or found["below_min_in_sync"]:
+        click.get_current_context().exit(1)
+
+
+async def _status(session: Session) -> dict[str, Any]:
+    async with session.admin() as admin:
+        cluster = await admin.describe_cluster()
+        topics = await admin.list_topics(internal=True)
+        least = await _least_in_sync(admin, topics)
+        folders = await admin.describe_log_dirs()
+        moving = [str(one.partition) for one in await admin.list_reassignments()]
+    parts = [part for topic in topics for part in topic.partitions]
+    leaders = Counter(part.leader for part in parts)
+    names = {id(part): f"{part.topic}-{part.index}" for part in parts}
+    return {
+        "id": cluster.id,
+        "controller": cluster.controller,
+        "brokers": [
+            {
+                "id": node,
+                "leaders": leaders[node],
+                "bytes": sum(size for one in folders[node] for size in one.partitions.values()),
+            }
+            for node in sorted(cluster.nodes)
+        ],
+        "partitions": len(parts),
+        "under_replicated": [names[id(p)] for p in parts if len(p.in_sync) < len(p.replicas)],
+        "below_min_in_sync": [
+            names[id(p)] for p in parts if len(p.in_sync) < min(least[p.topic], len(p.replicas))
+        ],
+        "offline": [names[id(p)] for p in parts if p.leader < 0],
+        "moving": moving,
+    }
+
+
+async def _least_in_sync(admin: Any, topics: list[Topic]) -> dict[str, int]:
+    from tidelog.aio import ConfigResource
+
+    resources = {ConfigResource("topic", topic.name): topic.name for topic in topics}
+    if not resources:
+        return {}
+    found = await admin.describe_configs(list(resources), ["min.insync.replicas"])
+    return {resources[resource]: int(entries[0].value or 1) for resource, entries in found.items()}
+
+
+def _print(found: dict[str, Any]) -> None:
+    click.echo(f"cluster {found['id']}, controller {found['controller']}, {found['partitions']} partitions")
+    rows = [(one["id"], one["leaders"], bytes_text(one["bytes"])) for one in found["brokers"]]
+    print_table(("BROKER", "LEADS", "BYTES"), rows, right=("BROKER", "LEADS", "BYTES"))
+    for key, words in (
+        ("offline", "without a leader"),
+        ("below_min_in_sync", "below min.insync.replicas"),
+        ("under_replicated", "under-replicated"),
+        ("moving", "being moved"),
+    ):
+        names = found[key]
+        if names:
+            more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+            click.echo(f"{len(names)} {words}: {', '.join(names[:SHOWN_MAX])}{more}")
+    if not any(found[key] for key in ("offline", "below_min_in_sync", "under_replicated")):
+        click.echo("all replicas are in sync")
