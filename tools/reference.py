@@ -9,6 +9,7 @@ from pathlib import Path
 from tidelog import errors
 from tidelog.broker.routes import ROUTES
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from tidelog.config.resource_tables import GROUP_SETTINGS
 from tidelog.wire.apis import APIS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -42,7 +43,7 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
             one.kind.name.lower(),
             f"`{one.text(one.default)}`" if one.default not in (None, "", ()) else "",
             one.limits(),
-            ("yes" if one.dynamic else "at start") if one.built else "not built",
+            ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start") if one.built else "not built",
             one.doc,
         )
         for one in sorted(known.values(), key=lambda one: (not one.built, one.name))
@@ -75,6 +76,7 @@ PAGES = {
     "apis.md": apis,
     "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),
     "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
+    "group-settings.md": lambda: settings("Group settings", _NOT_BUILT, GROUP_SETTINGS),
     "errors.md": error_codes,
 }
 

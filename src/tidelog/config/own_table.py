@@ -6,7 +6,7 @@ tidelog.broker.lease.ms int 2000 1000.. built
 tidelog.connection.requests.max int 16 1.. built
   Requests of one connection that are worked on at the same time; more wait in the socket.
 tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
-  How long a heartbeat may wait for a rebalance to begin, so that members learn of it at once; 0 answers at once.
+  How long the heartbeat of a classic member may wait for a rebalance to begin; 0: no heartbeat of any group waits.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
 tidelog.metadata string sqlite: built
