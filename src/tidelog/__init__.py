@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.client.blocking_admin import Admin
     from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.blocking_producer import Producer
+    from tidelog.client.blocking_share_consumer import ShareConsumer
     from tidelog.client.configs import ConfigResource
     from tidelog.client.errors import (
         BufferExhausted,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from tidelog.client.listener import RebalanceListener
+    from tidelog.client.security import Security
     from tidelog.client.topics import NewTopic
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
@@ -49,6 +51,8 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "Security",
+    "ShareConsumer",
     "TidelogError",
     "TopicPartition",
     "TransactionAborted",
@@ -74,6 +78,8 @@ _HOMES = {
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",
     "RecordMetadata": "tidelog.client.batch",
+    "ShareConsumer": "tidelog.client.blocking_share_consumer",
+    "Security": "tidelog.client.security",
     "TidelogError": "tidelog.errors",
     "TopicPartition": "tidelog.types",
     "TransactionAborted": "tidelog.client.errors",

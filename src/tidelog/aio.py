@@ -4,6 +4,7 @@ from tidelog._speed.delivery import Delivery
 from tidelog.client.admin import Admin
 from tidelog.client.assigned import Record
 from tidelog.client.batch import RecordMetadata
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
 from tidelog.client.consumer import Consumer
 from tidelog.client.disks import LogDir
@@ -23,6 +24,8 @@ from tidelog.client.lag import Lag
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.producer import Producer
+from tidelog.client.security import Security
+from tidelog.client.share_consumer import ShareConsumer
 from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
@@ -30,6 +33,7 @@ from tidelog.types import TopicPartition
 
 __all__ = [
     "Admin",
+    "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
     "ClusterDescription",
@@ -58,6 +62,8 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "Security",
+    "ShareConsumer",
     "ShareOffset",
     "Topic",
     "TopicPartition",

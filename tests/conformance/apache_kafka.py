@@ -174,6 +174,9 @@ class KafkaBroker(BrokerProcess):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             # Background work begins at once instead of half a minute after the start.
             "log.initial.task.delay.ms": "100",

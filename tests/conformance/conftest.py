@@ -32,6 +32,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.share.min.record.lock.duration.ms": "1000",
 }
 
 

@@ -27,6 +27,8 @@ LEAVE_FOR_NOW_EPOCH = -2  # a static member, whose place is kept
 NO_EPOCH = -1
 UNCHANGED_TIMEOUT = -1
 FORGOTTEN = (errors.UnknownMemberId.code, errors.FencedMemberEpoch.code)
+# A member without partitions asks more often at first: they may be on their way to it.
+EMPTY_HANDED_MS = 100
 
 
 class ConsumerMembership:
@@ -64,6 +66,7 @@ class ConsumerMembership:
         self._asked: Ask | LookUp | None = None
         self._asked_tells: tuple[Any, tuple[TopicPartition, ...]] = (None, ())
         self._beat_every_ms = 0
+        self._empty_handed_ms = EMPTY_HANDED_MS
         self._beat_ms = 0.0
         self._not_before_ms = 0.0
         self._look_up_ms = 0.0
@@ -200,11 +203,19 @@ class ConsumerMembership:
         self._epoch = answer.member_epoch
         self._member_id = answer.member_id or self._member_id
         self._beat_every_ms = answer.heartbeat_interval_ms
-        self._beat_ms = now_ms + self._beat_every_ms
+        self._beat_ms = now_ms + min(self._beat_every_ms, self._patience_ms(answer))
         if answer.assignment is not None:
             self._target = {one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions}
             self._look_up_ms = now_ms
             self._reconcile()
+
+    def _patience_ms(self, answer: ConsumerGroupHeartbeatResponse) -> int:
+        given = answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        if self._owned or given:
+            self._empty_handed_ms = EMPTY_HANDED_MS
+            return self._beat_every_ms
+        self._empty_handed_ms *= 2
+        return self._empty_handed_ms // 2
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
         self._asked = None

@@ -64,11 +64,25 @@ def test_the_first_heartbeat_tells_everything_and_later_ones_what_changed() -> N
     assert (first.member_epoch, first.rack_id, first.server_assignor) == (0, "east", "uniform")
     assert (first.subscribed_topic_names, first.topic_partitions) == (["t"], [])
     assert first.rebalance_timeout_ms == 300_000
-    answer(machine, 1)
-    assert machine.due(4_999) is None
+    answer(machine, 1, None)
     later = beat(machine, 5_000)
     assert (later.member_epoch, later.rack_id, later.subscribed_topic_names) == (1, None, None)
     assert (later.topic_partitions, later.rebalance_timeout_ms) == (None, -1)
+
+
+def test_a_member_without_partitions_asks_more_often_at_first() -> None:
+    machine = member()
+    beat(machine)
+    answer(machine, 1)
+    now_ms, waits = 0.0, []
+    for _ in range(8):
+        due_ms = machine.next_ms()
+        assert due_ms is not None and machine.due(due_ms - 1) is None
+        waits.append(due_ms - now_ms)
+        now_ms = due_ms
+        beat(machine, now_ms)
+        answer(machine, 1, now_ms=now_ms)
+    assert waits == [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]
 
 
 def test_what_the_coordinator_assigns_is_taken_and_acknowledged_at_once() -> None:
