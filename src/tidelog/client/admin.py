@@ -28,6 +28,7 @@ from tidelog.client.offsets import (
 )
 from tidelog.client.options import ConnectionOptions
 from tidelog.client.partition_admin import PartitionAdmin
+from tidelog.client.security import Security
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
 from tidelog.client.transaction_admin import TransactionAdmin
@@ -59,6 +60,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         connect_timeout_ms: int = 10_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
+        security: Security | None = None,
         environment: Environment | None = None,
     ) -> None:
         connection = ConnectionOptions(
@@ -67,6 +69,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
             connect_timeout_ms=connect_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            security=security,
         )
         self._cluster = Cluster(
             parse_addresses(bootstrap_servers), connection, environment or Environment.system()

@@ -17,6 +17,7 @@ from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.offsets import OffsetAndTimestamp
+from tidelog.client.security import Security
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
 from tidelog.types import TopicPartition
@@ -33,6 +34,7 @@ class AdminSettings(TypedDict, total=False):
     connect_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
+    security: Security | None
     environment: Environment | None
 
 

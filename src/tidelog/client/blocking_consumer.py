@@ -13,10 +13,12 @@ from tidelog.client import blocking, consumer
 from tidelog.client.assignors import Assignor
 from tidelog.client.blocking_reader import BlockingReader, Partitions
 from tidelog.client.commits import Callback
+from tidelog.client.deserializing import Given
 from tidelog.client.environment import Environment
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.process_plan import Order
+from tidelog.client.security import Security
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,11 +54,14 @@ class ConsumerSettings(TypedDict, total=False):
     max_partition_fetch_bytes: int
     check_crcs: bool
     client_rack: str | None
+    key_deserializer: Given
+    value_deserializer: Given
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     connect_timeout_ms: int
     metadata_max_age_ms: int
+    security: Security | None
     environment: Environment | None
 
 

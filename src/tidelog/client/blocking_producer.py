@@ -17,6 +17,7 @@ from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.group_metadata import GroupMetadata, Offsets
 from tidelog.client.partitioner import Partitioner
+from tidelog.client.security import Security
 from tidelog.schema.serializer import Serializer
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class ProducerSettings(TypedDict, total=False):
     partitioner: str | Partitioner
     key_serializer: Serializer | Callable[[Any], bytes | None] | None
     value_serializer: Serializer | Callable[[Any], bytes | None] | None
+    security: Security | None
     environment: Environment | None
 
 

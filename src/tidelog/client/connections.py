@@ -14,17 +14,24 @@ from tidelog.client.addresses import Address
 from tidelog.client.backoff import Backoff
 from tidelog.client.environment import Environment
 from tidelog.client.options import ConnectionOptions
+from tidelog.client.sasl import authenticate
 from tidelog.net.requester import Requester, dial
+
+# How much of the time that a broker allows is used.
+LIFETIME_SHARE = 0.8
+RETIRE_LOOK_S = 0.1
 
 
 class Connections:
     def __init__(self, environment: Environment, options: ConnectionOptions) -> None:
         self._environment = environment
         self._options = options
+        self._tls = None if options.security is None else options.security.ssl_context()
         self._open: dict[Address, Requester] = {}
         self._dialling: dict[Address, asyncio.Task[Requester]] = {}
         self._backoffs: dict[Address, Backoff] = {}
         self._not_before_ms: dict[Address, float] = {}
+        self._closed = False
 
     def ready(self, address: Address) -> Requester | None:
         """The open connection, if there is one now."""
@@ -59,6 +66,7 @@ class Connections:
         return min(ready, key=lambda one: one.in_flight, default=None)
 
     async def close(self) -> None:
+        self._closed = True
         tasks = list(self._dialling.values())
         for task in tasks:
             task.cancel()
@@ -79,9 +87,30 @@ class Connections:
             tidelog.__version__,
             connect_timeout_ms=self._options.connect_timeout_ms,
             request_timeout_ms=self._options.request_timeout_ms,
+            tls=self._tls,
+            authenticate=self._authenticate,
         )
         self._open[address] = requester
+        if requester.lifetime_ms:
+            # The broker will end it: better to leave before that, between two requests.
+            wait_s = LIFETIME_SHARE * requester.lifetime_ms / 1000
+            asyncio.get_running_loop().call_later(wait_s, self._retire, address, requester)
         return requester
+
+    async def _authenticate(self, requester: Requester) -> None:
+        if self._options.security is not None:
+            await authenticate(requester, self._options.security)
+
+    def _retire(self, address: Address, requester: Requester) -> None:
+        """Gets no new requests, and ends when those under way are answered."""
+        if self._open.get(address) is requester:
+            del self._open[address]
+        if requester.broken is not None:
+            return
+        if requester.in_flight and not self._closed:
+            asyncio.get_running_loop().call_later(RETIRE_LOOK_S, self._retire, address, requester)
+        else:
+            requester.close()
 
     def _dialled(self, address: Address, task: asyncio.Task[Requester]) -> None:
         del self._dialling[address]

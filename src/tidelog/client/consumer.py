@@ -17,6 +17,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.commits import Commits, Committer
 from tidelog.client.committing import CommittingReader
 from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.deserializing import Deserializers, Given
 from tidelog.client.environment import Environment
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_offsets import GroupOffsets
@@ -29,6 +30,7 @@ from tidelog.client.participation import Participation, new_machine
 from tidelog.client.process import Processing, ProcessListener, ProcessOptions
 from tidelog.client.process_plan import Order
 from tidelog.client.producer import Producer
+from tidelog.client.security import Security
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ class Consumer(CommittingReader):
     With `enable_auto_commit`, what was handed out is committed every `auto_commit_interval_ms` once you have
     come back for more, when partitions go to others, and at `close`.  Leaving the `async with` block with an
     exception does not commit what was in hand, so it is read again.
+
+    `key_deserializer` and `value_deserializer` make something else of the bytes (see `tidelog.schema`, or a
+    function of your own); a record that they refuse raises `SerializationError`, until you seek past it.
     """
 
     def __init__(
@@ -83,11 +88,14 @@ class Consumer(CommittingReader):
         max_partition_fetch_bytes: int = 1_048_576,
         check_crcs: bool = True,
         client_rack: str | None = None,
+        key_deserializer: Given = None,
+        value_deserializer: Given = None,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        security: Security | None = None,
         environment: Environment | None = None,
     ) -> None:
         options = ConsumerOptions(
@@ -113,18 +121,15 @@ class Consumer(CommittingReader):
             enable_auto_commit,
             auto_commit_interval_ms,
         )
+        waits = request_timeout_ms, connect_timeout_ms, retry_backoff_ms, retry_backoff_max_ms
         connection = ConnectionOptions(
-            client_id,
-            request_timeout_ms,
-            connect_timeout_ms,
-            retry_backoff_ms,
-            retry_backoff_max_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
+            client_id, *waits, metadata_max_age_ms=metadata_max_age_ms, security=security
         )
         self._environment = environment or Environment.system()
         cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         super().__init__(cluster, options, group)
         self._bootstrap_servers = bootstrap_servers
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._subscribe_first(topics)
 
     def _subscribe_first(self, topics: tuple[str, ...]) -> None:
@@ -317,7 +322,19 @@ class Consumer(CommittingReader):
         if self._iteration is not None and (rest := self._iteration.take(records_max)):
             return rest
         records = fetcher.take(records_max)
-        return records or await self._wait(timeout_ms, lambda: self._running().take(records_max))
+        if not records:
+            records = await self._wait(timeout_ms, lambda: self._running().take(records_max))
+        return await self._deserialized(records) if self._deserializers.active else records
+
+    async def _deserialized(self, records: list[Record]) -> list[Record]:
+        count, problem = await self._deserializers.convert(records)
+        if problem is None:
+            return records
+        # What was good goes out first; the next call meets the bad record again.
+        self._running().put_back(records[count:])
+        if not count:
+            raise problem
+        return records[:count]
 
     async def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
         """Like `poll`, with everything that was fetched in one Arrow record batch: columns key, value, topic,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from tidelog.client.partitioner import Partitioner
+from tidelog.client.security import Security
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,12 @@ class ConnectionOptions:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    security: Security | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.name != "client_id" and value <= 0:
+            if one.name not in ("client_id", "security") and value <= 0:
                 raise ValueError(f"{one.name} must be above 0, not {value}")
 
 

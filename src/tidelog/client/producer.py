@@ -20,6 +20,7 @@ from tidelog.client.group_metadata import GroupMetadata, Offsets, with_metadata
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ConnectionOptions, ProducerOptions, acks_of
 from tidelog.client.partitioner import Partitioner, kind_of
+from tidelog.client.security import Security
 from tidelog.client.sender import Sender
 from tidelog.client.topology import Topic
 from tidelog.client.transactions import Transactions
@@ -54,7 +55,7 @@ class Producer:
     `partitioner`: "murmur2" (records with a key go where the Java client sends them, others stick to a
     partition for a batch), "sticky", "round_robin", or a function of topic, key and number of partitions
     that returns a partition, or None for any.  `key_serializer` and `value_serializer` make bytes of what is
-    sent: see `tidelog.schema`, or give a function.
+    sent: see `tidelog.schema`, or give a function.  `security`: TLS and logins, see `Security`.
 
     With a `transactional_id`, records are written in transactions:
 
@@ -89,6 +90,7 @@ class Producer:
         partitioner: str | Partitioner = "murmur2",
         key_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
         value_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
+        security: Security | None = None,
         environment: Environment | None = None,
     ) -> None:
         codec_named(compression_type)
@@ -113,13 +115,9 @@ class Producer:
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
         )
+        waits = request_timeout_ms, connect_timeout_ms, retry_backoff_ms, retry_backoff_max_ms
         connection = ConnectionOptions(
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
+            client_id, *waits, metadata_max_age_ms=metadata_max_age_ms, security=security
         )
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)

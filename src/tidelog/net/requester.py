@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket as sockets
+import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from tidelog import errors
 from tidelog.net.network import Network, Socket
+from tidelog.net.tls import TlsSocket
 from tidelog.wire import frame
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -110,6 +112,8 @@ class Requester:
         self.peer = peer
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
+        self.lifetime_ms = 0
+        """How long the broker lets this connection live, from its opening on; 0: for ever."""
         self.broken: errors.TidelogError | None = None
         self._socket = socket
         self._client_id = client_id
@@ -127,6 +131,7 @@ class Requester:
         self._large_filled = 0
         self._held = False
         self._watching = False
+        self._buffered = socket if isinstance(socket, TlsSocket) else None
         self._loop.add_reader(socket.fileno(), self._readable)
 
     # Asking
@@ -322,6 +327,9 @@ class Requester:
         if count == 0:
             self._break(errors.NetworkException(f"{self.peer} closed the connection"))
             return
+        if self._buffered is not None and self._buffered.pending:
+            # What is decrypted already makes no socket readable.
+            self._loop.call_soon(self._readable_again)
         if self._large is None:
             self._filled += count
             self._cut()
@@ -330,6 +338,10 @@ class Requester:
         if self._large_filled == len(self._large):
             whole, self._large = self._large, None
             self._answered(whole)
+
+    def _readable_again(self) -> None:
+        if self.broken is None:
+            self._readable()
 
     def _cut(self) -> None:
         """Hands over every whole frame in the buffer; one that does not fit is read into memory of its
@@ -417,6 +429,16 @@ def shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+async def _encrypted(socket: Socket, tls: ssl.SSLContext, host: str) -> Socket:
+    wrapped = TlsSocket(socket, tls, host)
+    try:
+        await wrapped.handshake()
+    except BaseException:
+        socket.close()
+        raise
+    return wrapped
+
+
 async def dial(
     network: Network,
     host: str,
@@ -426,15 +448,22 @@ async def dial(
     *,
     connect_timeout_ms: int,
     request_timeout_ms: int,
+    tls: ssl.SSLContext | None = None,
+    authenticate: Callable[[Requester], Awaitable[None]] | None = None,
 ) -> Requester:
-    """A connection that knows the broker's versions, or `Unreachable` within `connect_timeout_ms`."""
+    """A connection that knows the broker's versions and is let in there, or `Unreachable` within
+    `connect_timeout_ms`."""
     peer = shown(host, port)
     requester: Requester | None = None
     try:
         async with asyncio.timeout(connect_timeout_ms / 1000):
             socket = await network.connect(host, port)
+            if tls is not None:
+                socket = await _encrypted(socket, tls, host)
             requester = Requester(socket, peer, client_id, request_timeout_ms=request_timeout_ms)
             await requester.negotiate(software_version)
+            if authenticate is not None:
+                await authenticate(requester)
             return requester
     except BaseException as problem:
         if requester is not None:
@@ -442,6 +471,11 @@ async def dial(
         if isinstance(problem, TimeoutError | errors.RequestTimedOut):
             reason = f"no answer within {connect_timeout_ms} ms"
             raise Unreachable.of(peer, reason, "is the address right?") from problem
+        if isinstance(problem, ssl.SSLError):
+            said = getattr(problem, "verify_message", "") or problem.reason or str(problem)
+            raise Unreachable.of(
+                peer, f"TLS failed: {said}", "are its port, the authority and the certificate right?"
+            ) from problem
         if isinstance(problem, OSError):
             unknown_host = isinstance(problem, sockets.gaierror)
             hint = "is the address right?" if unknown_host else "is it running?"

@@ -1,0 +1,67 @@
+"""How a client proves who it is and checks who the broker is: TLS and SASL options."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+
+Path = str | PathLike[str]
+Token = Callable[[], str | Awaitable[str]]
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """
+    Security(tls=True)                                            # the system's authorities
+    Security(ca="ca.pem", certificate="me.pem", key="me.key")     # mutual TLS
+    Security(tls=True, mechanism="SCRAM-SHA-512", username="me", password="secret")
+    Security(mechanism="OAUTHBEARER", token=fetch_token)          # called for every connection
+
+    `ca`, `certificate` and `key` are PEM files and turn TLS on.  `token` is a function, plain or async, that
+    returns a token.  Without TLS, passwords and tokens can be read on the way.
+    """
+
+    tls: bool = False
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+    context: ssl.SSLContext | None = None
+    """One of your own, in place of the options above."""
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: Token | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ValueError("a key needs its certificate: give both, or neither")
+        if self.mechanism is None:
+            if self.username is not None or self.token is not None:
+                raise ValueError(f"mechanism is missing: use {', '.join(MECHANISMS)}")
+            return
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"mechanism cannot be {self.mechanism!r}: use {', '.join(MECHANISMS)}")
+        if self.mechanism == "OAUTHBEARER":
+            if self.token is None:
+                raise ValueError("OAUTHBEARER needs token, a function that returns one")
+        elif self.username is None or self.password is None:
+            raise ValueError(f"{self.mechanism} needs username and password")
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """None without TLS; reads the files."""
+        if self.context is not None:
+            return self.context
+        if not self.tls and self.ca is None and self.certificate is None:
+            return None
+        made = ssl.create_default_context(cafile=None if self.ca is None else fspath(self.ca))
+        made.check_hostname = self.check_hostname
+        if self.certificate is not None:
+            key = None if self.key is None else fspath(self.key)
+            made.load_cert_chain(fspath(self.certificate), key, self.key_password)
+        return made

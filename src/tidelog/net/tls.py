@@ -1,0 +1,139 @@
+"""TLS over any socket of the network seam: the same non-blocking methods, what passes is encrypted.
+
+The TLS machine of the standard library works on memory; this moves bytes between it and the socket.  What it
+has decrypted and not handed out makes no socket readable: whoever reads asks `pending` before waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Any, cast
+
+from tidelog.net.network import Socket
+
+RECORD_BYTES_MAX = 64 * 1024  # how much is encrypted before it is sent
+READ_BYTES = 64 * 1024
+
+
+class TlsSocket:
+    def __init__(
+        self, inner: Socket, context: ssl.SSLContext, host: str | None, server: bool = False
+    ) -> None:
+        self._inner = inner
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=server, server_hostname=host)
+        self._encrypted = memoryview(b"")
+        self._accepted = 0
+        self._buffer = bytearray(READ_BYTES)
+
+    async def handshake(self) -> None:
+        """Raises `ssl.SSLError` or `OSError`; whoever called closes the socket then."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._readable()
+                self._fill()
+            except ssl.SSLError:
+                await self._flush()  # the peer should hear why
+                raise
+            else:
+                await self._flush()
+                return
+
+    @property
+    def pending(self) -> bool:
+        """A read would not have to wait."""
+        return self._tls.pending() > 0 or self._in.pending > 0
+
+    def recv_into(self, buffer: Any, nbytes: int = 0) -> int:
+        while True:
+            try:
+                # With a buffer it returns how much it has put there; its stubs know only the other form.
+                return cast(int, self._tls.read(nbytes or len(buffer), buffer))
+            except ssl.SSLWantReadError:
+                self._fill()
+                self._try_flush()  # an answer to a message of the protocol itself
+            except ssl.SSLZeroReturnError:
+                return 0
+            except ssl.SSLEOFError:
+                return 0
+
+    def send(self, data: Any) -> int:
+        """As much as was encrypted, once all of it has left; until then the same data must be offered again."""
+        if not self._accepted:
+            self._accepted = self._tls.write(memoryview(data)[:RECORD_BYTES_MAX])
+        if not self._try_flush():
+            raise BlockingIOError
+        count, self._accepted = self._accepted, 0
+        return count
+
+    def sendmsg(self, buffers: Sequence[Any]) -> int:
+        return self.send(buffers[0])
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._inner.setsockopt(level, option, value)
+
+    def getpeername(self) -> Any:
+        return self._inner.getpeername()
+
+    def getsockname(self) -> Any:
+        return self._inner.getsockname()
+
+    def close(self) -> None:
+        try:
+            self._tls.unwrap()
+        except (ssl.SSLError, OSError, ValueError):
+            pass  # it waits for the peer's goodbye, and nobody else does
+        try:
+            self._try_flush()
+        except OSError:
+            pass
+        self._inner.close()
+
+    def _fill(self) -> None:
+        count = self._inner.recv_into(self._buffer)
+        if count:
+            self._in.write(memoryview(self._buffer)[:count])
+        else:
+            self._in.write_eof()
+
+    def _try_flush(self) -> bool:
+        """Whether everything encrypted has left."""
+        while True:
+            if not self._encrypted:
+                self._encrypted = memoryview(self._out.read())
+                if not self._encrypted:
+                    return True
+            try:
+                self._encrypted = self._encrypted[self._inner.send(self._encrypted) :]
+            except (BlockingIOError, InterruptedError):
+                return False
+
+    async def _flush(self) -> None:
+        while not self._try_flush():
+            await self._event(reading=False)
+
+    async def _readable(self) -> None:
+        await self._event(reading=True)
+
+    async def _event(self, *, reading: bool) -> None:
+        loop, number = asyncio.get_running_loop(), self._inner.fileno()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def happened() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        (loop.add_reader if reading else loop.add_writer)(number, happened)
+        try:
+            await ready
+        finally:
+            (loop.remove_reader if reading else loop.remove_writer)(number)
