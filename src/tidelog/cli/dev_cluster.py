@@ -25,6 +25,7 @@ HOST = "127.0.0.1"
 HTTP_ABOVE = 1_000
 PORTS = (10_000, 32_000)
 READY_SECONDS_MAX = 60
+ETCD_END_SECONDS_MAX = 1.0
 ETCD_MISSING = "etcd is not on the PATH: install it with `apt-get install etcd-server`, or put version 3.4 or newer there"
 
 
@@ -103,6 +104,9 @@ class DevCluster:
                 "listen-peer-urls": peers[number - 1],
                 "initial-advertise-peer-urls": peers[number - 1],
                 "initial-cluster": cluster,
+                # The shortest lease is 1.5 times the election timeout, in whole seconds: one here.
+                "heartbeat-interval": "100",
+                "election-timeout": "500",
                 "auto-compaction-mode": "periodic",
                 "auto-compaction-retention": "1h",
                 "log-level": "warn",
@@ -219,8 +223,10 @@ class DevCluster:
     def stop(self, patient: Callable[[], bool] = lambda: True) -> None:
         """Brokers first, so that they can say goodbye to etcd."""
         state = self.state()
-        for group in ("brokers", "etcd"):
-            processes.end([(one["pid"], one["command"]) for one in state[group]], patient)
+        processes.end([(one["pid"], one["command"]) for one in state["brokers"]], patient)
+        # A leader that is told to go looks for another one for seconds; all it knows is on disk already.
+        members = [(one["pid"], one["command"]) for one in state["etcd"]]
+        processes.end(members, patient, ETCD_END_SECONDS_MAX)
         self._state.unlink(missing_ok=True)
 
     def _log(self, name: str) -> Path:

@@ -66,12 +66,16 @@ def await_ready(
         time.sleep(LOOK_SECONDS)
 
 
-def end(processes: Sequence[tuple[int, Sequence[str]]], patient: Callable[[], bool] = lambda: True) -> None:
+def end(
+    processes: Sequence[tuple[int, Sequence[str]]],
+    patient: Callable[[], bool] = lambda: True,
+    seconds: float = END_SECONDS_MAX,
+) -> None:
     """All of them at once: asked first, and killed when that takes too long or patience is over."""
     for pid, command in processes:
         _send(pid, command, signal.SIGTERM)
         _send(pid, command, signal.SIGCONT)  # one that is frozen cannot end
-    deadline = time.monotonic() + END_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     left = list(processes)
     while left:
         if time.monotonic() > deadline or not patient():
