@@ -27,6 +27,7 @@ from tidelog.groups.consumer_coordinator import ConsumerGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.directory import Directory
 from tidelog.groups.offset_coordinator import GroupOffsets
+from tidelog.groups.share_cluster import ClusterPersister, Elsewhere
 from tidelog.groups.share_coordinator import ShareGroups
 from tidelog.groups.share_offsets import ShareOffsets
 from tidelog.groups.share_partitions import SharePartitions
@@ -142,18 +143,20 @@ class Broker:
 
     def _start_coordinators(self, node: NodeId) -> None:
         controller = self._controller
-        self._groups = Groups(node, controller, self._partitions, self._around.clock)
+        clock, peers = self._around.clock, self._replicating.peers
+        self._groups = Groups(node, controller, self._partitions, clock)
         self._classic_groups = ClassicGroups(self._groups, self._around.random)
         self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, self._around.random)
-        self._share_shards = ShareShards(node, controller, self._partitions, self._around.clock)
-        self._shares = SharePartitions(controller, self._partitions, self._share_shards, self._around.clock)
-        self._share_groups = ShareGroups(self._groups, self._shares, self._share_shards)
+        self._share_shards = ShareShards(node, controller, self._partitions, clock)
+        self._elsewhere = Elsewhere(node, self._partitions, peers)
+        persister = ClusterPersister(node, controller, self._share_shards, peers)
+        self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
+        self._share_groups = ShareGroups(self._groups, self._shares, persister)
         self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
         self._share_shards.start()
         self._producer_ids = ProducerIds(self._store)
-        clock, peers = self._around.clock, self._replicating.peers
         coordinators = {self._groups.topic.name: self._groups.coordinator}
         self._markers = Markers(node, self._partitions, coordinators, clock, peers)
         self._transactions = Transactions(
@@ -231,7 +234,7 @@ class Broker:
             consumer_groups=self._consumer_groups,
             group_offsets=self._group_offsets,
             share_groups=self._share_groups,
-            share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._partitions),
+            share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),
             share_shards=self._share_shards,
             shares=self._shares,
             group_directory=Directory(self._groups, self._classic_groups),

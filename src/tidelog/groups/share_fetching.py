@@ -18,6 +18,8 @@ from tidelog.groups.share_sessions import Part
 from tidelog.replication.waiters import FetchWait
 from tidelog.storage.reading import Slice
 
+READ_BYTES_MIN = 16 << 10
+READ_BYTES_A_RECORD = 4 << 10
 READ_BYTES_MAX = 1 << 20
 
 
@@ -55,6 +57,8 @@ class ShareFetch:
         self._group = group
         self._member = member
         self._limits = limits
+        # Who wants few records is not read many for.
+        self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
         self._results: Results = {}
 
     async def run(self, parts: Sequence[Part]) -> Results:
@@ -111,7 +115,7 @@ class ShareFetch:
         bound = led.partition.readable_end(config.share_isolation_level == "read_committed")
         if offset >= bound:
             return None
-        part = log.read(offset, max(min(left, READ_BYTES_MAX), 0), bound, first)
+        part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
         return None if part is None else Found(led, terms, offset, part)
 
     def _take(self, found: Sequence[Found]) -> None:

@@ -11,6 +11,7 @@ import logging
 from tidelog import errors
 from tidelog._speed.records import Record
 from tidelog.clock import Clock
+from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_led import LedShare
 from tidelog.groups.share_runs import Run
 from tidelog.metadata.controller import Controller
@@ -19,7 +20,6 @@ from tidelog.metadata.planning import NewTopic
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
-from tidelog.replication.partitions import Partitions
 
 log = logging.getLogger("tidelog.shares")
 
@@ -28,15 +28,14 @@ REJECTED = "rejected"
 USED_UP = "delivery count limit reached"
 RETRY_S_MIN = 0.5
 RETRY_S_MAX = 30.0
-COMMIT_TIMEOUT_S = 30.0
 READ_BYTES = 1 << 20
 BATCH_BYTES = 512 << 10
 
 
 class DeadLetters:
-    def __init__(self, controller: Controller, partitions: Partitions, clock: Clock) -> None:
+    def __init__(self, controller: Controller, elsewhere: Elsewhere, clock: Clock) -> None:
         self._controller = controller
-        self._partitions = partitions
+        self._elsewhere = elsewhere
         self._clock = clock
 
     def wake(self, led: LedShare) -> None:
@@ -62,13 +61,15 @@ class DeadLetters:
         first, last = run.first, run.last
         name = led.config().share_dead_letter_topic
         if name:
-            target = await self._target(led, name)
+            count = await self._count(led, name)
             records, last = _records(led.partition, first, last)
             if records:
-                await self._append(target, [self._letter(led, run, record) for record in records])
+                letters = [self._letter(led, run, record) for record in records]
+                await self._append(name, led.key.partition % count, letters)
         await led.submit(led.state.copied(first, last))
 
-    async def _target(self, led: LedShare, name: str) -> Partition:
+    async def _count(self, led: LedShare, name: str) -> int:
+        """How many partitions the topic has; made first if it must be."""
         if name == led.partition.topic or name in INTERNAL:
             raise errors.InvalidConfig(f"share.dead.letter.topic of {led.key.group} cannot be {name}")
         topic = self._controller.image.topics.get(name)
@@ -77,7 +78,7 @@ class DeadLetters:
             topic = self._controller.image.topics.get(name)
             if topic is None:
                 raise errors.UnknownTopicOrPartition(f"there is no topic {name!r}")
-        return self._partitions.led_here(name, led.key.partition % len(topic.partitions))
+        return len(topic.partitions)
 
     async def _create(self, name: str) -> None:
         config = self._controller.config()
@@ -106,21 +107,11 @@ class DeadLetters:
         # The time is that of the copy: the topic's retention counts from here.
         return Record(0, self._clock.now_ms(), record.key, record.value, (*record.headers, *headers))
 
-    async def _append(self, target: Partition, letters: list[Record]) -> None:
+    async def _append(self, topic: str, index: int, letters: list[Record]) -> None:
         builder = BatchBuilder()
         for letter in letters:
             builder.add(letter.key, letter.value, letter.timestamp, letter.headers)
-        appended = target.append(memoryview(bytearray(builder.build())), self._clock.now_ms(), True)
-        try:
-            async with asyncio.timeout(COMMIT_TIMEOUT_S):
-                if appended.durable is not None:
-                    await asyncio.shield(appended.durable)
-                if target.state.committed < appended.end:
-                    await target.commit_waits.wait(appended.end)
-        except TimeoutError:
-            raise errors.RequestTimedOut(
-                f"{target.name}: the copy is not on all in-sync replicas yet"
-            ) from None
+        await self._elsewhere.append(topic, index, builder.build(), self._clock.now_ms())
 
 
 def _records(partition: Partition, first: int, last: int) -> tuple[list[Record], int]:

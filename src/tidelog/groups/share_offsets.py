@@ -14,11 +14,11 @@ from tidelog.coordination.shard import Shard
 from tidelog.groups import share_membership as membership
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.machine import GroupMachine
+from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_coordinator import ShareGroups
 from tidelog.groups.share_group import Kept, ShareGroup, share_group
 from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_state import UNKNOWN_START, ShareKey, ShareState
-from tidelog.replication.partitions import Partitions
 from tidelog.wire.messages.share_group_metadata_record import ShareGroupMetadataKey, ShareGroupMetadataValue
 
 UNKNOWN_LAG = -1
@@ -37,12 +37,12 @@ class Position(NamedTuple):
 
 class ShareOffsets:
     def __init__(
-        self, groups: Groups, share_groups: ShareGroups, shares: SharePartitions, partitions: Partitions
+        self, groups: Groups, share_groups: ShareGroups, shares: SharePartitions, elsewhere: Elsewhere
     ) -> None:
         self._groups = groups
         self._share_groups = share_groups
         self._shares = shares
-        self._partitions = partitions
+        self._elsewhere = elsewhere
 
     # Telling
 
@@ -59,14 +59,18 @@ class ShareOffsets:
         if state is None or state.start == UNKNOWN_START:
             epoch = 0 if state is None else state.leader_epoch
             return Position(topic_id, index, UNKNOWN_START, epoch, UNKNOWN_LAG)
-        return Position(topic_id, index, state.start, state.leader_epoch, self._lag(topic_id, index, state))
+        lag = await self._lag(topic_id, index, state)
+        return Position(topic_id, index, state.start, state.leader_epoch, lag)
 
-    def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
-        partition = self._partitions.led_here(topic_id.bytes, index)
+    async def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
+        name = self._groups.image.names.get(topic_id)
+        if name is None:
+            raise errors.UnknownTopicId(f"there is no topic with id {topic_id}")
+        log_start, committed = await self._elsewhere.bounds(name, index)
         # What the log does not have any more cannot be consumed, so nobody lags behind it.
-        start = max(state.start, partition.log.start)
+        start = max(state.start, log_start)
         finished = max(state.finished, 0) if start == state.start else 0
-        return max(partition.state.committed - start - finished, 0)
+        return max(committed - start - finished, 0)
 
     # Moving
 

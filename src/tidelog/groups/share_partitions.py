@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from tidelog import errors
@@ -15,6 +15,7 @@ from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.group import BY_DURATION, GroupConfig, duration_ms
 from tidelog.coordination.timers import Timers
+from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_led import LedShare, persister_error
 from tidelog.groups.share_letters import DeadLetters
 from tidelog.groups.share_partition import SharePartition
@@ -28,10 +29,17 @@ from tidelog.replication.partitions import Partitions
 
 log = logging.getLogger("tidelog.shares")
 
+CONFIGS_MAX = 1_000
+
 
 class SharePartitions:
     def __init__(
-        self, controller: Controller, partitions: Partitions, persister: SharePersister, clock: Clock
+        self,
+        controller: Controller,
+        partitions: Partitions,
+        persister: SharePersister,
+        elsewhere: Elsewhere,
+        clock: Clock,
     ) -> None:
         self._controller = controller
         self._partitions = partitions
@@ -39,11 +47,12 @@ class SharePartitions:
         self.clock = clock
         self.timers = Timers(clock)
         self.sessions = ShareSessions()
-        self.letters = DeadLetters(controller, partitions, clock)
+        self.letters = DeadLetters(controller, elsewhere, clock)
         self.draining = False
         self._led: dict[ShareKey, LedShare] = {}
         self._loading: dict[ShareKey, asyncio.Task[LedShare]] = {}
         self._releases: set[asyncio.Task[None]] = set()
+        self._configs: dict[str, tuple[Mapping[str, str], BrokerConfig, GroupConfig]] = {}
 
     # For handlers
 
@@ -52,7 +61,14 @@ class SharePartitions:
         return self._controller.config()
 
     def group_config(self, group: str) -> GroupConfig:
-        return GroupConfig.of(self._controller.image.group_overrides(group), self._controller.config())
+        """Every request asks, some several times: what was worked out counts until something of it changes."""
+        overrides, broker = self._controller.image.group_overrides(group), self._controller.config()
+        known = self._configs.get(group)
+        if known is None or known[0] is not overrides or known[1] is not broker:
+            if len(self._configs) >= CONFIGS_MAX:
+                self._configs.clear()
+            known = self._configs[group] = (overrides, broker, GroupConfig.of(overrides, broker))
+        return known[2]
 
     def led(self, group: str, part: Part) -> LedShare | None:
         """The share partition, if it is loaded."""

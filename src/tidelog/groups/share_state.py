@@ -198,7 +198,8 @@ def _without(batch: StateBatch, hole: StateBatch) -> list[StateBatch]:
 
 def _taken(state: ShareState, what: Write) -> ShareState:
     """The state after `what`."""
-    start = state.start if what.start == UNCHANGED else what.start
+    # A write that comes twice, late, does not take anything back.
+    start = max(state.start, what.start)
     return state._replace(
         leader_epoch=max(state.leader_epoch, what.leader_epoch),
         start=start,

@@ -7,6 +7,7 @@ from random import Random
 from uuid import UUID
 
 from tidelog.config import BrokerConfig
+from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_fetching import Fetched, Limits, ShareFetch
 from tidelog.groups.share_partition import Acknowledgement, Acquired
 from tidelog.groups.share_partitions import SharePartitions
@@ -21,10 +22,11 @@ from tidelog.metadata.sqlite_store import SqliteStore, connect
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.peers import Peers
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
-from tidelog.testing import VirtualClock, VirtualDisk
+from tidelog.testing import VirtualClock, VirtualDisk, VirtualNetwork
 from tidelog.types import NodeId
 
 NODE = NodeId(1)
@@ -50,7 +52,9 @@ class ShareNode:
         self.partitions = Partitions(NODE, self.dirs, self.controller.image, self.controller.topic_config)
         await self.partitions.start()
         self.shards = ShareShards(NODE, self.controller, self.partitions, self.clock)
-        self.shares = SharePartitions(self.controller, self.partitions, self.shards, self.clock)
+        peers = Peers(NODE, VirtualNetwork(random), lambda: self.controller.image, "PLAINTEXT")
+        elsewhere = Elsewhere(NODE, self.partitions, peers)
+        self.shares = SharePartitions(self.controller, self.partitions, self.shards, elsewhere, self.clock)
         self.shards.start()
         self._following = asyncio.get_running_loop().create_task(self._follow())
         record = BrokerRecord((Endpoint("PLAINTEXT", "here", 9092),), None)
