@@ -15,6 +15,7 @@ from tidelog.client.batch import Headers
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
+from tidelog.client.figures import ProducerMetrics
 from tidelog.client.group_metadata import GroupMetadata, Offsets
 from tidelog.client.partitioner import Partitioner
 from tidelog.client.security import Security
@@ -159,6 +160,10 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which."""
         self._run(self._core.flush(timeout))
+
+    def metrics(self) -> ProducerMetrics:
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        return self._core.metrics()
 
     # Transactions
 

@@ -16,6 +16,7 @@ from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import Cluster
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed, DeliveryTimedOut, TransactionAborted
+from tidelog.client.figures import ProducerMetrics
 from tidelog.client.group_metadata import GroupMetadata, Offsets, with_metadata
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ConnectionOptions, ProducerOptions, acks_of
@@ -369,6 +370,10 @@ class Producer:
             raise DeliveryTimedOut(
                 f"{sender.waiting_records} records were not acknowledged within {timeout} s"
             ) from None
+
+    def metrics(self) -> ProducerMetrics:
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        return self._running().metrics()
 
     # Transactions
 

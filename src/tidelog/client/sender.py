@@ -22,6 +22,7 @@ from tidelog.client.backoff import delay_ms
 from tidelog.client.batch import OutgoingBatch
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import DeliveryTimedOut, TransactionAborted
+from tidelog.client.figures import Figures, ProducerMetrics
 from tidelog.client.identity import Identity
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ProducerOptions
@@ -63,6 +64,7 @@ class Sender:
         self._timer_ms = 0.0
         self._turns: list[Callable[[], None]] = []
         self._closed = False
+        self.figures = Figures(self._loop.time())
         self.routes = Routes(cluster, options, memory, self.wake)
         self.intake = self.routes.intake
         self._queues = self.routes.queues
@@ -95,6 +97,16 @@ class Sender:
     def waiting_records(self) -> int:
         self._note_new()
         return self._unfinished.records
+
+    def metrics(self) -> ProducerMetrics:
+        """From any thread."""
+        return self.figures.metrics(
+            self._loop.time(),
+            waiting=self._unfinished.records,
+            in_flight=sum(self._in_flight.values()),
+            buffer_used=self._memory.used,
+            buffer_total=self._memory.bytes_max,
+        )
 
     async def flush(self) -> None:
         """Until everything appended so far is settled, well or not."""
@@ -276,6 +288,8 @@ class Sender:
             connection.hold()
         for queue, batch in chosen:
             queue.take(batch)
+            if batch.attempts > 1:
+                self.figures.retried(batch.count)
         call = build_produce(
             connection,
             self._cluster.topology,
@@ -293,8 +307,12 @@ class Sender:
             answer.add_done_callback(self._then(node, lambda done: self._answered(chosen, call, done)))
 
     def _then(self, node: int, act: Callable[[Any], None]) -> Callable[[Any], None]:
+        began_s = self._loop.time()
+
         def settled(done: asyncio.Future[Any]) -> None:
             self._in_flight[node] -= 1
+            now_s = self._loop.time()
+            self.figures.answered(now_s, now_s - began_s)
             if not self._closed:
                 act(done)
                 self.wake()
@@ -386,8 +404,10 @@ class Sender:
         if batch.done:
             return
         if problem is None:
+            self.figures.acknowledged(self._loop.time(), batch.count, len(batch.data))
             batch.acknowledged(offset, time_ms)
         else:
+            self.figures.failed(self._loop.time(), batch.count)
             # What was given up before it ever left has broken nothing.
             if self._transactions is not None and (
                 batch.attempts or not isinstance(problem, TransactionAborted)

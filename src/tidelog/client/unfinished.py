@@ -20,7 +20,7 @@ class Unfinished:
 
     @property
     def records(self) -> int:
-        return sum(batch.count for batch in self._batches)
+        return sum(batch.count for batch in list(self._batches))  # another thread may ask
 
     def add(self, batch: OutgoingBatch) -> None:
         self._batches.add(batch)
