@@ -96,7 +96,7 @@ class Transactions:
         )
         self.coordinator.opened.append(self._opened)
         self._tasks: set[asyncio.Future[None]] = set()
-        self._completing: set[str] = set()
+        self._completing: set[tuple[TransactionShard, str]] = set()
 
     @property
     def config(self) -> BrokerConfig:
@@ -252,9 +252,11 @@ class Transactions:
         left: frozenset[TopicPartition],
         waits: list[tuple[TopicPartition, Wait]],
     ) -> None:
-        if decided.id in self._completing:
+        # A shard that was lost and came back is another one: what the old one waits for is nobody's concern.
+        mine = (shard, decided.id)
+        if mine in self._completing:
             return
-        self._completing.add(decided.id)
+        self._completing.add(mine)
         pause_s = RETRY_S
         try:
             while True:
@@ -271,7 +273,7 @@ class Transactions:
                     return
                 left, waits = self._write_markers(shard, decided, left)
         finally:
-            self._completing.discard(decided.id)
+            self._completing.discard(mine)
 
     def _opened(self, shard: TransactionShard) -> None:
         for transaction in shard.machine:

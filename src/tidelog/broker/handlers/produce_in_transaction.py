@@ -58,30 +58,32 @@ async def _append_later(
 ) -> Answer:
     if before is not None:
         await asyncio.wait([before])
-    services = request.services
-    give_up_ms = services.clock.monotonic_ms() + services.config().add_partitions_to_txn_retry_backoff_max_ms
-    while True:
+    services, config = request.services, request.services.config()
+    give_up_ms = services.clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+    for _ in range(_ATTEMPTS_MAX):
         marked = _last_markers(request, batches)
         verdicts, waits = _enlist(request, batches)
-        if not _worth_waiting(request, verdicts) or services.clock.monotonic_ms() >= give_up_ms:
-            break
-        await asyncio.sleep(services.config().add_partitions_to_txn_retry_backoff_ms / 1000)
-    for _ in range(_ATTEMPTS_MAX):
-        failed: Verdicts = {}
-        for key, wait in waits:
-            try:
-                await wait.wait()
-            except errors.TidelogError as problem:
-                failed[key] = _for_producers(problem, request.version)
-        earlier, marked = marked, _last_markers(request, batches)
+        failed = await _wait(waits, request.version)
         if waits:
             # The transaction may have ended meanwhile: a batch behind its marker would begin one that nobody ends.
-            verdicts, waits = _enlist(request, batches)
-            verdicts |= failed
-        if failed or earlier == marked:
+            verdicts = _enlist(request, batches)[0] | failed
+        if _worth_waiting(request, verdicts) and services.clock.monotonic_ms() < give_up_ms:
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        elif failed or marked == _last_markers(request, batches):
             return append_all(request, verdicts)
     busy = errors.NotEnoughReplicas("transactions end here faster than their coordinator can be asked")
     return append_all(request, {key: busy for key, _ in batches})
+
+
+async def _wait(waits: list[tuple[Key, Enlisting]], version: int) -> Verdicts:
+    """What came of those that failed."""
+    failed: Verdicts = {}
+    for key, wait in waits:
+        try:
+            await wait.wait()
+        except errors.TidelogError as problem:
+            failed[key] = _for_producers(problem, version)
+    return failed
 
 
 def _last_markers(request: ProduceInFlight, batches: list[tuple[Key, Header]]) -> list[int]:
