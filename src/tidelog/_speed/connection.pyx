@@ -97,8 +97,8 @@ cdef class FrameConnection:
 
     def hold(self, Py_ssize_t frame, waits):
         """The answer to request number `frame` waits for `waits`, which is completed as soon as another one arrives."""
-        if frame != self.frames or len(self.slots) != 1 or self.in_flight_max < 2 or self.draining or self.is_closed:
-            return False
+        if frame != self.frames or self.is_full() or self.is_closed:
+            return False  # one has arrived, or could not be read now
         self.held = waits
         return True
 

@@ -267,3 +267,59 @@ def test_draining_answers_what_is_under_way_and_takes_nothing_new() -> None:
         connection.close()
 
     asyncio.run(scenario())
+
+
+def test_an_answer_that_is_held_gives_way_to_the_next_request() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        held: list[asyncio.Future[None]] = []
+        refused: list[int] = []
+
+        def answer(number: int, body: bytes) -> asyncio.Future[bytes]:
+            at = connection.frames
+            return asyncio.ensure_future(wait(number, at))
+
+        async def wait(number: int, at: int) -> bytes:
+            released: asyncio.Future[None] = loop.create_future()
+            if connection.hold(at, released):
+                held.append(released)
+                await released
+            else:
+                refused.append(number)
+            return bytes([number])
+
+        connection, client = await connected(answer)
+        client.send(frame(1))
+        await asyncio.sleep(0.05)
+        assert [one.done() for one in held] == [False]
+        client.send(frame(2))
+        assert await receive(client, 1) == b"\x01"
+        await asyncio.sleep(0.01)
+        assert [one.done() for one in held] == [True, False]
+        # Behind two that arrive together nobody is held, nor is the first of them.
+        client.send(frame(3) + frame(4))
+        assert await receive(client, 2) == b"\x02\x03"
+        assert refused == [3]
+        connection.drain()
+        assert await receive(client, 1) == b"\x04"
+        connection.close()
+        client.close()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_held_where_one_request_is_worked_on_at_a_time() -> None:
+    async def scenario() -> None:
+        def answer(number: int, body: bytes) -> asyncio.Future[bytes]:
+            return asyncio.ensure_future(wait(connection.frames))
+
+        async def wait(at: int) -> bytes:
+            return b"%d" % connection.hold(at, asyncio.get_running_loop().create_future())
+
+        connection, client = await connected(answer, in_flight_max=1)
+        client.send(frame(1))
+        assert await receive(client, 1) == b"0"
+        connection.close()
+        client.close()
+
+    asyncio.run(scenario())
