@@ -205,6 +205,8 @@ class Broker:
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
         found = []
         for name, it in list(where.logs.items()):
+            if "compact" not in it.config.cleanup_policy:
+                continue  # asked every few seconds, of thousands
             partition = self._partitions.of_log(name)
             if partition is not None and partition.log is it:
                 found.append(Cleanable(it, partition.last_stable))
