@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
 from tidelog.metadata.planning import NewTopic
+
+NAMES_MAX = 16_384  # whose partitions are remembered
 
 
 class Shape(NamedTuple):
@@ -59,6 +62,7 @@ class InternalTopic:
         return count
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def partition_for(name: str, count: int) -> int:
     """The partition that holds the state of `name`: Java's string hash, as every Kafka tool computes it."""
     value = 0
