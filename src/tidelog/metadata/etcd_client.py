@@ -21,7 +21,8 @@ from tidelog.metadata.store import Unanswered
 
 TRY_MS = 1_000
 PATIENCE_MS = 10_000
-PAUSE_MS = 100
+PAUSE_MS = 100  # after every endpoint has been tried; twice as long each time
+PAUSE_MS_MAX = 1_000
 REFUSED_MAX = 3  # tokens in a row that etcd does not know
 
 _OPTIONS = (
@@ -216,35 +217,37 @@ class Attempt:
         self._client = client
         self._ends_ms = None if patience_ms is None else client.now_ms() + patience_ms
         self._refused = 0
+        self._pause_ms = PAUSE_MS
         self.tries = 0
 
     async def failed(self, link: Link, problem: Exception) -> None:
         """Returns when it is time for the next try; raises when there is none."""
         self.tries += 1
         text = _text(problem)
-        if isinstance(problem, grpc.aio.AioRpcError):
-            self._judge(problem, text)
-        if self._refused == 0:
+        if isinstance(problem, grpc.aio.AioRpcError) and self._wants_token(problem, text):
+            self._client.forget_token()
+        else:
             self._client.leave(link)
         if self._ends_ms is not None and self._client.now_ms() >= self._ends_ms:
             raise Unanswered(
                 f"etcd at {self._client.endpoints} did not answer: {text}: check that it runs and has a majority"
             )
         if self._client.rounds(self.tries):
-            await asyncio.wait([self._client.closing], timeout=PAUSE_MS / 1000)
+            await asyncio.wait([self._client.closing], timeout=self._pause_ms / 1000)
+            self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
 
-    def _judge(self, problem: grpc.aio.AioRpcError, text: str) -> None:
-        """EtcdRefused for what no other member would answer differently."""
+    def _wants_token(self, problem: grpc.aio.AioRpcError, text: str) -> bool:
+        """EtcdRefused for what no other member and no new token would change."""
         code = problem.code()
         if code is grpc.StatusCode.UNAUTHENTICATED or any(one in text for one in _OLD_TOKEN):
-            self._client.forget_token()
             self._refused += 1
             if self._refused > REFUSED_MAX:
                 raise EtcdRefused(text) from None
-        elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text:
-            pass
-        elif code not in _LOST:
+            return True
+        busy = code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text
+        if code not in _LOST and not busy:
             raise EtcdRefused(text, _hint(text)) from None
+        return False
 
 
 def _text(problem: Exception) -> str:
