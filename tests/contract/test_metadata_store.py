@@ -120,6 +120,18 @@ def test_of_two_who_swap_at_once_one_wins(world: World) -> None:
     world.run(scenario)
 
 
+def test_a_hundred_at_once_all_happen_each_in_a_revision_of_its_own(world: World) -> None:
+    async def scenario(world: World) -> None:
+        store = await world.open()
+        tries = [store.txn([Compare(f"k/{who}", ABSENT)], [Put(f"k/{who}", b"")]) for who in range(100)]
+        revisions = await asyncio.gather(*tries)
+        assert None not in revisions and len(set(revisions)) == 100
+        found = {entry.key: entry.revision for entry in (await store.range("k/")).entries}
+        assert found == {f"k/{who}": revision for who, revision in enumerate(revisions)}
+
+    world.run(scenario)
+
+
 def test_keys_are_deleted_one_by_one_or_below_a_prefix(world: World) -> None:
     async def scenario(world: World) -> None:
         store = await world.open()
