@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from tidelog.client.listener import RebalanceListener
+    from tidelog.client.offset_store import OffsetStore
     from tidelog.client.security import Security
     from tidelog.client.topics import NewTopic
     from tidelog.errors import TidelogError
@@ -46,6 +47,7 @@ __all__ = [
     "GroupMetadata",
     "NewTopic",
     "OffsetAndMetadata",
+    "OffsetStore",
     "ProcessingFailed",
     "Producer",
     "RebalanceListener",
@@ -74,6 +76,7 @@ _HOMES = {
     "NewTopic": "tidelog.client.topics",
     "OffsetAndMetadata": "tidelog.client.group_metadata",
     "ProcessingFailed": "tidelog.client.errors",
+    "OffsetStore": "tidelog.client.offset_store",
     "Producer": "tidelog.client.blocking_producer",
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",

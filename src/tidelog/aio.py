@@ -22,6 +22,7 @@ from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
 from tidelog.client.lag import Lag
 from tidelog.client.listener import RebalanceListener
+from tidelog.client.offset_store import OffsetStore
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.producer import Producer
 from tidelog.client.security import Security
@@ -56,6 +57,7 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetStore",
     "Partition",
     "ProcessingFailed",
     "Producer",

@@ -74,7 +74,8 @@ def delivered(records: list[Record], count: int) -> None:
 
 def convert(
     records: list[Record],
-    key: Callable[[str, bytes], Any] | None,
-    value: Callable[[str, bytes], Any] | None,
-) -> None:
-    """Replaces keys and values, where they are not null, by what the callables make of them."""
+    key: Callable[[str, bytes, bool], Any] | None,
+    value: Callable[[str, bytes, bool], Any] | None,
+) -> tuple[int, Exception | None]:
+    """Replaces keys and values, where they are not null, by what the callables make of topic, bytes and whether it
+    is a key; how many records that went well for, and what went wrong with the next."""

@@ -160,10 +160,15 @@ def delivered(list records, int32_t count):
 
 
 def convert(list records, key, value):
-    """Replaces keys and values, where they are not null, by what the callables make of them."""
     cdef Record record
-    for record in records:
-        if key is not None and record.key is not None:
-            record.key = key(record.topic, record.key)
-        if value is not None and record.value is not None:
-            record.value = value(record.topic, record.value)
+    cdef Py_ssize_t count = 0
+    try:
+        for record in records:
+            if key is not None and record.key is not None:
+                record.key = key(record.topic, record.key, True)
+            if value is not None and record.value is not None:
+                record.value = value(record.topic, record.value, False)
+            count += 1
+    except Exception as problem:
+        return count, problem
+    return count, None

@@ -17,6 +17,7 @@ from tidelog.client.deserializing import Given
 from tidelog.client.environment import Environment
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets
 from tidelog.client.listener import RebalanceListener
+from tidelog.client.offset_store import OffsetStore
 from tidelog.client.process_plan import Order
 from tidelog.client.security import Security
 from tidelog.types import TopicPartition
@@ -46,6 +47,7 @@ class ConsumerSettings(TypedDict, total=False):
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     auto_offset_reset: str | int
+    offset_store: OffsetStore | None
     isolation_level: str
     max_poll_records: int
     fetch_min_bytes: int
@@ -80,6 +82,7 @@ class Consumer(BlockingReader):
     def __init__(self, *topics: str, **options: Unpack[ConsumerSettings]) -> None:
         super().__init__()
         core = consumer.Consumer(*topics, **options)
+        core._call = self._call_here
         self._thread = blocking.join()
         try:
             self._thread.run(core.start())
@@ -87,7 +90,8 @@ class Consumer(BlockingReader):
             blocking.leave(self._thread)
             raise
         self._core: consumer.Consumer = core
-        core._call = self._call_here
+        self._stores = options.get("offset_store") is not None
+        self._listens = self._stores
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -124,7 +128,7 @@ class Consumer(BlockingReader):
 
         The partitions come with the next `poll`s; the plain methods of `listener` run inside of them."""
         self._do(lambda: self._core.subscribe(topics, pattern, listener))
-        self._listens = listener is not None
+        self._listens = listener is not None or self._stores
 
     def unsubscribe(self) -> None:
         """Gives everything back: leaves the group, or drops what was assigned by hand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tidelog.client import blocking
@@ -131,30 +131,28 @@ class BlockingReader:
             raise problems[0]
         return result[0]
 
-    async def _call_here(
-        self, method: Callable[[Collection[TopicPartition]], Any], partitions: Collection[TopicPartition]
-    ) -> None:
-        """What the core awaits when a listener is to be called: done by the thread that polls."""
+    async def _call_here(self, method: Callable[[Any], Any], argument: Any) -> Any:
+        """What the core awaits when a listener or a store is to be called: done by the thread that polls."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[Any] = loop.create_future()
 
         def call() -> None:
-            problem: BaseException | None = None
+            answer, problem = None, None
             try:
-                answer = method(partitions)
+                answer = method(argument)
                 if inspect.iscoroutine(answer):
                     answer.close()
-                    raise TypeError("a listener of a blocking consumer has plain methods, not async ones")
+                    raise TypeError("a blocking consumer calls plain methods, not async ones")
             except BaseException as raised:
                 problem = raised
-            loop.call_soon_threadsafe(settle, problem)
+            loop.call_soon_threadsafe(settle, answer, problem)
 
-        def settle(problem: BaseException | None) -> None:
+        def settle(answer: Any, problem: BaseException | None) -> None:
             if not done.done():
                 if problem is None:
-                    done.set_result(None)
+                    done.set_result(answer)
                 else:
                     done.set_exception(problem)
 
         self._calls.put(call)
-        await done
+        return await done

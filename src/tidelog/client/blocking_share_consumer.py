@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog._speed.consumed import Record
 from tidelog.client import blocking, share_consumer
+from tidelog.client.deserializing import Given
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.security import Security
@@ -30,6 +31,8 @@ class ShareConsumerSettings(TypedDict, total=False):
     fetch_max_bytes: int
     check_crcs: bool
     client_rack: str | None
+    key_deserializer: Given
+    value_deserializer: Given
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int

@@ -11,6 +11,7 @@ from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offs
 from tidelog.client.group_offsets import GroupOffsets
 from tidelog.client.group_options import GroupOptions
 from tidelog.client.iteration import Iteration
+from tidelog.client.offset_store import StoredOffsets
 from tidelog.client.options import ConsumerOptions
 from tidelog.client.participation import Participation
 from tidelog.client.reader import Reader, flat
@@ -21,7 +22,7 @@ class CommittingReader(Reader):
     def __init__(self, cluster: Cluster, options: ConsumerOptions, group: GroupOptions) -> None:
         super().__init__(cluster, options)
         self._group = group
-        self._offsets: GroupOffsets | None = None
+        self._offsets: GroupOffsets | StoredOffsets | None = None
         self._commits: Commits | None = None
         self._part: Participation | None = None
         self._iteration: Iteration | None = None
@@ -71,5 +72,7 @@ class CommittingReader(Reader):
     def _committing(self) -> Commits:
         self._running()
         if self._commits is None:
-            raise ValueError("without a group_id there is nobody to commit to: name a group")
+            raise ValueError(
+                "without a group_id there is nobody to commit to: name a group, or an offset_store"
+            )
         return self._commits

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog._speed.consumed import Record
-from tidelog.client import listener as listeners
 from tidelog.client.addresses import parse_addresses
 from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
@@ -25,6 +24,7 @@ from tidelog.client.group_options import GroupOptions
 from tidelog.client.iteration import Iteration
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.membership import Machine
+from tidelog.client.offset_store import OffsetStore, StoredOffsets, call_here
 from tidelog.client.options import ConnectionOptions, ConsumerOptions, read_committed_of, reset_of
 from tidelog.client.participation import Participation, new_machine
 from tidelog.client.process import Processing, ProcessListener, ProcessOptions
@@ -35,6 +35,9 @@ from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+# The second one is for groups on their way from the first to it.
+ASSIGNED_BY = ("range", "cooperative-sticky")
 
 
 class Consumer(CommittingReader):
@@ -57,6 +60,9 @@ class Consumer(CommittingReader):
     come back for more, when partitions go to others, and at `close`.  Leaving the `async with` block with an
     exception does not commit what was in hand, so it is read again.
 
+    With an `offset_store`, offsets are loaded from there, and `commit` saves them there; nothing is committed by
+    itself.
+
     `key_deserializer` and `value_deserializer` make something else of the bytes (see `tidelog.schema`, or a
     function of your own); a record that they refuse raises `SerializationError`, until you seek past it.
     """
@@ -70,16 +76,14 @@ class Consumer(CommittingReader):
         group_instance_id: str | None = None,
         group_protocol: str = "classic",
         group_remote_assignor: str | None = None,
-        partition_assignment_strategy: str | Assignor | Iterable[str | Assignor] = (
-            "range",
-            "cooperative-sticky",
-        ),
+        partition_assignment_strategy: str | Assignor | Iterable[str | Assignor] = ASSIGNED_BY,
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         auto_offset_reset: str | int = "latest",
+        offset_store: OffsetStore | None = None,
         isolation_level: str = "read_uncommitted",
         max_poll_records: int = 500,
         fetch_min_bytes: int = 1,
@@ -99,15 +103,15 @@ class Consumer(CommittingReader):
         environment: Environment | None = None,
     ) -> None:
         options = ConsumerOptions(
-            auto_offset_reset=reset_of(auto_offset_reset),
-            fetch_min_bytes=fetch_min_bytes,
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            fetch_max_bytes=fetch_max_bytes,
-            max_partition_fetch_bytes=max_partition_fetch_bytes,
-            max_poll_records=max_poll_records,
-            check_crcs=check_crcs,
-            read_committed=read_committed_of(isolation_level),
-            client_rack=client_rack or "",
+            reset_of(auto_offset_reset),
+            fetch_min_bytes,
+            fetch_max_wait_ms,
+            fetch_max_bytes,
+            max_partition_fetch_bytes,
+            max_poll_records,
+            check_crcs,
+            read_committed_of(isolation_level),
+            client_rack or "",
         )
         group = GroupOptions(
             group_id,
@@ -129,6 +133,7 @@ class Consumer(CommittingReader):
         cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         super().__init__(cluster, options, group)
         self._bootstrap_servers = bootstrap_servers
+        self._store = offset_store
         self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._subscribe_first(topics)
 
@@ -136,7 +141,7 @@ class Consumer(CommittingReader):
         self._topics: tuple[str, ...] = topics
         self._pattern: re.Pattern[str] | None = None
         self._listener: RebalanceListener | None = None
-        self._call = listeners.call
+        self._call = call_here
         self._attention = False
         self._polls = 0
         self._processing: Processing | None = None
@@ -156,7 +161,9 @@ class Consumer(CommittingReader):
             await self._cluster.close()
             raise
         group_id = self._group.group_id
-        if group_id is not None:
+        if self._store is not None:
+            self._offsets = StoredOffsets(self._store, lambda method, what: self._call(method, what))
+        elif group_id is not None:
             coordinator = Coordinator(self._cluster, Kind.GROUP, group_id)
             self._offsets = GroupOffsets(
                 self._cluster,
@@ -172,7 +179,9 @@ class Consumer(CommittingReader):
             self._join()
 
     def _new_commits(self, committer: Committer, fetcher: Fetcher) -> Commits:
-        interval_ms = self._group.auto_commit_interval_ms if self._group.enable_auto_commit else None
+        # With a store of its own the application says when: its results and offsets belong together.
+        auto = self._group.enable_auto_commit and self._store is None
+        interval_ms = self._group.auto_commit_interval_ms if auto else None
         return Commits(committer, fetcher, auto_interval_ms=interval_ms, due=self._attend_soon)
 
     async def __aenter__(self) -> Self:
@@ -286,6 +295,7 @@ class Consumer(CommittingReader):
             connect_timeout_ms=options.connect_timeout_ms,
             retry_backoff_ms=options.retry_backoff_ms,
             retry_backoff_max_ms=options.retry_backoff_max_ms,
+            security=options.security,
             environment=self._environment,
         )
 

@@ -121,6 +121,16 @@ class Fetcher:
         self.wake()
         return out
 
+    def put_back(self, records: list[Record]) -> None:
+        """They were taken, and not handed out after all."""
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition, offset in first.items():
+            if partition in self._assigned:
+                self._assigned[partition].seek_back(offset)
+        self.wake()
+
     def _in_turn(self) -> list[Assigned]:
         """Those with records; turns: a full partition does not starve the ones behind it."""
         ready = [one for one in self._assigned.values() if one.has_records]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from collections.abc import Awaitable, Collection
 
 from tidelog.types import TopicPartition
 
@@ -30,11 +28,3 @@ class RebalanceListener:
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
         return self.on_partitions_revoked(partitions)
-
-
-async def call(
-    method: Callable[[Collection[TopicPartition]], Any], partitions: Collection[TopicPartition]
-) -> None:
-    answer = method(partitions)
-    if inspect.isawaitable(answer):
-        await answer

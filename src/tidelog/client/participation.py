@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection
 
 from tidelog import errors
 from tidelog.client.cluster import Cluster
@@ -18,16 +17,14 @@ from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_metadata import GroupMetadata
 from tidelog.client.group_options import GroupOptions
-from tidelog.client.listener import RebalanceListener, call
+from tidelog.client.listener import RebalanceListener
 from tidelog.client.member import Member
 from tidelog.client.membership import Change, Machine
 from tidelog.client.membership_classic import ClassicMembership
 from tidelog.client.membership_consumer import ConsumerMembership
 from tidelog.client.membership_solo import SoloMembership
+from tidelog.client.offset_store import Call, call_here
 from tidelog.client.options import ConnectionOptions
-from tidelog.types import TopicPartition
-
-Call = Callable[[Callable[[Collection[TopicPartition]], Any], Collection[TopicPartition]], Awaitable[None]]
 
 # How often a reader without a group looks for a topic that is not there yet.
 MISSING_TOPIC_MS = 1_000
@@ -135,7 +132,7 @@ class Participation:
 
     async def _apply(self, change: Change) -> None:
         commits, listener = self._commits, self.listener
-        tell = self._tell if listener is None or not listener._own else call
+        tell = self._tell if listener is None or not listener._own else call_here
         if change.revoked:
             if commits is not None:
                 await commits.auto_now(change.revoked)

@@ -90,6 +90,12 @@ class Positions:
         except errors.TidelogError as problem:
             _fail(asked, problem)
             return
+        except Exception as problem:
+            # An application's own store may raise anything: the reader hears of it.
+            told = errors.UnknownServerError(f"offsets could not be loaded: {problem!r}")
+            told.__cause__ = problem
+            _fail(asked, told)
+            return
         for one, generation in asked:
             if one.generation is generation:
                 known = found.get(one.partition)

@@ -15,6 +15,7 @@ from tidelog.client.addresses import parse_addresses
 from tidelog.client.cluster import Cluster
 from tidelog.client.connections import Connections
 from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.deserializing import Deserializers, Given
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.member import Member
@@ -43,7 +44,8 @@ class ShareConsumer:
     (`share.record.lock.duration.ms` of the group).  With `acknowledgement_mode="implicit"` the records of a
     poll count as accepted when the next poll comes, at `commit` and at `close`; those for which `acknowledge`
     said something else, as it said.  With "explicit", `acknowledge` must be called for each of them before
-    the next poll.  Leaving the `async with` block with an exception gives back what was in hand.
+    the next poll.  A record that a deserializer refuses is rejected.  Leaving the `async with` block with an
+    exception gives back what was in hand.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class ShareConsumer:
         fetch_max_bytes: int = 52_428_800,
         check_crcs: bool = True,
         client_rack: str | None = None,
+        key_deserializer: Given = None,
+        value_deserializer: Given = None,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
@@ -95,6 +99,7 @@ class ShareConsumer:
         )
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._group_id = group_id
         self._explicit = acknowledgement_mode == "explicit"
         self._max_poll_interval_ms = max_poll_interval_ms
@@ -231,7 +236,7 @@ class ShareConsumer:
         try:
             while True:
                 self._attend()
-                records = fetcher.take(records_max)
+                records = await self._taken(records_max)
                 left_ms = deadline_ms - clock.monotonic_ms()
                 if records or left_ms <= 0:
                     if records or timeout_ms > 0:
@@ -239,12 +244,27 @@ class ShareConsumer:
                     # A caller that only ever polls with 0 must still get ahead.
                     fetcher.fetch(records_max)
                     await asyncio.sleep(0)
-                    return fetcher.take(records_max)
+                    return await self._taken(records_max)
                 fetcher.fetch(records_max)
                 await self._wait(left_ms)
         finally:
             if self._member is not None:
                 self._member.poll_ended()
+
+    async def _taken(self, records_max: int) -> list[Record]:
+        """What a deserializer refuses is rejected: it would be refused the next time, too."""
+        records = self._running().take(records_max)
+        if not self._deserializers.active:
+            return records
+        good: list[Record] = []
+        while records:
+            count, problem = await self._deserializers.convert(records)
+            good += records[:count]
+            if problem is not None:
+                log.warning("rejected, and never delivered again: %s", problem)
+                self._say(records[count : count + 1], "reject")
+            records = records[count + 1 :]
+        return good
 
     def acknowledge(self, record: Record, how: How = "accept") -> None:
         """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never

@@ -80,12 +80,22 @@ def test_a_record_is_a_value() -> None:
 
 def test_keys_and_values_are_converted_where_there_are_any() -> None:
     records = [Record("t", 0, 0, 0, "create", b"k", None), Record("t", 0, 1, 0, "create", None, b"v")]
-    convert(records, lambda topic, key: (topic, key), lambda topic, value: value.decode())
+    done = convert(
+        records, lambda topic, key, is_key: (topic, key), lambda topic, value, is_key: value.decode()
+    )
+    assert done == (2, None)
     delivered(records, 3)
     assert [(one.key, one.value, one.delivery_count) for one in records] == [
         (("t", b"k"), None, 3),
         (None, "v", 3),
     ]
+
+
+def test_what_cannot_be_converted_is_told_with_its_place() -> None:
+    records = [Record("t", 0, at, 0, "create", None, value) for at, value in enumerate([b"1", b"x", b"2"])]
+    count, problem = convert(records, None, lambda topic, value, is_key: int(value))
+    assert count == 1 and isinstance(problem, ValueError)
+    assert [one.value for one in records] == [1, b"x", b"2"]
 
 
 # Transactions: a log of interleaved ones, read through any cuts, against the list of what was committed.

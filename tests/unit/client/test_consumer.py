@@ -13,9 +13,10 @@ from tidelog.client.assigned import Record
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientClosed, Unreachable
 from tidelog.record import BatchBuilder, Codec, EndMarker, Marker, build_marker
+from tidelog.schema.serializer import Json, SerializationError
 from tidelog.testing import seeds
 from tidelog.types import TopicPartition
-from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchTopic
 from tidelog.wire.messages.metadata import MetadataRequest
 
 ORDERS = TopicPartition("orders", 0)
@@ -520,3 +521,140 @@ def test_closing_ends_a_poll_that_waits() -> None:
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Consumer(**options)
+
+
+def test_values_are_deserialized_and_null_stays_null() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.broker()
+        stage.world.create("orders")
+        builder = BatchBuilder()
+        builder.add(b"k", b'{"a": 1}', 1_000)
+        builder.add(b"k", None, 1_000)
+        stage.world.logs[ORDERS].write(builder.build())
+        async with consumer_on(
+            stage, key_deserializer=lambda data: data.decode(), value_deserializer=Json()
+        ) as consumer:
+            consumer.assign([ORDERS])
+            assert [(one.key, one.value) for one in await drain(consumer, 2)] == [
+                ("k", {"a": 1}),
+                ("k", None),
+            ]
+
+    play(scenario)
+
+
+def test_a_record_that_cannot_be_deserialized_is_met_again_until_it_is_passed() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.broker()
+        stage.world.create("orders")
+        fill(stage, b"1", b"2", b"x", b"4")
+        async with consumer_on(stage, value_deserializer=int) as consumer:
+            consumer.assign([ORDERS])
+            assert [one.value for one in await consumer.poll(1_000)] == [1, 2]
+            for _ in range(2):
+                with pytest.raises(SerializationError, match=r"orders-0 at offset 2: .*seek past it"):
+                    await consumer.poll(1_000)
+            consumer.seek(ORDERS, 3)
+            assert [one.value for one in await consumer.poll(1_000)] == [4]
+
+    play(scenario)
+
+
+def test_a_log_that_was_cut_below_the_position_is_read_on_where_it_parts() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = stage.broker()
+        stage.world.create("orders")
+        fill(stage, b"a", b"b", b"c", b"d")
+        cut = False
+
+        async def diverge(answer: Any) -> None:
+            nonlocal cut
+            if not cut and asked[-1].topics and asked[-1].topics[0].partitions[0].last_fetched_epoch == 0:
+                cut = True
+                part = answer.responses[0].partitions[0]
+                part.diverging_epoch, part.records = EpochEndOffset(0, 2), b""
+
+        asked: list[Any] = []
+
+        async def note(request: Any) -> int | None:
+            asked.append(request)
+            return None
+
+        broker.scripts[FETCH], broker.after[FETCH] = note, diverge
+        async with consumer_on(stage) as consumer:
+            consumer.assign([ORDERS])
+            assert [one.offset for one in await drain(consumer, 4)] == [0, 1, 2, 3]
+            fill(stage, b"e")
+            assert [one.offset for one in await drain(consumer, 3)] == [2, 3, 4]
+        cut = False
+        async with consumer_on(stage, auto_offset_reset="none") as consumer:
+            consumer.assign([ORDERS])
+            consumer.seek(ORDERS, 0)
+            await drain(consumer, 5)
+            fill(stage, b"f")
+            with pytest.raises(errors.OffsetOutOfRange, match="was cut at 2, below the position 5"):
+                await consumer.poll(5_000)
+
+    play(scenario)
+
+
+def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
+    async def scenario(stage: Stage) -> None:
+        leader, near = stage.broker(1), stage.broker(2)
+        stage.world.create("orders")
+        fill(stage, b"a")
+        racks: list[str] = []
+
+        async def name_it(answer: Any) -> None:
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    part.preferred_read_replica, part.records = 2, b""
+
+        async def note(request: Any) -> int | None:
+            racks.append(request.rack_id)
+            return None
+
+        leader.scripts[FETCH], leader.after[FETCH] = note, name_it
+        near._led = lambda where: 0  # type: ignore[method-assign]
+        async with consumer_on(stage, client_rack="east") as consumer:
+            consumer.assign([ORDERS])
+            assert [one.value for one in await drain(consumer, 1)] == [b"a"]
+            assert racks == ["east"] and "Fetch" in near.asked
+
+    play(scenario)
+
+
+def test_fetch_sessions_name_only_what_changed() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = stage.broker()
+        stage.world.create("orders", partitions=3)
+        sessions: list[tuple[int, int, int]] = []
+        remembered: dict[Any, Any] = {}
+
+        async def session(request: Any) -> int | None:
+            sessions.append(
+                (request.session_id, request.session_epoch, sum(len(t.partitions) for t in request.topics))
+            )
+            if request.session_epoch == 0:
+                remembered.clear()
+            for topic in request.topics:
+                for part in topic.partitions:
+                    remembered[topic.topic_id, part.partition] = part
+            request.topics = [FetchTopic("", topic_id, [part]) for (topic_id, _), part in remembered.items()]
+            return None
+
+        async def begin(answer: Any) -> None:
+            answer.session_id = 7
+
+        broker.scripts[FETCH], broker.after[FETCH] = session, begin
+        async with consumer_on(stage, fetch_max_wait_ms=10) as consumer:
+            consumer.assign([TopicPartition("orders", part) for part in range(3)])
+            assert await consumer.poll(200) == []
+            fill(stage, b"a", partition=TopicPartition("orders", 1))
+            assert [one.value for one in await drain(consumer, 1)] == [b"a"]
+            assert await consumer.poll(200) == []
+        assert sessions[0] == (0, 0, 3)
+        assert [one[1] for one in sessions] == list(range(len(sessions)))
+        assert [one[2] for one in sessions[1:]].count(1) == 1 and max(one[2] for one in sessions[1:]) == 1
+
+    play(scenario)

@@ -1,0 +1,43 @@
+"""Keys and values of consumed records, made from their bytes.  Null stays null."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tidelog._speed.consumed import Record, convert
+from tidelog.schema.serializer import Deserializer, Remote, SerializationError, deserializer_of
+
+Given = Deserializer | Callable[[bytes | None], Any] | None
+
+
+class Deserializers:
+    def __init__(self, key: Given, value: Given) -> None:
+        self._key = deserializer_of(key)
+        self._value = deserializer_of(value)
+        self.active = self._key is not None or self._value is not None
+
+    async def convert(self, records: list[Record]) -> tuple[int, SerializationError | None]:
+        """In place; how many records that went well for, and what is wrong with the next one."""
+        key = self._key.deserialize if self._key is not None else None
+        value = self._value.deserialize if self._value is not None else None
+        if self._must_ask(records):
+            # Asking a registry takes time, and heartbeats must go on meanwhile.
+            count, problem = await asyncio.to_thread(convert, records, key, value)
+        else:
+            count, problem = convert(records, key, value)
+        if problem is None:
+            return count, None
+        bad = records[count]
+        told = SerializationError(
+            f"{bad.topic}-{bad.partition} at offset {bad.offset}: {problem}; seek past it to go on"
+        )
+        told.__cause__ = problem
+        return count, told
+
+    def _must_ask(self, records: list[Record]) -> bool:
+        key, value = self._key, self._value
+        return (isinstance(key, Remote) and not all(key.knows(one.key) for one in records)) or (
+            isinstance(value, Remote) and not all(value.knows(one.value) for one in records)
+        )
