@@ -46,7 +46,7 @@ def produce(
     if _has_transactional(frame, ask.topics):
         problem = errors.TransactionalIdAuthorizationFailed("batches in transactions need a transactional id")
         if ask.acks == 0:
-            raise problem
+            raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
         return encode_produce(version, correlation_id, _refused(ask.topics, problem), 0)
     return append_all(request, _NOT_ENLISTED)
 
