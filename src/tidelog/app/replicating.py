@@ -47,7 +47,12 @@ class Replicating:
         self._moved = asyncio.Event()
         self.peers = Peers(node, around.network, lambda: controller.image, listener)
         self.in_sync = InSync(
-            node, partitions, controller, around.clock, lambda: controller.config().replica_lag_time_max_ms
+            node,
+            partitions,
+            controller,
+            around.clock,
+            lambda: controller.config().replica_lag_time_max_ms,
+            lambda: len(controller.image.brokers) > 1,
         )
         self._followers = Followers(node, partitions, self._follower)
 

@@ -43,12 +43,15 @@ class InSync:
         metadata: Metadata,
         clock: Clock,
         lag_ms_max: Callable[[], int],
+        replicated: Callable[[], bool],
     ) -> None:
+        """`replicated`: whether there can be followers at all; a broker alone need not look for any."""
         self._node = node
         self._partitions = partitions
         self._metadata = metadata
         self._clock = clock
         self._lag_ms_max = lag_ms_max
+        self._replicated = replicated
         self._changing: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def caught_up(self, partition: Partition, node: NodeId, broker_epoch: int) -> None:
@@ -62,7 +65,8 @@ class InSync:
         """For ever: looks for followers that fall behind."""
         while True:
             await asyncio.sleep(self._lag_ms_max() / 2000)
-            self._shrink()
+            if self._replicated():
+                self._shrink()
 
     def _shrink(self) -> None:
         now, lag = self._clock.monotonic_ms(), self._lag_ms_max()
