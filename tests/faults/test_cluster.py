@@ -146,7 +146,7 @@ def test_without_a_majority_of_replicas_writes_are_refused_and_reads_go_on(
         leader = cluster.leader()
         others.append(next(broker for broker in (1, 2, 3) if broker not in (leader, *others)))
         os.kill(cluster.pid(others[-1]), signal.SIGKILL)
-        wait_until(lambda left=left: cluster.in_sync() == [left], SECONDS_MAX, f"{left} are in sync")  # type: ignore[misc]
+        wait_until(lambda left=left: cluster.in_sync() == [left], SECONDS_MAX, f"{left} are in sync")
     told: list[KafkaError | None] = []
     producer = Producer(
         {"bootstrap.servers": dev.addresses, "acks": "all", "delivery.timeout.ms": 3000, "log_level": 0}

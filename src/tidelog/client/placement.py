@@ -87,7 +87,7 @@ def _kept(place: Place, racks: Mapping[int, str | None]) -> Replicas:
 def _level(placed: dict[Name, Replicas], racks: Mapping[int, str | None]) -> None:
     """Moves replicas one by one from the fullest brokers to the emptiest, and out of racks that a partition is in
     twice, until no move makes it better."""
-    counts = Counter({node: 0 for node in racks})
+    counts = Counter(dict.fromkeys(racks, 0))
     for replicas in placed.values():
         counts.update(replicas)
     for name in placed:
@@ -140,7 +140,7 @@ def _replace(placed: dict[Name, Replicas], name: Name, old: int, new: int, count
 def _lead(placed: dict[Name, Replicas]) -> None:
     """Reorders replicas until leaders are spread evenly; nothing is copied for that."""
     leads = Counter(node for replicas in placed.values() for node in replicas)
-    leads = Counter({node: 0 for node in leads})
+    leads = Counter(dict.fromkeys(leads, 0))
     leads.update(replicas[0] for replicas in placed.values())
     improved = True
     while improved:
