@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, GroupConfig
 from tidelog.coordination.entries import Entry
+from tidelog.groups import consumer_classic
 from tidelog.groups.consumer import ConsumerGroup
 from tidelog.groups.consumer_heartbeat import Beat, beat, check_request, leaving, remove, step_out
-from tidelog.groups.consumer_member import LEFT_EPOCH, STATIC_LEFT_EPOCH, Owned
+from tidelog.groups.consumer_member import LEFT_EPOCH, STATIC_LEFT_EPOCH, Member, Owned
 from tidelog.groups.consumer_target import Draft, World, assign, refresh, wait_ms
+from tidelog.groups.embedded import identified, read_assignment
 from tidelog.groups.kinds import KINDS
 from tidelog.groups.machine import GroupMachine
 from tidelog.groups.regex import Expressions
@@ -20,6 +23,10 @@ from tidelog.groups.replays import new_machine
 from tidelog.metadata.image import Image, Topic, build_partitions
 from tidelog.types import NodeId
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from tidelog.wire.messages.consumer_protocol_subscription import TopicPartition as Named
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidelog.wire.messages.sync_group import SyncGroupRequest
 
 GROUP = "g"
 Place = tuple[UUID, int]
@@ -108,6 +115,13 @@ class Service:
             came = beat(draft, request, "client", "/host", self.world())
         self.write(draft)
         return came
+
+    def join_classic(self, request: JoinGroupRequest) -> Member:
+        draft = Draft(self.group)
+        joined = consumer_classic.join(draft, request, 9, "client", "/host", self.world())
+        assert joined.member is not None
+        self.write(draft)
+        return joined.member
 
     def expire(self, member_id: str) -> None:
         draft = Draft(self.group)
@@ -235,6 +249,61 @@ class Client:
         self.owned, self.told, self.in_group = set(), None, False
         self.epoch = epoch
         self.send()
+
+
+class ClassicClient:
+    """A consumer of the classic protocol: it rejoins when it is told to, gives up everything before that or (cooperative)
+    only what it is not to have any more, after that."""
+
+    def __init__(self, service: Service, member_id: str, cooperative: bool, topics: Iterable[str]) -> None:
+        self.service = service
+        self.id = member_id
+        self.cooperative = cooperative
+        self.topics = sorted(topics)
+        self.owned: set[Place] = set()
+        self.generation = -1
+        self.in_group = True
+
+    def join(self) -> None:
+        if not self.cooperative:
+            self.owned = set()
+        image = self.service.image
+        named: dict[str, list[int]] = {}
+        for topic, partition in self.owned:
+            if topic in image.names:  # a topic that is gone is not told
+                named.setdefault(image.names[topic], []).append(partition)
+        said = ConsumerProtocolSubscription(
+            topics=self.topics,
+            owned_partitions=[Named(topic, partitions) for topic, partitions in named.items()],
+        )
+        metadata = (1).to_bytes(2, "big") + said.encode(1)
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=self.id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol("range", metadata)],
+        )
+        self.generation = self.service.join_classic(request).epoch
+
+    def sync(self) -> None:
+        """Raises RebalanceInProgress, or follows what it is told; gives back first, gets what is new with it."""
+        request = SyncGroupRequest(group_id=GROUP, generation_id=self.generation, member_id=self.id)
+        data = consumer_classic.sync(self.service.group, request, self.service.image)
+        told = identified(read_assignment(data), self.service.image)
+        self.owned = {(topic, partition) for topic, some in told.items() for partition in some}
+
+    def must_rejoin(self) -> bool:
+        group = self.service.group
+        member = consumer_classic.find(group, self.id, None, self.generation)
+        return consumer_classic.must_rejoin(group, member, self.service.image)
+
+    def rejoin_if_told(self) -> None:
+        if self.must_rejoin():
+            self.join()
+            with suppress(errors.RebalanceInProgress):
+                self.sync()
 
 
 def places(owned: Owned) -> set[Place]:

@@ -4,6 +4,7 @@ the state that lived through them."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -12,15 +13,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle as Bundled
 from hypothesis.stateful import RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from tests.property.groups.consumers import GROUP, Client, Place, Service, places, replay
+from tests.property.groups.consumers import (
+    GROUP,
+    ClassicClient,
+    Client,
+    Place,
+    Service,
+    places,
+    replay,
+)
 from tidelog import errors
 from tidelog.groups.consumer import ConsumerGroup
 from tidelog.groups.consumer_member import STATIC_LEFT_EPOCH, MemberState
 from tidelog.groups.replays import new_machine
 
 TOPICS = ["a", "b", "ab"]
-subscriptions = st.sets(st.sampled_from(TOPICS), max_size=3)
-expressions = st.sampled_from(["", "a.*", "b|ab", "x+"])
+# Mostly the same few, so that members meet.
+subscriptions = st.sampled_from([{"a"}, {"a"}, {"a", "b"}, {"b", "ab"}, set(TOPICS), set()])
+expressions = st.sampled_from(["", "", "a.*", "b|ab", "x+"])
 assignors = st.sampled_from([None, "uniform", "range"])
 ROUNDS = 12
 
@@ -28,10 +38,11 @@ ROUNDS = 12
 class Groups(RuleBasedStateMachine):
     clients = Bundled("clients")
 
-    @initialize(counts=st.lists(st.integers(0, 4), min_size=3, max_size=3))
-    def start(self, counts: list[int]) -> None:
+    @initialize(counts=st.tuples(st.integers(2, 4), st.integers(0, 3), st.integers(0, 2)))
+    def start(self, counts: tuple[int, int, int]) -> None:
         self.service = Service()
         self.live: list[Client] = []
+        self.old: list[ClassicClient] = []
         self.views: list[Any] = []
         self.count = 0
         for name, count in zip(TOPICS, counts, strict=True):
@@ -108,6 +119,31 @@ class Groups(RuleBasedStateMachine):
                 refused = problem
             assert isinstance(refused, errors.UnknownMemberId)
 
+    # Classic members, while the group migrates
+
+    @rule(topics=subscriptions, cooperative=st.booleans())
+    def a_classic_member_comes(self, topics: set[str], cooperative: bool) -> None:
+        if self.live and len(self.old) < 3:
+            self.count += 1
+            client = ClassicClient(self.service, f"c{self.count}", cooperative, topics)
+            client.join()
+            self.old.append(client)
+
+    @rule(which=st.integers(0, 2), sync=st.booleans())
+    def a_classic_member_looks_for_news(self, which: int, sync: bool) -> None:
+        if which < len(self.old):
+            client = self.old[which]
+            if client.must_rejoin():
+                client.join()
+            if sync:
+                with suppress(errors.RebalanceInProgress):
+                    client.sync()
+
+    @rule(which=st.integers(0, 2))
+    def a_classic_member_dies(self, which: int) -> None:
+        if which < len(self.old):
+            self.service.expire(self.old.pop(which).id)
+
     def try_to(self, client: Client, act: Any) -> None:
         """A client that is fenced gives up its partitions and joins again."""
         try:
@@ -147,7 +183,9 @@ class Groups(RuleBasedStateMachine):
                 client.revoke()
                 client.follow()
                 self.try_to(client, client.beat)
-        if not self.live:
+            for one in self.old:
+                one.rejoin_if_told()
+        if not self.live and not self.old:
             return
         group = self.service.group
         assert group.state_name == "Stable", group
@@ -158,10 +196,13 @@ class Groups(RuleBasedStateMachine):
             client.beat()
         assert len(self.service.batches) == before, "something changed although nothing happened"
 
+    def everybody(self) -> list[Client | ClassicClient]:
+        return [*getattr(self, "live", ()), *getattr(self, "old", ())]
+
     def check_everything_is_read(self, group: ConsumerGroup) -> None:
         image = self.service.image
         wanted: set[Place] = set()
-        for client in self.live:
+        for client in self.everybody():
             topics = {name for name in group.topics_of(group.members[client.id]) if name in image.topics}
             mine = {image.topics[name].id for name in topics}
             assert {topic for topic, _ in client.owned} <= mine
@@ -170,14 +211,14 @@ class Groups(RuleBasedStateMachine):
                 for name in topics
                 for at in range(len(image.topics[name].partitions))
             }
-        assert set().union(*(client.owned for client in self.live)) == wanted
+        assert set().union(*(client.owned for client in self.everybody())) == wanted
 
     # What must hold at any time
 
     @invariant()
     def nobody_reads_what_another_reads(self) -> None:
         seen: dict[Place, str] = {}
-        for client in getattr(self, "live", ()):
+        for client in self.everybody():
             for place in client.owned:
                 assert place not in seen, f"{place} is read by {seen[place]} and {client.id}"
                 seen[place] = client.id
@@ -199,6 +240,7 @@ class Groups(RuleBasedStateMachine):
             (topic, at): owner for topic, some in group.owners.items() for at, owner in some.items()
         }
         assert set(group.targets) <= set(group.members)
+        assert set(group.resolved) == {member.regex for member in group.members.values() if member.regex}
         assert set(group.static.values()) <= set(group.members)
 
     @invariant()
