@@ -12,7 +12,6 @@ import pytest
 
 from tests.contract.etcd import Etcd, Member
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_store import EtcdStore
 from tidelog.metadata.store import (
     Change,
@@ -34,23 +33,6 @@ def world(three: Etcd) -> RealEtcd:
     return RealEtcd(three)
 
 
-async def leader(world: RealEtcd) -> Member:
-    """Asks each member in turn."""
-    for _ in range(200):
-        for member in world.etcd.members:
-            if not member.running:
-                continue
-            client = world.client(endpoints=(member.endpoint,))
-            try:
-                status = messages.read_status((await client.call(messages.STATUS, b"")).data)
-            except Unanswered:
-                continue
-            if status.leader == status.member:
-                return member
-        await asyncio.sleep(0.05)
-    raise AssertionError("no leader")
-
-
 def first(world: RealEtcd, member: Member) -> tuple[str, ...]:
     """All endpoints with this member's first, which is where a client starts."""
     others = [endpoint for endpoint in world.etcd.endpoints if endpoint != member.endpoint]
@@ -59,7 +41,7 @@ def first(world: RealEtcd, member: Member) -> tuple[str, ...]:
 
 async def start_at(world: RealEtcd, member: Member, writer: str = "1") -> EtcdStore:
     """A store that is connected to this member."""
-    await leader(world)
+    await world.leader()
     store = world.store(writer, endpoints=first(world, member))
     await store.range("")
     return store
@@ -101,7 +83,7 @@ def trouble(kind: str, member: Member) -> None:
 @pytest.mark.parametrize("near", [True, False], ids=["connected to it", "connected to another"])
 def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind: str, near: bool) -> None:
     async def scenario(_: World) -> None:
-        lost = await leader(world)
+        lost = await world.leader()
         other = next(one for one in world.etcd.members if one is not lost)
         store = await start_at(world, lost if near else other)
         watcher = await start_at(world, lost if near else other, "watcher")
@@ -127,7 +109,7 @@ def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind:
 
 def test_a_request_that_a_frozen_member_passes_on_late_has_no_effect(world: RealEtcd) -> None:
     async def scenario(_: World) -> None:
-        frozen = await leader(world)
+        frozen = await world.leader()
         store = await start_at(world, frozen)
         await count_up(store, "n", 1)
         frozen.freeze()
@@ -169,7 +151,7 @@ def test_a_member_that_comes_back_tells_what_it_missed(world: RealEtcd) -> None:
 
 def test_a_watch_that_was_away_during_a_compaction_is_told_so(world: RealEtcd) -> None:
     async def scenario(_: World) -> None:
-        member = await leader(world)
+        member = await world.leader()
         watcher = await start_at(world, member, "watcher")
         writer = world.store("writer", endpoints=first(world, member)[1:])
         start = (await writer.range("")).revision
@@ -196,7 +178,7 @@ def test_a_watch_that_was_away_during_a_compaction_is_told_so(world: RealEtcd) -
 
 def test_a_watch_leaves_a_member_that_has_lost_the_majority(world: RealEtcd) -> None:
     async def scenario(_: World) -> None:
-        await leader(world)
+        await world.leader()
         alone, *others = world.etcd.members
         came = asyncio.Event()
 
@@ -230,7 +212,7 @@ def test_leases_live_through_a_lost_leader_while_they_are_kept_alive_and_end_whe
     world: RealEtcd, kind: str
 ) -> None:
     async def scenario(_: World) -> None:
-        lost = await leader(world)
+        lost = await world.leader()
         store = await start_at(world, lost)
         kept, silent = await store.lease(3_000), await store.lease(3_000)
         await store.txn((), [Put("kept", b"", kept.id), Put("silent", b"", silent.id)])

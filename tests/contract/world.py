@@ -11,14 +11,14 @@ from random import Random
 from typing import Any, Protocol
 from uuid import uuid4
 
-from tests.contract.etcd import Etcd
+from tests.contract.etcd import Etcd, Member
 from tidelog import testing
 from tidelog.clock import Clock, SystemClock
 from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
 from tidelog.metadata.etcd_store import EtcdStore
 from tidelog.metadata.sqlite_store import CHANGES_KEPT_MAX, SqliteStore, connect
-from tidelog.metadata.store import MetadataStore, Put
+from tidelog.metadata.store import MetadataStore, Put, Unanswered
 from tidelog.testing import VirtualClock, VirtualMetadata, Weather
 from tidelog.testing.metadata import VirtualStore
 
@@ -157,6 +157,21 @@ class RealEtcd:
     def store(self, writer: str = WRITER, **access: Any) -> EtcdStore:
         """Another process, beside those that are there."""
         return EtcdStore(self.client(**access), self.root, writer)
+
+    async def leader(self) -> Member:
+        """Asks each member in turn."""
+        for _ in range(200):
+            for member in self.etcd.members:
+                client = self.client(endpoints=(member.endpoint,))
+                try:
+                    answer = await client.call(messages.STATUS, b"", 500)
+                except Unanswered:
+                    continue
+                status = messages.read_status(answer.data)
+                if status.leader == status.member:
+                    return member
+            await asyncio.sleep(0.05)
+        raise AssertionError("etcd has no leader")
 
     async def open(self) -> EtcdStore:
         for client in self._clients:

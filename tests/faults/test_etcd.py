@@ -16,11 +16,13 @@ from tests.conformance.batches import batch
 from tests.conformance.process import free_port, wait_until
 from tests.conformance.raw import Connection
 from tests.conformance.topics import append, values
-from tests.contract.etcd import Etcd
+from tests.contract.etcd import Etcd, Member
 from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
-from tests.contract.world import RealEtcd
+from tests.contract.world import RealEtcd, World
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
+from tidelog.metadata.records import broker_key
+from tidelog.types import NodeId
 
 SECONDS_MAX = 30
 AWAY_SECONDS = 4
@@ -161,6 +163,39 @@ def test_while_etcd_is_away_records_flow_and_topics_wait(own: Etcd, new_broker: 
     write(broker, "waiting", [b"here"])
     create(client, "another")
     broker.stop()
+
+
+@pytest.mark.parametrize("lose", [Member.kill, Member.freeze])
+def test_a_broker_goes_on_when_the_leader_of_etcd_is_lost(
+    lose: Callable[[Member], None], tmp_path: Path, new_broker: BrokerFactory
+) -> None:
+    etcd = Etcd(tmp_path / "three", size=3)
+    etcd.start()
+    world = RealEtcd(etcd)
+    found: list[Member | int] = []
+
+    async def look(_: World) -> None:
+        found.append(await world.leader())
+        entry = await world.store("test").get(broker_key(NodeId(1)))
+        assert entry is not None
+        found.append(entry.revision)
+
+    try:
+        broker = new_broker({"tidelog.metadata": f"etcd://{','.join(etcd.endpoints)}{world.root}"})
+        broker.start()
+        client = admin(broker)
+        create(client, "before")
+        world.run(look)
+        lost, epoch = found
+        assert isinstance(lost, Member)
+        lose(lost)
+        create(client, "after")
+        write(broker, "after", [b"x"])
+        world.run(look)
+        assert found[3] == epoch, "it was never taken for dead"
+        broker.stop()
+    finally:
+        etcd.stop()
 
 
 def test_a_broker_without_its_etcd_says_so_and_ends(new_broker: BrokerFactory) -> None:

@@ -53,7 +53,12 @@ class EtcdStore:
 
     async def check_version(self) -> None:
         """Whether etcd can be reached and is new enough."""
-        status = messages.read_status((await self._client.call(messages.STATUS, b"")).data)
+        try:
+            status = messages.read_status((await self._client.call(messages.STATUS, b"")).data)
+        except EtcdRefused as problem:
+            if "permission denied" not in problem.reason:
+                raise
+            return  # it is only told to administrators: what does not work will show
         major, minor, *_ = (*status.version.split("."), "0", "0")
         if (int(major), int(minor)) < VERSION_MIN:
             raise errors.UnsupportedVersion(
