@@ -175,7 +175,7 @@ class ShareGroups:
         shard = self._groups.shard(group_id)
         group = share_group(shard.machine, group_id)
         group.check_delete()
-        known = {**group.initialized, **group.initializing}
+        known = self.kept_anywhere(group)
         await shard.committed(
             shard.append(membership.deleting(group, {topic: kept.name for topic, kept in known.items()})),
             self._groups.commit_timeout_ms,
@@ -185,10 +185,26 @@ class ShareGroups:
         group.check_delete()
         await shard.committed(shard.append(group.tombstones()), self._groups.commit_timeout_ms)
 
+    def kept_anywhere(self, group: ShareGroup) -> dict[UUID, Kept]:
+        """Everything that may have state: also what a crash left half made, or half deleted."""
+        known = {
+            topic: Kept(name, frozenset(range(facts.partitions)))
+            for topic, name in group.deleting.items()
+            if (facts := self._topics([name]).get(name)) is not None and facts.id == topic
+        }
+        for part in (group.initializing, group.initialized):
+            for topic, kept in part.items():
+                before = known.get(topic, Kept(kept.name, frozenset()))
+                known[topic] = Kept(kept.name, before.partitions | kept.partitions)
+        return known
+
     async def delete_states(self, group_id: str, known: Mapping[UUID, Kept]) -> None:
         for topic, kept in known.items():
             for index in sorted(kept.partitions):
-                await self.persister.delete(ShareKey(group_id, topic, index))
+                try:
+                    await self.persister.delete(ShareKey(group_id, topic, index))
+                except errors.UnknownTopicOrPartition:
+                    continue  # deleted with its topic
         self._shares.reset(group_id, known)
 
     # Silence

@@ -136,12 +136,13 @@ class ShareOffsets:
         group.check_delete()
         results: Forgotten = {}
         known: dict[UUID, Kept] = {}
+        anywhere = self._share_groups.kept_anywhere(group)
         for name in names:
             topic = self._groups.image.topics.get(name)
             if topic is None:
                 results[name] = (None, errors.UnknownTopicOrPartition(f"there is no topic {name}"))
                 continue
-            kept = group.initialized.get(topic.id) or group.initializing.get(topic.id)
+            kept = anywhere.get(topic.id)
             if kept is None:
                 results[name] = (
                     topic.id,
