@@ -191,8 +191,7 @@ class Transactions:
         if after is known:
             await shard.settled(COMMIT_MS_MAX)
             return Instance(after.producer_id, after.epoch)
-        await self._change(shard, after)
-        self._complete(shard, after)
+        await self._decide(shard, after)
         then = completed(after, after.updated_ms)
         return Instance(then.producer_id, then.epoch)
 
@@ -201,9 +200,18 @@ class Transactions:
         fresh_id = await self._producer_ids.next() if known.exhausted else None
         if shard.closed or shard.machine.get(known.id) is not known:
             return
-        after = fenced(known, fresh_id, self._clock.now_ms())
-        await self._change(shard, after)
-        self._complete(shard, after)
+        await self._decide(shard, fenced(known, fresh_id, self._clock.now_ms()))
+
+    async def _decide(self, shard: TransactionShard, decided: Transaction) -> None:
+        """Returns when the outcome is certain.  It is completed whether or not somebody waits for that."""
+        appended = shard.append([entry(decided)])
+        shard.machine.appended(decided)
+        assert appended is not None
+        if shard.is_committed(appended):
+            self._complete(shard, decided)
+            return
+        self._start(self._complete_when_certain(shard, decided))
+        await shard.committed(appended, COMMIT_MS_MAX)
 
     # Markers, then the last record
 
@@ -278,16 +286,16 @@ class Transactions:
     def _opened(self, shard: TransactionShard) -> None:
         for transaction in shard.machine:
             if transaction.state in DECIDED:
-                self._start(self._complete_loaded(shard, transaction))
+                self._start(self._complete_when_certain(shard, transaction))
 
-    async def _complete_loaded(self, shard: TransactionShard, decided: Transaction) -> None:
+    async def _complete_when_certain(self, shard: TransactionShard, decided: Transaction) -> None:
         while not shard.closed:
             try:
                 await shard.settled(COMMIT_MS_MAX)
             except errors.TidelogError:
-                await asyncio.sleep(RETRY_S_MAX)
+                await asyncio.sleep(RETRY_S)
             else:
-                await self._complete_later(shard, decided, decided.partitions, [])
+                self._complete(shard, decided)
                 return
 
     # Telling
