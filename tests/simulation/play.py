@@ -115,11 +115,11 @@ class Play:
         deadline = world.clock.monotonic_ms() + random.randint(50, WORK_MS_MAX)
         while world.clock.monotonic_ms() < deadline and not world.machine.is_down:
             await asyncio.sleep(0.02)
-            _raise_first(tasks)
+            raise_first(tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        _raise_first(tasks)
+        raise_first(tasks)
 
     async def _healthy(self) -> None:
         """With all trouble over, everybody gets on."""
@@ -129,7 +129,7 @@ class Play:
             async with asyncio.timeout(HEALTHY_S_MAX):
                 while any(now.answers == then for now, then in zip(self.producers, before, strict=True)):
                     await asyncio.sleep(0.05)
-                    _raise_first(tasks)
+                    raise_first(tasks)
         except TimeoutError:
             stuck = [p for p, then in zip(self.producers, before, strict=True) if p.answers == then]
             raise invariants.Violated([("Progress", f"no answer any more for {p}") for p in stuck]) from None
@@ -207,7 +207,7 @@ class Play:
             raise invariants.Violated(problems)
 
 
-def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
+def raise_first(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled() and task.exception() is not None:
             raise task.exception()  # type: ignore[misc]

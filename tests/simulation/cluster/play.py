@@ -11,6 +11,7 @@ from tests.simulation.cluster.invariants import CommittedIsHeldByAll, LogsAgree,
 from tests.simulation.cluster.trouble import KINDS, Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, Crashed, LeaderOf
 from tests.simulation.history import Found
+from tests.simulation.play import raise_first
 from tests.simulation.producers import Producer
 from tests.simulation.readers import Unreadable, follow, read_all
 from tidelog import errors
@@ -86,12 +87,12 @@ class Play:
             while cluster.clock.monotonic_ms() < deadline:
                 await asyncio.sleep(0.02)
                 self._look()
-                _raise_first(tasks)
+                raise_first(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        _raise_first(tasks)
+        raise_first(tasks)
 
     async def _troubles(self, random: Random) -> None:
         while True:
@@ -155,12 +156,6 @@ class Play:
             return await read_all(LeaderOf(self.cluster, name), self.random, name)
         except errors.TidelogError as problem:
             raise Unreadable(f"{name}: {problem}") from problem
-
-
-def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        if task.done() and not task.cancelled() and task.exception() is not None:
-            raise task.exception()  # type: ignore[misc]
 
 
 def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
