@@ -30,6 +30,7 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
