@@ -41,7 +41,12 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "300",
 }
 SYNCED = {"log.flush.interval.messages": "1"}
-ROLLING = {"segment.index.bytes": "120", "index.interval.bytes": "300", "retention.ms": "-1"}
+ROLLING = {
+    "segment.index.bytes": "120",
+    "index.interval.bytes": "300",
+    "retention.ms": "-1",
+    "message.timestamp.after.max.ms": str(1 << 62),
+}
 TROUBLES = (connections_reset, clock_jumps, disk_is_full, disk_is_slow, line_is_cut)
 
 
