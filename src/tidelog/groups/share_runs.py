@@ -104,13 +104,13 @@ class Runs:
 
     def over(self, first: int, last: int) -> list[Run]:
         """Those that have an offset in common with `first` to `last`, as they are."""
-        at = max(bisect_right(self._runs, first, key=_first) - 1, 0)
+        runs = self._runs
+        at = max(bisect_right(runs, first, key=_first) - 1, 0)
         found = []
-        for run in self._runs[at:]:
-            if run.first > last:
-                break
-            if run.last >= first:
-                found.append(run)
+        while at < len(runs) and runs[at].first <= last:
+            if runs[at].last >= first:
+                found.append(runs[at])
+            at += 1
         return found
 
     def cut_out(self, first: int, last: int) -> list[Run]:
