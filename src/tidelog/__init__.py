@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.client.blocking_producer import Producer
     from tidelog.client.blocking_share_consumer import ShareConsumer
     from tidelog.client.configs import ConfigResource
+    from tidelog.client.consumer_figures import ConsumerMetrics
     from tidelog.client.errors import (
         BufferExhausted,
         ClientClosed,
@@ -42,6 +43,7 @@ __all__ = [
     "CommitFailed",
     "ConfigResource",
     "Consumer",
+    "ConsumerMetrics",
     "Delivery",
     "DeliveryTimedOut",
     "GroupMetadata",
@@ -70,6 +72,7 @@ _HOMES = {
     "CommitFailed": "tidelog.client.errors",
     "ConfigResource": "tidelog.client.configs",
     "Consumer": "tidelog.client.blocking_consumer",
+    "ConsumerMetrics": "tidelog.client.consumer_figures",
     "Delivery": "tidelog._speed.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
     "GroupMetadata": "tidelog.client.group_metadata",

@@ -7,6 +7,7 @@ from tidelog.client.batch import RecordMetadata
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
 from tidelog.client.consumer import Consumer
+from tidelog.client.consumer_figures import ConsumerMetrics
 from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
 from tidelog.client.errors import (
@@ -43,6 +44,7 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "Consumer",
+    "ConsumerMetrics",
     "CreatedTopic",
     "Delivery",
     "DeliveryTimedOut",

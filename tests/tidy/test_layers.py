@@ -40,6 +40,7 @@ PURE = [
     "client/assignors.py",
     "client/backoff.py",
     "client/batch.py",
+    "client/consumer_figures.py",
     "client/consumer_protocol.py",
     "client/fetch_session.py",
     "client/fetched.py",

@@ -13,6 +13,7 @@ from tidelog.client import blocking, consumer
 from tidelog.client.assignors import Assignor
 from tidelog.client.blocking_reader import BlockingReader, Partitions
 from tidelog.client.commits import Callback
+from tidelog.client.consumer_figures import ConsumerMetrics
 from tidelog.client.deserializing import Given
 from tidelog.client.environment import Environment
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets
@@ -191,6 +192,10 @@ class Consumer(BlockingReader):
                 hand.at += 1
                 yield hand.records[hand.at - 1]
             yield self._run(hand.__anext__())
+
+    def metrics(self) -> ConsumerMetrics:
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        return self._do(self._core.metrics)
 
     def process(
         self,

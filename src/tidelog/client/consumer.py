@@ -15,6 +15,7 @@ from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.commits import Commits, Committer
 from tidelog.client.committing import CommittingReader
+from tidelog.client.consumer_figures import ConsumerFigures, ConsumerMetrics
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.deserializing import Deserializers, Given
 from tidelog.client.environment import Environment
@@ -172,6 +173,8 @@ class Consumer(CommittingReader):
                 self._committer,
                 require_stable=self._options.read_committed,
             )
+        self._loop_time = asyncio.get_running_loop().time
+        self._figures = ConsumerFigures(self._loop_time())
         self._fetcher = Fetcher(self._cluster, self._options, self._offsets)
         if self._offsets is not None:
             self._commits = self._new_commits(self._offsets, self._fetcher)
@@ -326,6 +329,7 @@ class Consumer(CommittingReader):
         fetcher = self._running()
         records_max = self._options.max_poll_records if max_records is None else max_records
         self._polls += 1
+        self._figures.polled(self._loop_time())
         fetcher.settle()
         if self._attention:
             await self._attend()
@@ -334,7 +338,10 @@ class Consumer(CommittingReader):
         records = fetcher.take(records_max)
         if not records:
             records = await self._wait(timeout_ms, lambda: self._running().take(records_max))
-        return await self._deserialized(records) if self._deserializers.active else records
+        if self._deserializers.active:
+            records = await self._deserialized(records)
+        self._figures.handed_out(self._loop_time(), len(records))
+        return records
 
     async def _deserialized(self, records: list[Record]) -> list[Record]:
         count, problem = await self._deserializers.convert(records)
@@ -362,8 +369,37 @@ class Consumer(CommittingReader):
         if self._iteration is not None:
             self._iteration.put_back()
         take = functools.partial(take_columns, fetcher, check_crc=self._options.check_crcs)
+        self._figures.polled(self._loop_time())
         found = await self._wait(timeout_ms, take)
-        return found[0] if found else empty()
+        batch = found[0] if found else empty()
+        self._figures.handed_out(self._loop_time(), batch.num_rows)
+        return batch
+
+    def metrics(self) -> ConsumerMetrics:
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        fetcher, part, commits = self._running(), self._part, self._commits
+        rate, busy, busy_ms = self._figures.rates(self._loop_time())
+        lag = self.lag()
+        made, failed = (commits.committed, commits.failed) if commits is not None else (0, 0)
+        rebalances = part.rebalances if part is not None else 0
+        return ConsumerMetrics(
+            records_consumed_total=self._figures.records,
+            bytes_fetched_total=fetcher.bytes,
+            fetches_total=fetcher.fetches,
+            polls_total=self._figures.polls,
+            rebalances_total=rebalances,
+            commits_total=made,
+            commits_failed_total=failed,
+            record_consume_rate=rate,
+            fetch_latency_avg_ms=fetcher.fetch_ms / fetcher.fetches if fetcher.fetches else 0.0,
+            rebalance_latency_avg_ms=part.rebalance_ms / rebalances if part and rebalances else 0.0,
+            processing_time_ratio=busy,
+            processing_time_avg_ms=busy_ms,
+            commit_success_ratio=made / (made + failed) if made + failed else 1.0,
+            partitions_assigned=len(fetcher.assigned),
+            records_lag_max=max(lag.values(), default=0),
+            lag=lag,
+        )
 
     async def _wait(self, timeout_ms: int, take: Callable[[], list[Any]]) -> list[Any]:
         fetcher, part, clock = self._running(), self._part, self._environment.clock
