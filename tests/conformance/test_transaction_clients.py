@@ -10,7 +10,7 @@ import confluent_kafka
 import kafka
 import pytest
 
-from tests.conformance import apache_kafka
+from tests.conformance.process import BrokerProcess
 from tests.conformance.raw import Connection
 from tests.conformance.test_exactly_once import read_committed
 from tests.conformance.topics import values
@@ -118,6 +118,32 @@ def test_kafkas_tools_write_read_and_list_transactions(
     assert "CompleteCommit" in described
 
 
+def test_kafkas_tools_read_the_files_of_transactions(
+    broker: BrokerProcess,
+    connection: Connection,
+    topic: Topic,
+    name: Callable[[], str],
+    kafka_tools: Callable[..., str],
+) -> None:
+    orders, producer = topic(), RawProducer(connection, name()).initialize()
+    producer.send(orders, b"no")
+    producer.end(commit=False)
+    producer.settle()
+    folder = broker.data / f"{orders}-0"
+    out = kafka_tools("dump-log", "--files", str(folder / f"{0:020d}.txnindex"))
+    assert f"producerId: {producer.id} firstOffset: 0 lastOffset: 1 lastStableOffset: 2" in out
+    out = kafka_tools("dump-log", "--files", str(folder / f"{0:020d}.log"), "--deep-iteration")
+    assert "endTxnMarker: ABORT" in out and "isvalid: false" not in out
+    for log in broker.data.glob("__transaction_state-*/*.log"):
+        if producer.transactional_id.encode() in log.read_bytes():
+            out = kafka_tools(
+                "dump-log", "--files", str(log), "--transaction-log-decoder", "--print-data-log"
+            )
+            assert producer.transactional_id in out and f'producerId":{producer.id}' in out.replace(" ", "")
+            return
+    raise AssertionError("no log has the transactional id")
+
+
 def test_kafkas_tools_abort_a_hanging_transaction(
     bootstrap: str,
     connection: Connection,
@@ -140,4 +166,3 @@ def test_kafkas_tools_abort_a_hanging_transaction(
         *("abort", "--topic", orders, "--partition", "0", "--start-offset", str(start)),
     )
     assert last_stable(connection, orders) == 2
-    assert apache_kafka.missing() is None

@@ -32,6 +32,7 @@ from tidelog.storage.txn_index import TxnIndex
 from tidelog.testing import Crashed, run, seeds
 from tidelog.transactions.coordinator import Transactions
 from tidelog.types import TopicPartition
+from tidelog.wire.messages.produce import ProduceResponse
 
 ROUNDS = 3
 OPERATIONS_MAX = 400
@@ -189,6 +190,29 @@ def test_transactions_keep_their_promises_through_many_more_crashes(seed: int) -
 def test_a_run_is_worth_its_name() -> None:
     plays = [play(seed) for seed in range(6)]
     assert sum(producer.completed for played in plays for producer in played.producers) > 100
+
+
+def test_pipelined_batches_keep_their_order_while_their_transaction_is_being_recorded() -> None:
+    """The record that adds the partition has to be synced first; the requests behind it wait, too."""
+
+    async def scenario(random: Random) -> None:
+        world = World(random, SETTINGS | SYNCED)
+        world.machine.disk.run_delay_s_max = 0.05
+        await world.start()
+        await world.create_topic("data", 1, {})
+        name = TopicPartition("data", 0)
+        producer = TransactionalProducer(OneBroker(world), random, 0, [name], True)
+        await producer.begin()
+        requester = await world.connect("pipelining")
+        answers = [
+            requester.submit(producer.request(name, number, b"%d" % number), ProduceResponse, version=12)
+            for number in range(5)
+        ]
+        told = [(await answer).responses[0].partition_responses[0] for answer in answers]
+        assert [(one.error_code, one.base_offset) for one in told] == [(0, number) for number in range(5)]
+        requester.close()
+
+    run(scenario)
 
 
 def markers_are_forgotten_by_a_crash(patch: pytest.MonkeyPatch) -> None:

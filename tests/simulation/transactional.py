@@ -201,6 +201,13 @@ class TransactionalProducer:
         filler = self.random.randbytes(self.random.choice((0, 10, 300)))
         value = b"%d.%d.%d|" % (self.number, len(self.transactions), number) + filler
         transaction.values.setdefault(name, []).append(value)
+        request = self.request(name, sequence, value)
+        version = 12 if self.new_protocol else 11
+        answer = await self._leaders[name].ask(request, ProduceResponse, version=version)
+        _check(answer.responses[0].partition_responses[0].error_code)
+        self._sequences[name] = sequence + 1
+
+    def request(self, name: TopicPartition, sequence: int, value: bytes) -> ProduceRequest:
         data = build_batch(
             [Record(0, self.brokers.clock.now_ms(), value[:6], value)],
             producer_id=self._id,
@@ -209,16 +216,12 @@ class TransactionalProducer:
             transactional=True,
         )
         part = PartitionProduceData(index=name.partition, records=data)
-        request = ProduceRequest(
+        return ProduceRequest(
             transactional_id=self.name,
             acks=-1,
             timeout_ms=REQUEST_TIMEOUT_MS // 2,
             topic_data=[TopicProduceData(name=name.topic, partition_data=[part])],
         )
-        version = 12 if self.new_protocol else 11
-        answer = await self._leaders[name].ask(request, ProduceResponse, version=version)
-        _check(answer.responses[0].partition_responses[0].error_code)
-        self._sequences[name] = sequence + 1
 
     async def _end(self, requester: Requester, commit: bool) -> None:
         request = EndTxnRequest(self.name, self._id, self._epoch, commit)
