@@ -146,11 +146,11 @@ def tidelog_aio(bootstrap: str, topic: str, value: bytes, count: int, same: bool
 
 
 def read_tidelog_arrow(bootstrap: str, topic: str, value: bytes, count: int, same: bool) -> None:
-    import pyarrow  # noqa: F401
-
     from tidelog import Consumer, TopicPartition
+    from tidelog.record.columns import schema
 
     meter = Meter()
+    schema()  # loads pyarrow
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         meter.begin()

@@ -32,6 +32,44 @@ cdef enum:
     CONTROL = 0x20
 
 
+cdef enum:
+    LARGE = 128 << 10
+    SPARE_MAX = 8 << 20
+    SPARES = 4
+
+# Memory of large columns, kept for the next ones: fresh pages cost more than what is written into them.  The GIL is
+# the lock.
+cdef uint8_t* spares[SPARES]
+cdef Py_ssize_t spare_rooms[SPARES]
+cdef int spare_count = 0
+
+
+cdef Py_ssize_t take_spare(Py_ssize_t room, uint8_t** found) noexcept:
+    """Memory of this size or somewhat more, and how much it is; 0 when there is none."""
+    global spare_count
+    cdef int i
+    cdef Py_ssize_t size
+    for i in range(spare_count):
+        size = spare_rooms[i]
+        if room <= size <= 4 * room:
+            found[0] = spares[i]
+            spare_count -= 1
+            spares[i] = spares[spare_count]
+            spare_rooms[i] = spare_rooms[spare_count]
+            return size
+    return 0
+
+
+cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept:
+    global spare_count
+    if room < LARGE or room > SPARE_MAX or spare_count == SPARES:
+        free(data)
+        return
+    spares[spare_count] = data
+    spare_rooms[spare_count] = room
+    spare_count += 1
+
+
 cdef class Block:
     """Memory that grows, then is read as a buffer."""
 
@@ -41,7 +79,7 @@ cdef class Block:
     cdef Py_ssize_t _views
 
     def __dealloc__(self):
-        free(self.data)
+        give_spare(self.data, self.room)
 
     def __len__(self):
         return self.size
@@ -55,15 +93,23 @@ cdef class Block:
 
     cdef int reserve(self, Py_ssize_t more) except -1:
         cdef Py_ssize_t room = self.size + more
-        cdef uint8_t* data
+        cdef Py_ssize_t found = 0
+        cdef uint8_t* data = NULL
         if room <= self.room:
             return 0
         if self._views:
             raise BufferError("the column is in use already")
         room = max(room, self.room + (self.room >> 1), 256)
-        data = <uint8_t*>realloc(self.data, room)
-        if data == NULL:
-            raise MemoryError()
+        if room >= LARGE and self.room < LARGE:
+            found = take_spare(room, &data)
+        if found:
+            memcpy(data, self.data, self.size if self.data != NULL else 0)
+            free(self.data)
+            room = found
+        else:
+            data = <uint8_t*>realloc(self.data, room)
+            if data == NULL:
+                raise MemoryError()
         self.data = data
         self.room = room
         return 0
@@ -166,6 +212,8 @@ cdef class Columns:
         cdef Py_ssize_t place = 0
         cdef int64_t size, base, last, producer
         cdef int attributes
+        # What is not compressed needs no more than this, all in all.
+        self.values.content.reserve(left)
         waiting = sorted(aborted, key=itemgetter(1), reverse=True) if aborted else None
         ended = set() if aborted else None
         self.position = start

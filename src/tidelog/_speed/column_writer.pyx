@@ -157,20 +157,23 @@ cdef class Rows:
 
         False when the topic is not known, or the producer does not take records now."""
         cdef Route route
-        cdef Lane lane
-        cdef Growing batch
-        cdef Growing last = None
         cdef Parts parts
-        cdef int64_t size, row, end
+        cdef int64_t size = 0
+        cdef int64_t row = self.sent
+        cdef int64_t end = min(self.rows, self.sent + rows_max)
         cdef int64_t now_ms = intake.now_ms()
-        cdef bytes key
-        cdef bint called = intake._kind == 3
+        # Without keys and with one partition, or any, rows stay where the last one went for a while.
+        cdef bint steady = self._partitions is None and (
+            self._partition is not None or (self._keys is None and intake._kind < 2)
+        )
+        cdef Lane lane = None
+        cdef Growing batch = None
+        cdef int64_t stay = 0
         self.needs = 0
         found = intake.routes.get(topic)
         if found is None or not intake.admitting:
             return False
         route = found
-        row, end = self.sent, min(self.rows, self.sent + rows_max)
         while row < end:
             size = self._row(row, now_ms, &parts)
             if size < 0 or size > intake.record_bytes_max:
@@ -179,9 +182,27 @@ cdef class Rows:
                 self.needs = size
                 break
             try:
-                partition = self._partition if self._partitions is None else self._partitions[row]
-                key = parts.key[:parts.key_size] if called and parts.key_size >= 0 else None
-                lane = intake.lane_for(route, &parts, key, partition, size)
+                # As long as no Python code runs, the batch is the open one still.
+                while stay > 0 and batch.put_parts(
+                    parts.key, parts.key_size, parts.value, parts.value_size, parts.timestamp, parts.headers,
+                    parts.headers_size,
+                ):
+                    batch.bytes_taken += size
+                    stay -= size
+                    row += 1
+                    self.sent = row
+                    size = 0
+                    if row >= end:
+                        return True
+                    size = self._row(row, now_ms, &parts)
+                    if size < 0 or size > intake.record_bytes_max or not intake._memory.take_now(size):
+                        size = 0
+                        break
+                if size == 0:
+                    continue
+                if lane is None or not steady or stay <= 0:
+                    lane = self._lane(intake, route, row, &parts, size)
+                    stay = size_max
                 batch = None if lane is None else lane.put(intake, &parts, size, size_max)
             except BaseException:
                 intake._memory.used -= size
@@ -193,12 +214,20 @@ cdef class Rows:
                 return False
             row += 1
             self.sent = row
-            if batch is not last:
-                last = batch
-                self._touched(batch)
+            self._touched(batch)
             if batch.count == 1:
                 intake._wake()
+            if not steady or lane.open is not batch:
+                stay = 0
         return True
+
+    cdef Lane _lane(self, Intake intake, Route route, int64_t row, Parts* parts, int64_t size):
+        cdef bytes key = None
+        partition = self._partition if self._partitions is None else self._partitions[row]
+        if intake._kind == 3 and parts.key_size >= 0:
+            key = parts.key[:parts.key_size]
+        route._stick_left = 0  # what comes in bulk moves on by whole batches
+        return intake.lane_for(route, parts, key, partition, size)
 
     cdef int64_t _row(self, int64_t row, int64_t now_ms, Parts* parts) except? -1:
         cdef int64_t size = RECORD_OVERHEAD

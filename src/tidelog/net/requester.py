@@ -28,6 +28,7 @@ LENGTH_BYTES = 4
 READ_BUFFER_BYTES = 64 * 1024
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 IN_FLIGHT_MAX = 64
+LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
 BUFFERS_MAX = 64  # of one system call
 SOFTWARE_NAME = "tidelog"
 
@@ -129,6 +130,7 @@ class Requester:
         self._filled = 0
         self._large: memoryview | None = None
         self._large_filled = 0
+        self._kept = bytearray()
         self._held = False
         self._watching = False
         self._buffered = socket if isinstance(socket, TlsSocket) else None
@@ -339,6 +341,15 @@ class Requester:
             whole, self._large = self._large, None
             self._answered(whole)
 
+    def _room_for(self, size: int) -> memoryview:
+        """Decoders copy what they keep, so the memory of one large answer serves the next: fresh pages cost more
+        than what is read into them."""
+        if size > LARGE_KEPT_BYTES_MAX:
+            return memoryview(bytearray(size))
+        if len(self._kept) < size:
+            self._kept = bytearray(min(2 * size, LARGE_KEPT_BYTES_MAX))
+        return memoryview(self._kept)[:size]
+
     def _readable_again(self) -> None:
         if self.broken is None:
             self._readable()
@@ -358,7 +369,7 @@ class Requester:
                 at = body + size
                 continue
             if LENGTH_BYTES + size > len(self._buffer):
-                self._large = memoryview(bytearray(size))
+                self._large = self._room_for(size)
                 self._large_filled = filled - body
                 self._large[: self._large_filled] = self._buffer[body:filled]
                 at = filled
