@@ -229,3 +229,22 @@ def test_the_java_console_consumer_balances(broker: Any) -> None:
     finally:
         for worker in started:
             worker.discard()
+
+
+@pytest.mark.kafka
+def test_kafkas_tool_describes_a_consumer_group(broker: Any, start: Start, kafka_tools: Any) -> None:
+    one, two = start(broker.bootstrap), start(broker.bootstrap)
+    settle([one, two])
+
+    def told(*more: str) -> list[list[str]]:
+        where = ("--bootstrap-server", broker.bootstrap, "--describe", "--group", "group")
+        found = kafka_tools("consumer-groups", *where, *more)
+        return [line.split() for line in found.splitlines() if line.startswith("group ")]
+
+    members = told("--members", "--verbose")
+    assert sorted(row[-1] for row in members) == sorted(
+        "orders:" + ",".join(map(str, worker.has)) for worker in (one, two)
+    )
+    ((_, *state),) = told("--state")
+    assert "uniform" in state and "Stable" in state and state[-1] == "2"
+    assert sorted(int(row[2]) for row in told("--offsets")) == list(range(PARTITIONS))
