@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.unit.broker.admin import Admin
+import pytest
+
+from tests.unit.broker.admin import Admin, versions
 from tidelog import errors, testing
 from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,6 +30,17 @@ def test_the_controller_leads_the_metadata_and_the_others_watch() -> None:
         assert [one.replica_id for one in part.observers] == [2]
         assert part.high_watermark == admin.node.controller.image.revision
         assert [node.node_id for node in answer.nodes] == [1, 2]
+
+    testing.run(scenario)
+
+
+@pytest.mark.parametrize("version", versions(DescribeQuorumRequest.API_KEY))
+def test_every_version_is_answered(version: int) -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        answer = await admin.ask(about("__cluster_metadata"), version)
+        assert answer.topics[0].partitions[0].leader_id == 1
+        assert bool(answer.nodes) == (version >= 2)
 
     testing.run(scenario)
 

@@ -21,6 +21,7 @@ from tidelog.wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 
 NOBODY = -1
 _NODES_FROM = 2
+_NODES_FROM = 2
 EPOCH_MASK = 0x7FFFFFFF  # it grows with every controller, and the wire has 31 bits for it
 
 
