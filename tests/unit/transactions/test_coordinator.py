@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from tests.unit.coordination.node import entry
 from tests.unit.transactions.node import DATA, LEDGER, OTHER, TransactionNode
 from tidelog import errors
+from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer
 from tidelog.replication.partition import Ending
 from tidelog.testing import run
+from tidelog.transactions.machine import TOPIC as STATE_TOPIC
 from tidelog.transactions.machine import entry as record
-from tidelog.transactions.transaction import Instance, State, ended
+from tidelog.transactions.transaction import DECIDED, NO_EPOCH, Instance, State, Transaction, ended
+from tidelog.types import TopicPartition
 
 TIMEOUT_MS = 60_000
 
@@ -215,5 +219,41 @@ def test_a_batch_needs_a_transaction_that_has_its_partition() -> None:
         assert node.transactions.enlist("t", me, DATA, False) is None
         with pytest.raises(errors.TransactionAbortable):
             node.transactions.enlist("t", me, OTHER, False)
+
+    run(scenario)
+
+
+def test_a_log_cut_at_any_batch_is_loaded_as_it_was_then() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        name = TopicPartition(STATE_TOPIC, partition_for("t", 50))
+        moments: dict[int, Transaction | None] = {0: None}
+
+        def note() -> None:
+            known = node.transactions.coordinator.shard("t").machine.get("t")
+            assert known is not None
+            moments[node.partition(name).log.next] = replace(known, last_epoch=NO_EPOCH)
+
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        note()
+        for commit in (True, False):
+            await node.write(me)
+            note()
+            await node.write(me, OTHER)
+            note()
+            me = await node.transactions.end("t", me, commit, 2)
+            note()
+        for end in sorted(moments, reverse=True):
+            node.partition(name).log.truncate_to(end)
+            await node.crash()
+            await node.start()
+            known = node.transactions.coordinator.shard("t").machine.get("t")
+            # What was decided is completed while nobody looks: only the record after it is new.
+            expected = moments[end]
+            if known is not None and expected is not None and expected.state in DECIDED:
+                assert known.producer_id == expected.producer_id
+            else:
+                assert known == expected
 
     run(scenario)

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import ATTRIBUTES_AT
+from tidelog._speed.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.broker.services import Services
 from tidelog.metadata.names import INTERNAL
+from tidelog.replication.acceptance import MAGIC
 from tidelog.replication.partition import Appended, Enlisted, Partition
 from tidelog.types import Offset
 
@@ -57,7 +58,9 @@ def _has_transactional(
     for _, parts in topics:
         for _, start, size in parts:
             if size > CODEC_AT and frame[start + CODEC_AT] & _TRANSACTIONAL:
-                return True
+                header = header_at(frame[start : start + size])
+                if header is not None and header.magic == MAGIC and header.size <= size:
+                    return True
     return False
 
 
