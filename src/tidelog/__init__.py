@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidelog._speed.consumed import Record
     from tidelog._speed.delivery import Delivery
     from tidelog.client.batch import RecordMetadata
+    from tidelog.client.batch_delivery import BatchDelivery
     from tidelog.client.blocking_admin import Admin
     from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.blocking_producer import Producer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         TransactionAborted,
         Unreachable,
     )
+    from tidelog.client.figures import ProducerMetrics
     from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from tidelog.client.listener import RebalanceListener
     from tidelog.client.offset_store import OffsetStore
@@ -38,6 +40,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
     "CommitFailed",
@@ -52,6 +55,7 @@ __all__ = [
     "OffsetStore",
     "ProcessingFailed",
     "Producer",
+    "ProducerMetrics",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
@@ -67,6 +71,7 @@ __all__ = [
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
     "Admin": "tidelog.client.blocking_admin",
+    "BatchDelivery": "tidelog.client.batch_delivery",
     "BufferExhausted": "tidelog.client.errors",
     "ClientClosed": "tidelog.client.errors",
     "CommitFailed": "tidelog.client.errors",
@@ -81,6 +86,7 @@ _HOMES = {
     "ProcessingFailed": "tidelog.client.errors",
     "OffsetStore": "tidelog.client.offset_store",
     "Producer": "tidelog.client.blocking_producer",
+    "ProducerMetrics": "tidelog.client.figures",
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",
     "RecordMetadata": "tidelog.client.batch",

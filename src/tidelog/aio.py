@@ -19,6 +19,7 @@ from tidelog.client.errors import (
     TransactionAborted,
     Unreachable,
 )
+from tidelog.client.figures import ProducerMetrics
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
 from tidelog.client.lag import Lag
@@ -63,6 +64,7 @@ __all__ = [
     "Partition",
     "ProcessingFailed",
     "Producer",
+    "ProducerMetrics",
     "RebalanceListener",
     "Record",
     "RecordMetadata",

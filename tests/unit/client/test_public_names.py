@@ -14,6 +14,7 @@ import tidelog.aio
 def test_the_package_offers_these_names() -> None:
     assert tidelog.__all__ == [
         "Admin",
+        "BatchDelivery",
         "BufferExhausted",
         "ClientClosed",
         "CommitFailed",
@@ -28,6 +29,7 @@ def test_the_package_offers_these_names() -> None:
         "OffsetStore",
         "ProcessingFailed",
         "Producer",
+        "ProducerMetrics",
         "RebalanceListener",
         "Record",
         "RecordMetadata",
@@ -73,6 +75,7 @@ def test_the_asyncio_client_offers_these_names() -> None:
         "Partition",
         "ProcessingFailed",
         "Producer",
+        "ProducerMetrics",
         "RebalanceListener",
         "Record",
         "RecordMetadata",
