@@ -248,6 +248,7 @@ class Partition(PartitionTail):
             pending = log.append_abort(data, base, base, now_ms, state.epoch, aborted)
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
         self._grew(len(data), pending)
+        log.producers.committed(state.committed)
         return Appended(Offset(base), Offset(base + 1), -1, pending)
 
     def _check_writable(self) -> None:
@@ -368,6 +369,7 @@ class Partition(PartitionTail):
         known = min(committed, state.end)
         if known > state.committed:
             state.committed = known
+            it.producers.committed(known)
             self._committed_moved(it.size)
         if log_start > it.start:
             it.advance_start(min(log_start, it.end))

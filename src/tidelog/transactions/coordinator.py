@@ -308,6 +308,12 @@ class Transactions:
             raise errors.TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
         return known
 
+    async def described(self, transactional_id: str) -> Transaction:
+        """As `describe`, once nothing of it can be undone any more."""
+        known = self.describe(transactional_id)
+        await self.coordinator.shard(transactional_id).settled(COMMIT_MS_MAX)
+        return known
+
     def all(self) -> Iterator[Transaction]:
         """Those coordinated here; CoordinatorLoadInProgress while not all of them are known."""
         if self.coordinator.loading:

@@ -257,3 +257,16 @@ def test_a_log_cut_at_any_batch_is_loaded_as_it_was_then() -> None:
                 assert known == expected
 
     run(scenario)
+
+
+def test_a_partition_forgets_the_ends_of_transactions_once_they_are_committed() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        me = await node.transactions.initialize("t", TIMEOUT_MS, None)
+        for _ in range(20):
+            await node.write(me)
+            me = await node.transactions.end("t", me, True, 2)
+        assert len(node.partition().log.producers._decided) == 0
+
+    run(scenario)

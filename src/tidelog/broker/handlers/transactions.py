@@ -199,17 +199,17 @@ def _understood(problem: errors.TidelogError, version: int, fenced_from: int) ->
 # Telling
 
 
-def describe_transactions(
+async def describe_transactions(
     request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_described(name, context) for name in request.transactional_ids]
+        transaction_states=[await _described(name, context) for name in request.transactional_ids]
     )
 
 
-def _described(transactional_id: str, context: Context) -> TransactionState:
+async def _described(transactional_id: str, context: Context) -> TransactionState:
     try:
-        known = context.services.transactions.describe(transactional_id)
+        known = await context.services.transactions.described(transactional_id)
     except errors.TidelogError as problem:
         return TransactionState(error_code=problem.code, transactional_id=transactional_id)
     return TransactionState(
