@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.clients import Message, confluent_produce
 from tests.conformance.consuming import fill
 from tidelog import Admin, ClientClosed, Consumer, NewTopic, RebalanceListener, TopicPartition, Unreachable
 
@@ -149,3 +150,25 @@ def test_the_admin_client(bootstrap: str, name: Callable[[], str]) -> None:
 def test_nobody_there(client: Any) -> None:
     with pytest.raises(Unreachable, match=r"cannot reach a broker at 127\.0\.0\.1:1: connection refused"):
         client(bootstrap_servers="127.0.0.1:1")
+
+
+def test_polls_in_the_callers_thread_meet_fetches_in_the_other_and_lose_nothing(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    name = topic(partitions=3)
+    count = 10_000
+    for partition in range(3):
+        confluent_produce(bootstrap, name, [Message(b"%d" % at) for at in range(count)], partition=partition)
+    with Consumer(
+        name,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=20_000,  # many small fetches, so that the threads meet often
+    ) as consumer:
+        nexts = [0, 0, 0]
+        while sum(nexts) < 3 * count:
+            for record in consumer.poll(5_000, max_records=7):
+                assert record.offset == nexts[record.partition] and record.value == b"%d" % record.offset
+                nexts[record.partition] += 1
+        assert nexts == [count] * 3
+        assert consumer.metrics().records_consumed_total == 3 * count

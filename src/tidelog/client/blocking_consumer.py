@@ -176,6 +176,10 @@ class Consumer(BlockingReader):
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
         """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
         rebalances: call it again within `max_poll_interval_ms`."""
+        if not self._closed and self._calls.empty():
+            records = self._core._take_here(max_records)
+            if records:
+                return records
         return self._run(self._core.poll(timeout_ms, max_records))
 
     def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:

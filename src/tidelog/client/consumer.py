@@ -343,6 +343,22 @@ class Consumer(CommittingReader):
         self._figures.handed_out(self._loop_time(), len(records))
         return records
 
+    def _take_here(self, max_records: int | None) -> list[Record]:
+        """For the blocking face, in its thread: what is buffered, when there is nothing else to do first.  Most
+        polls end here, without a word to the loop's thread."""
+        fetcher, hand = self._fetcher, self._iteration
+        if fetcher is None or self._attention or self._deserializers.active:
+            return []
+        if hand is not None and hand.at < len(hand.records):
+            return []
+        records = fetcher.take_here(self._options.max_poll_records if max_records is None else max_records)
+        if records:
+            self._polls += 1
+            now_s = self._loop_time()
+            self._figures.polled(now_s)
+            self._figures.handed_out(now_s, len(records))
+        return records
+
     async def _deserialized(self, records: list[Record]) -> list[Record]:
         count, problem = await self._deserializers.convert(records)
         if problem is None:

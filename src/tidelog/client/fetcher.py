@@ -4,12 +4,16 @@ needed.
 Like the sender it has no task of its own: `_pump` runs when something changed, decides from the partitions
 (`Assigned`, pure) and submits.  What is buffered is bounded: a partition with more than half of
 `max_partition_fetch_bytes` waiting is not asked for.  `Consumer` owns the only instance.
+
+A blocking consumer takes what is buffered in its own thread (`take_here`): `_lock` is between that and answers
+that arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,7 +53,9 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._loop = asyncio.get_running_loop()
         self._assigned: dict[TopicPartition, Assigned] = {}
+        self._lock = threading.Lock()
         self._handed: list[Assigned] = []
+        self._turn = 0
         self._fetching: set[int] = set()
         self._dialling: set[int] = set()
         self._arrived = asyncio.Event()
@@ -94,28 +100,51 @@ class Fetcher:
 
     def take(self, records_max: int) -> list[Record]:
         """What is buffered; raises what has stopped a partition, once the others have nothing to hand out."""
-        out: list[Record] = []
-        for one in self._in_turn():
-            if len(out) >= records_max:
-                break
-            try:
-                self._handed.append(one)
-                out += one.take(records_max - len(out))
-            except errors.TidelogError as problem:
-                one.problem = problem
+        out = self._take(records_max)
         if not out:
             self.raise_problem()
         self.wake()
         return out
 
+    def take_here(self, records_max: int) -> list[Record]:
+        """In another thread than the loop's: what is buffered, after what was taken before is settled."""
+        if not any(one.has_records for one in self._assigned.values()):
+            return []
+        self.settle()
+        out = self._take(records_max)
+        low = self._low_bytes
+        if any(one.buffered_bytes < low for one in self._handed) and not self._pump_due and not self._closed:
+            self._pump_due = True
+            self._loop.call_soon_threadsafe(self._pump)
+        return out
+
+    def _take(self, records_max: int) -> list[Record]:
+        out: list[Record] = []
+        with self._lock:
+            for one in self._in_turn():
+                if len(out) >= records_max:
+                    break
+                try:
+                    self._handed.append(one)
+                    out += one.take(records_max - len(out))
+                except errors.TidelogError as problem:
+                    one.problem = problem
+        return out
+
+    @property
+    def _low_bytes(self) -> int:
+        """A partition with less than that is asked for."""
+        return max(1, self._options.max_partition_fetch_bytes // 2)
+
     def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         """All whole answers that are buffered, with the position to read each from."""
         out = []
-        for one in self._in_turn():
-            start = one.position or 0
-            self._handed.append(one)
-            while (fetched := one.take_fetched()) is not None:
-                out.append((one, start, fetched))
+        with self._lock:
+            for one in self._in_turn():
+                start = one.position or 0
+                self._handed.append(one)
+                while (fetched := one.take_fetched()) is not None:
+                    out.append((one, start, fetched))
         if not out:
             self.raise_problem()
         self.wake()
@@ -134,9 +163,11 @@ class Fetcher:
     def _in_turn(self) -> list[Assigned]:
         """Those with records; turns: a full partition does not starve the ones behind it."""
         ready = [one for one in self._assigned.values() if one.has_records]
-        if len(ready) > 1:
-            self._assigned[ready[0].partition] = self._assigned.pop(ready[0].partition)
-        return ready
+        if len(ready) < 2:
+            return ready
+        self._turn += 1
+        first = self._turn % len(ready)
+        return ready[first:] + ready[:first]
 
     def raise_problem(self) -> None:
         for one in self._assigned.values():
@@ -177,7 +208,7 @@ class Fetcher:
             self._positions.look(self._assigned)
             by_node: dict[int, list[Assigned]] = {}
             for one in self._assigned.values():
-                if one.wants_fetch(now_ms, max(1, self._options.max_partition_fetch_bytes // 2)):
+                if one.wants_fetch(now_ms, self._low_bytes):
                     node = self._node(one, now_ms)
                     if node is not None:
                         by_node.setdefault(node, []).append(one)
@@ -289,7 +320,8 @@ class Fetcher:
             current = {one.partition: one for one in asked}
             for partition, data in read_fetch(answer, call.names):
                 if partition in current:
-                    self._partition_answered(current[partition], data)
+                    with self._lock:
+                        self._partition_answered(current[partition], data)
         self.wake()
 
     def _partition_answered(self, one: Assigned, data: PartitionData) -> None:
