@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any
 
-SESSION_MS = 3000
+SESSION_MS = 5000  # a busy machine may keep a worker waiting for seconds
 HEARTBEAT_MS = 300
 
 stopping = threading.Event()
