@@ -49,6 +49,7 @@ class LedShare:
         self._clock = clock
         self._queue: list[tuple[Change, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._failed_before = False  # changes that count already may not be on disk
         self.letters: Callable[[LedShare], None] = lambda _: None
         """Told when there are dead letters to copy."""
 
@@ -155,13 +156,17 @@ class LedShare:
             raise errors.NotLeaderOrFollower(f"{self.key} is not served here any more")
         start, finished = self.state.outlook()
         batches = [batch for change in changes for batch in change.batches]
+        if self._failed_before:
+            batches = self.state.picture()
         await self._persister.write(
             self.key, Write(self._state_epoch, self.leader_epoch, start, finished, batches)
         )
+        self._failed_before = False
 
     def _failed(
         self, under_way: list[tuple[Change, asyncio.Future[None]]], problem: errors.TidelogError
     ) -> None:
+        self._failed_before = True
         told = persister_error(problem)
         if isinstance(told, errors.NotLeaderOrFollower):
             self.closed = True  # somebody else has it now, or it was reset: load it again

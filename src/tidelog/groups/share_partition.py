@@ -296,6 +296,16 @@ class SharePartition:
             self._runs.started(offset)
             self._runs.tidy()
 
+    def picture(self) -> list[StateBatch]:
+        """Everything worth remembering, as it will be once everything under way is persisted: for when a write failed,
+        and nobody knows what of the changes before is on disk."""
+        found = []
+        for run in self._runs:
+            state = run.state if run.to is None else run.to
+            if state is not State.ACQUIRED and (run.deliveries or state is not State.AVAILABLE):
+                found.append(StateBatch(run.first, run.last, state, run.deliveries))
+        return found
+
     def outlook(self) -> tuple[int, int]:
         """(start, finished ones behind it) as they will be once everything under way is persisted."""
         return self._runs.outlook()

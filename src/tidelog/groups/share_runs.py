@@ -135,8 +135,10 @@ class Runs:
         """There is nothing below `offset` any more."""
         if offset <= self.start:
             return
-        self._cut(offset)
-        self._runs = [run for run in self._runs if run.first >= offset]
+        self._runs = [run for run in self._runs if run.last >= offset]
+        if self._runs:
+            # The run itself, not a part cut off it: a change under way may be about it.
+            self._runs[0].first = max(self._runs[0].first, offset)
         self.start = offset
         self.end = max(self.end, offset)
 

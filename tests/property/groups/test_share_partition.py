@@ -30,6 +30,12 @@ LOCKS_MAX = 40
 UPDATES_MAX = 5
 MEMBERS = ("ann", "ben", "cid")
 FINISHED = ("acknowledged", "archived")
+NAMES = {
+    State.AVAILABLE: "available",
+    State.ACKNOWLEDGED: "acknowledged",
+    State.ARCHIVING: "letter",
+    State.ARCHIVED: "archived",
+}
 
 
 @dataclass
@@ -39,8 +45,8 @@ class Known:
     deliveries: int = 0
     holder: str = ""
     deadline_ms: int = 0
-    state: str = "available"  # or held, letter, acknowledged, archived
-    persisted: tuple[str, int] = ("available", 0)
+    state: str = "available"  # or held, moving, letter, acknowledged, archived
+    persisted: tuple[int, int] = (0, 0)  # deliveries, state
 
 
 class ShareModel(RuleBasedStateMachine):
@@ -56,22 +62,20 @@ class ShareModel(RuleBasedStateMachine):
         self.log: list[Entry] = []
         self._append(share_state.initialize(self.machine, KEY, 1, 0, 0))
         self.partition = SharePartition(0)
+        self.failed_before = False
+        self.queue: list[tuple[Change, dict[int, str]]] = []
+        self.copies: set[int] = set()  # which of the changes are about dead letters
 
     def _append(self, entries: list[Entry]) -> None:
         for entry in entries:
             self.log.append(entry)
             self.machine.replay(entry, -1)
 
-    def _persist(self, change: Change) -> None:
-        if change.batches:
-            start, finished = self.partition.outlook()
-            what = share_state.Write(1, 0, start, finished, change.batches)
-            self._append(share_state.write(self.machine, KEY, what, UPDATES_MAX, self.now_ms))
-            for batch in change.batches:
-                for offset in range(batch.first, batch.last + 1):
-                    one = self.known[offset]
-                    one.persisted = (one.state, one.deliveries)
-        self.partition.confirmed(change)
+    def _submit(self, change: Change, settle: dict[int, str]) -> None:
+        """`settle` is what becomes of records that wait for it to be written."""
+        for offset in settle:
+            self.known[offset].state = "moving"
+        self.queue.append((change, settle))
 
     def _model(self, offset: int) -> Known:
         return self.known.setdefault(offset, Known())
@@ -117,7 +121,7 @@ class ShareModel(RuleBasedStateMachine):
                 self._model(offset).state = "archived"
         if not spans[0].empty:
             assert given, "there was a record to give, and nobody got it"
-        self._persist(grant.skipped)
+        self._submit(grant.skipped, {})
 
     @rule(
         member=st.sampled_from(MEMBERS),
@@ -127,11 +131,8 @@ class ShareModel(RuleBasedStateMachine):
             st.lists(st.sampled_from(Ack), min_size=1, max_size=6),
             st.builds(lambda kind, count: [kind] * count, st.sampled_from(Ack), st.integers(1, 6)),
         ),
-        fails=st.sampled_from((False, False, True)),
     )
-    def a_member_acknowledges(
-        self, member: str, near: int, at_own: bool, kinds: list[Ack], fails: bool
-    ) -> None:
+    def a_member_acknowledges(self, member: str, near: int, at_own: bool, kinds: list[Ack]) -> None:
         held = [offset for offset, one in self.known.items() if one.state == "held" and one.holder == member]
         if at_own and held:
             first = sorted(held)[near % len(held)]
@@ -160,23 +161,41 @@ class ShareModel(RuleBasedStateMachine):
         for offset, kind in ours:
             if kind is Ack.RENEW:
                 self.known[offset].deadline_ms = self.now_ms + LOCK_MS
-        if fails:
-            self.partition.undone(change)
-            return
-        for offset, kind in ours:
-            self._settle(offset, kind)
-        self._persist(change)
+        self._submit(
+            change, {offset: self._fate(offset, kind) for offset, kind in ours if kind is not Ack.RENEW}
+        )
 
-    def _settle(self, offset: int, kind: Ack) -> None:
-        known = self.known[offset]
+    @rule(ok=st.sampled_from((True, True, False)))
+    def what_has_gathered_is_written(self, ok: bool) -> None:
+        under_way, self.queue = self.queue, []
+        copies, self.copies = self.copies, set()
+        batches = [batch for change, _ in under_way for batch in change.batches]
+        if self.failed_before:
+            batches = self.partition.picture()
+        self.failed_before = not ok and (self.failed_before or bool(batches))
+        if ok and batches:
+            what = share_state.Write(1, 0, *self.partition.outlook(), batches)
+            self._append(share_state.write(self.machine, KEY, what, UPDATES_MAX, self.now_ms))
+            for batch in batches:
+                for offset in range(batch.first, batch.last + 1):
+                    if offset in self.known:
+                        one = self.known[offset]
+                        one.persisted = max(one.persisted, (batch.deliveries, batch.state))
+        for change, settle in under_way:
+            self.partition.confirmed(change) if ok else self.partition.undone(change)
+            for offset, state in settle.items():
+                if offset in self.known:
+                    before = "letter" if id(change) in copies else "held"
+                    self.known[offset].state = state if ok else before
+
+    def _fate(self, offset: int, kind: Ack) -> str:
         if kind is Ack.ACCEPT:
-            known.state = "acknowledged"
-        elif kind is Ack.GAP:
-            known.state = "archived"
-        elif kind is Ack.REJECT or (kind is Ack.RELEASE and known.deliveries >= DELIVERIES_MAX):
-            known.state = "letter" if self.terms.dead_letters else "archived"
-        elif kind is Ack.RELEASE:
-            known.state = "available"
+            return "acknowledged"
+        if kind is Ack.GAP:
+            return "archived"
+        if kind is Ack.REJECT or self.known[offset].deliveries >= DELIVERIES_MAX:
+            return "letter" if self.terms.dead_letters else "archived"
+        return "available"
 
     @rule(by_ms=st.sampled_from((1, 50, LOCK_MS, 150)))
     def time_passes(self, by_ms: int) -> None:
@@ -187,16 +206,16 @@ class ShareModel(RuleBasedStateMachine):
         change = self.partition.expired(self.now_ms, self.terms)
         for offset, known in self.known.items():
             if known.state == "held" and known.deadline_ms <= self.now_ms:
-                self._settle(offset, Ack.RELEASE)
-        self._persist(change)
+                known.state = self._fate(offset, Ack.RELEASE)
+        self._submit(change, {})
 
     @rule(member=st.sampled_from(MEMBERS))
     def a_session_ends(self, member: str) -> None:
         change = self.partition.released(member, self.terms)
         for offset, known in self.known.items():
             if known.state == "held" and known.holder == member:
-                self._settle(offset, Ack.RELEASE)
-        self._persist(change)
+                known.state = self._fate(offset, Ack.RELEASE)
+        self._submit(change, {})
 
     @rule(yes=st.booleans())
     def dead_letters_are_switched(self, yes: bool) -> None:
@@ -209,8 +228,8 @@ class ShareModel(RuleBasedStateMachine):
         change = self.partition.copied(run.first, run.last)
         for offset in range(run.first, run.last + 1):
             assert self.known[offset].state == "letter"
-            self.known[offset].state = "archived"
-        self._persist(change)
+        self.copies.add(id(change))
+        self._submit(change, dict.fromkeys(range(run.first, run.last + 1), "archived"))
 
     @rule(count=st.integers(0, 8))
     def the_log_loses_its_oldest(self, count: int) -> None:
@@ -234,10 +253,11 @@ class ShareModel(RuleBasedStateMachine):
         state = machine.states[KEY]
         self.partition = SharePartition(state.start, state.batches)
         self.partition.log_started(self.log_start)
+        self.queue.clear()
+        self.failed_before = False
         for known in self.known.values():
-            if known.state == "held":
-                known.state, known.deliveries = known.persisted
-                assert known.state == "available"
+            known.deliveries, number = known.persisted
+            known.state = NAMES[State(number)]
 
     # What holds
 
@@ -252,7 +272,9 @@ class ShareModel(RuleBasedStateMachine):
             at = run.last + 1
             for offset in range(run.first, run.last + 1):
                 known = self._model(offset)
-                assert run.state.name == state.get(known.state, known.state.upper()), offset
+                assert (run.to is not None) == (known.state == "moving"), offset
+                if run.to is None:
+                    assert run.state.name == state.get(known.state, known.state.upper()), offset
                 assert run.finished or run.deliveries == known.deliveries, offset
         assert at == partition.end
         for offset, known in self.known.items():
