@@ -27,7 +27,7 @@ def cluster() -> None:
         "holds.  The exit code is 1 when a partition is offline or below min.insync.replicas.",
         """
 tidelog cluster status
-tidelog cluster status --json | jq .offline
+tidelog cluster status --json
 """,
         '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
         '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...]}',

@@ -30,8 +30,8 @@ def partitions() -> None:
         "those named, --remove-broker empties one, --plan takes what --generate --json printed.",
         """
 tidelog partitions reassign --balance
-tidelog partitions reassign --topic orders --brokers 1,2,3 --generate --json > plan.json
-tidelog partitions reassign --plan plan.json --execute --wait
+tidelog partitions reassign --topic orders --brokers 1,2,3 --json
+tidelog partitions reassign --balance --execute --wait
 tidelog partitions reassign --remove-broker 3 --execute
 tidelog partitions reassign --verify
 tidelog partitions reassign --cancel

@@ -46,6 +46,13 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "transactions abort",
         "transactions describe",
         "transactions list",
+        "partitions elect",
+        "partitions reassign",
+        "brokers describe",
+        "brokers drain",
+        "brokers list",
+        "brokers load",
+        "cluster status",
         "log dump",
     ]
 
