@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,21 +15,20 @@ import tidelog
 from tests.conformance.clients import confluent_consume
 from tidelog import Producer, aio
 from tidelog.client.blocking_producer import ProducerSettings
+from tidelog.schema import Json, SerializationError, Text
 
 Topic = Callable[..., str]
 
 
 def test_a_record_comes_back_as_it_was_sent(bootstrap: str, topic: Topic) -> None:
-    orders = topic()
+    orders, now_ms = topic(), int(time.time() * 1000)
     with Producer(bootstrap_servers=bootstrap) as producer:
-        sent = producer.send(
-            orders, b"value", key=b"key", headers={"a": b"1", "b": None}, timestamp=1_700_000_000_000
-        )
+        sent = producer.send(orders, b"value", key=b"key", headers={"a": b"1", "b": None}, timestamp=now_ms)
         where = sent.get(timeout=30)
-        assert where == tidelog.RecordMetadata(orders, 0, 0, 1_700_000_000_000)
+        assert where == tidelog.RecordMetadata(orders, 0, 0, now_ms)
         producer.send(orders, None, key=b"gone").get(30)
     first, second = (one.message for one in confluent_consume(bootstrap, orders, 2))
-    assert (first.key, first.value, first.timestamp) == (b"key", b"value", 1_700_000_000_000)
+    assert (first.key, first.value, first.timestamp) == (b"key", b"value", now_ms)
     assert first.headers == (("a", b"1"), ("b", None))
     assert (second.key, second.value) == (b"gone", None)
 
@@ -146,3 +146,72 @@ def test_both_faces_take_the_same_options() -> None:
     assert asynchronous - {"start", "sender", "abortable", "send_bytes", "serialized"} == {
         name for name in vars(Producer) if not name.startswith("_")
     }
+
+
+def test_tables_are_written_row_by_row_even_when_they_are_larger_than_the_buffer(
+    bootstrap: str, topic: Topic
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    orders, count, now_ms = topic(), 5_000, int(time.time() * 1000)
+    table = pa.table(
+        {
+            "key": [f"k{at}" for at in range(count)],
+            "value": [None if at % 7 == 0 else b"%d" % at * 20 for at in range(count)],
+            "at": pa.array([now_ms + at for at in range(count)], pa.timestamp("ms", tz="UTC")),
+        }
+    )
+    with Producer(bootstrap_servers=bootstrap, buffer_memory=64 * 1024, compression_type="zstd") as producer:
+        producer.send(orders, b"before")
+        sent = producer.send_batch(orders, table, timestamp="at")
+        assert sent.get(timeout=60) == count and sent.done()
+        producer.send(orders, b"behind").get(30)
+    before, *rows, behind = (one.message for one in confluent_consume(bootstrap, orders, count + 2))
+    assert (before.value, behind.value) == (b"before", b"behind")
+    for at, row in enumerate(rows):
+        wanted = None if at % 7 == 0 else b"%d" % at * 20
+        assert (row.key, row.value, row.timestamp) == (b"k%d" % at, wanted, now_ms + at)
+
+
+def test_tables_of_asyncio(bootstrap: str, topic: Topic) -> None:
+    pa = pytest.importorskip("pyarrow")
+    orders = topic(partitions=2)
+
+    async def scenario() -> None:
+        async with aio.Producer(bootstrap_servers=bootstrap) as producer:
+            sent = await producer.send_batch(orders, pa.table({"value": ["a", "b"]}), partition=1)
+            assert await sent == 2
+            with pytest.raises(ValueError, match="there is no column 'v'"):
+                await producer.send_batch(orders, pa.table({"value": ["a"]}), value="v")
+
+    asyncio.run(scenario())
+    assert [one.message.value for one in confluent_consume(bootstrap, orders, 2, partition=1)] == [b"a", b"b"]
+
+
+def test_serializers_make_the_bytes(bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    with Producer(bootstrap_servers=bootstrap, key_serializer=Text(), value_serializer=Json()) as producer:
+        producer.send(orders, {"id": 1}, key="ü").get(30)
+        with pytest.raises(SerializationError, match="text is needed"):
+            producer.send(orders, {"id": 1}, key=7)
+
+    async def scenario() -> None:
+        async with aio.Producer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer:
+            await (await producer.send(orders, "plain"))
+
+    asyncio.run(scenario())
+    first, second = (one.message for one in confluent_consume(bootstrap, orders, 2))
+    assert (first.key, first.value, second.value) == ("ü".encode(), b'{"id":1}', b"plain")
+    refused = pytest.raises(TypeError, match="value must be bytes or None, not str")
+    with Producer(bootstrap_servers=bootstrap) as producer, refused:
+        producer.send(orders, "text")
+
+
+def test_figures_tell_what_was_sent(bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for _ in range(100):
+            producer.send(orders, b"x" * 100)
+        producer.flush(30)
+        found = producer.metrics()
+    assert (found.records_sent_total, found.records_failed_total, found.buffer_used_bytes) == (100, 0, 0)
+    assert found.record_send_rate > 0 and found.request_latency_avg_ms > 0

@@ -238,3 +238,23 @@ def test_an_interrupted_wait_leaves_a_producer_that_works(own_broker: BrokerFact
                 producer.flush()
         producer.flush(30)
         assert producer.send("orders", b"2").get(30).offset == 2
+
+
+def test_a_forked_child_has_no_part_in_its_parents_clients(bootstrap: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                producer.flush(5)
+            except RuntimeError as problem:
+                code = 0 if "forked" in str(problem) else 2
+            try:
+                with Producer(bootstrap_servers=bootstrap) as own:
+                    own.send("forked", b"x").get(30)
+            except BaseException:
+                code = 3
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert producer.send("forked", b"y").get(30).offset >= 0

@@ -184,7 +184,9 @@ class Sender:
                     self._finish(queue, batch, problem, keep=batch.in_flight)
 
     def _send_ready(self, now_ms: float) -> None:
-        hurry = self._unfinished.awaited or self._memory.exhausted
+        # What is in flight will make room by itself; small batches sent for it would only take its turns.
+        stuck = self._memory.exhausted and not any(self._in_flight.values())
+        hurry = self._unfinished.awaited or stuck
         progress = True
         while progress:
             by_node: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = {}
