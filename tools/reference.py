@@ -43,7 +43,9 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
             one.kind.name.lower(),
             f"`{one.text(one.default)}`" if one.default not in (None, "", ()) else "",
             one.limits(),
-            ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start") if one.built else "not built",
+            ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start")
+            if one.built
+            else "not built",
             one.doc,
         )
         for one in sorted(known.values(), key=lambda one: (not one.built, one.name))

@@ -234,3 +234,33 @@ def test_a_wide_gap_is_given_as_the_distance(
     assert "<=20001" in ok("groups", "describe", group, *on)
     set_offsets(bootstrap, group, {TopicPartition(known, 0): 1_000})
     assert lag(group, on) == [(19_001, True)]
+
+
+def test_a_share_group_is_described_reset_and_deleted(
+    bootstrap: str, on: tuple[str, str], topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    from tidelog import ShareConsumer
+
+    known, group = topic(), name()
+    fill(bootstrap, known)
+    ok("groups", "set", group, "share.auto.offset.reset=earliest", *on)
+    with ShareConsumer(known, group_id=group, bootstrap_servers=bootstrap) as consumer:
+        found = 0
+        while found < 10:
+            found += len(consumer.poll(1_000))
+        consumer.commit()
+        members = json.loads(ok("groups", "members", group, "--json", *on))
+        assert members["type"] == "share" and len(members["members"]) == 1
+    listed = json.loads(ok("groups", "list", "--type", "share", "--json", *on))
+    assert [one["state"] for one in listed if one["group"] == group] == ["Empty"]
+    (offset,) = describe(group, on)["offsets"]
+    assert (offset["topic"], offset["end"], offset["lag"]) == (known, 10, 0)
+    plan = json.loads(ok("groups", "reset", group, "--all", "--offset", "4", "--json", *on))
+    assert [one["after"] for one in plan["offsets"]] == [4] and plan["executed"] is False
+    ok("groups", "reset", group, "--all", "--offset", "4", "--execute", *on)
+    (offset,) = describe(group, on)["offsets"]
+    assert (offset["committed"], offset["lag"]) == (4, 6)
+    ok("groups", "delete", group, "--topic", known, *on)
+    assert describe(group, on)["offsets"] == []
+    ok("groups", "delete", group, *on)
+    assert group not in ok("groups", "list", *on)

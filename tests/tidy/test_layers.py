@@ -28,7 +28,16 @@ LAYERS: list[set[str]] = [
     {"testing"},
     {"cli"},
 ]
-NEVER_IN_CLIENTS = {"storage", "metadata", "replication", "coordination", "groups", "transactions", "access", "broker"}
+NEVER_IN_CLIENTS = {
+    "storage",
+    "metadata",
+    "replication",
+    "coordination",
+    "groups",
+    "transactions",
+    "access",
+    "broker",
+}
 
 # Decisions: facts in, decisions out.  Nothing in them waits, reads a clock or touches a file.
 PURE = [

@@ -46,9 +46,7 @@ class Writer:
         records: Buffer | None = None,
     ) -> bytes:
         """The whole batch; `records` stands in for the section when it is compressed."""
-    def finish(
-        self, attributes: int, producer_id: int, producer_epoch: int, base_sequence: int
-    ) -> Sealed:
+    def finish(self, attributes: int, producer_id: int, producer_epoch: int, base_sequence: int) -> Sealed:
         """The whole batch, in the memory that it has grown in; the writer has none afterwards."""
     def clear(self) -> None:
         """Empty again, its memory kept for the next batch."""

@@ -6,7 +6,7 @@ for.  All others are decoded before the frame's bytes are reused; what a handler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,13 @@ class Router:
             return _encoded(route, version, correlation_id, pending)
         task = asyncio.get_running_loop().create_task(self._answer(route, version, correlation_id, pending))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._answered, pending))
         return task
+
+    def _answered(self, pending: Awaitable[Message], task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() and isinstance(pending, Coroutine):
+            pending.close()  # the connection ended before the task had begun, and Python complains of what never ran
 
     def drain(self) -> None:
         """Answers now what waits for something that may not come: the broker stops."""

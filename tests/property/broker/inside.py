@@ -40,7 +40,9 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 ANSWER_SECONDS_MAX = 60  # virtual ones
 
-_PEER: Any = SimpleNamespace(peer="fuzz:1", listener="PLAINTEXT", frames=0, unanswered=0, hold=lambda frames, waits: False)
+_PEER: Any = SimpleNamespace(
+    peer="fuzz:1", listener="PLAINTEXT", frames=0, unanswered=0, hold=lambda frames, waits: False
+)
 
 
 class Inside:

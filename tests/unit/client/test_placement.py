@@ -78,4 +78,3 @@ def test_every_plan_is_even_and_as_safe_as_racks_allow(
             )
     again = [Place("t", index, nodes, 10) for index, nodes in enumerate(result)]
     assert balance(again, racks) == [], "a plan that was carried out leaves nothing to do"
-

@@ -85,5 +85,5 @@ def test_what_is_no_duration_back_from_now_is_refused(text: str) -> None:
     ],
 )
 def test_a_brokers_settings_of_groups_fit_together(given: dict[str, str]) -> None:
-    with pytest.raises(InvalidConfig, match="group.consumer"):
+    with pytest.raises(InvalidConfig, match=r"group\.consumer"):
         BrokerConfig.of(given)
