@@ -35,6 +35,7 @@ class Member:
         self.port = free_port()
         self.peer_port = free_port()
         self.options = options or {}
+        self.prefix: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,7 +74,7 @@ class Member:
         self.home.parent.mkdir(parents=True, exist_ok=True)
         with Path(f"{self.home}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [program(), *(f"--{name}={value}" for name, value in options.items())],
+                [*self.prefix, program(), *(f"--{name}={value}" for name, value in options.items())],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

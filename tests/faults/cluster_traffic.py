@@ -16,7 +16,7 @@ FLUSH_S = 60
 class Writer(threading.Thread):
     """An idempotent producer with acks=all; `acknowledged` is what it was promised: (partition, offset) -> value."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str, **settings: Any) -> None:
         super().__init__(daemon=True)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.somewhere: list[tuple[int, bytes]] = []
@@ -35,6 +35,7 @@ class Writer(threading.Thread):
                 "linger.ms": 5,
                 "delivery.timeout.ms": 120_000,
                 **QUIET,
+                **settings,
             }
         )
 

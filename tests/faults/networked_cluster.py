@@ -1,0 +1,239 @@
+"""Three brokers and three members of etcd, each pair on a machine of its own, and the faults that befall them.
+
+Every fault leaves the cluster to itself when it is over: what was killed is started again, and nothing else is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.conformance.process import wait_until
+from tests.contract.etcd import Member
+from tests.faults.broker import FaultyBroker
+from tests.faults.namespaces import Network, broker_address, etcd_address
+
+SIZE = 3
+MACHINES = range(1, SIZE + 1)
+DISK_KIB = 96 * 1024
+PORT = 9092
+TOPIC, PARTITIONS = "kept", 3
+SECONDS_MAX = 90
+SETTINGS = {
+    # Short, so that a follower that is cut off leaves the set while the cut lasts.
+    "replica.lag.time.max.ms": "1500",
+    "transaction.state.log.num.partitions": "3",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+class NetworkedCluster:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.network = Network(SIZE)
+        self.bootstrap = ",".join(f"{broker_address(number)}:{PORT}" for number in MACHINES)
+        self.etcd = {number: self._member(folder, number) for number in MACHINES}
+        self._peers = ",".join(f"{member.name}={member.peer}" for member in self.etcd.values())
+        self.brokers = {number: self._broker(folder, number) for number in MACHINES}
+
+    def _member(self, folder: Path, number: int) -> Member:
+        machine = self.network.machines[number]
+        machine.mount(folder / f"disk-{number}" / "etcd", DISK_KIB)
+        member = Member(folder / f"disk-{number}" / "etcd", f"etcd-{number}")
+        member.host, member.port, member.peer_port = etcd_address(number), 2379, 2380
+        member.prefix = machine.prefix
+        return member
+
+    def _broker(self, folder: Path, number: int) -> FaultyBroker:
+        machine = self.network.machines[number]
+        data = folder / f"disk-{number}" / "broker"
+        machine.mount(data, DISK_KIB)
+        metadata = ",".join(member.endpoint for member in self.etcd.values())
+        settings = {**SETTINGS, "tidelog.metadata": f"etcd://{metadata}"}
+        broker = FaultyBroker(folder / f"broker-{number}", settings, [data], machine.prefix)
+        broker.host, broker.port, broker.node = broker_address(number), PORT, number
+        return broker
+
+    def start(self) -> None:
+        for member in self.etcd.values():
+            member.spawn(self._peers)
+        with self.network.hub.entered():
+            for member in self.etcd.values():
+                member.await_listening()
+        wait_until(lambda: self._etcd_told() is not None, SECONDS_MAX, "etcd has a leader")
+        with self.network.hub.entered():
+            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for broker in self.brokers.values():
+            broker.start()
+
+    def create_topic(self, partitions: int = PARTITIONS) -> None:
+        wait_until(
+            lambda: len(self.admin.list_topics(timeout=5).brokers) == SIZE, SECONDS_MAX, "all are there"
+        )
+        wanted = NewTopic(TOPIC, partitions, SIZE, config={"min.insync.replicas": "2"})
+        self.admin.create_topics([wanted])[TOPIC].result(SECONDS_MAX)
+        self.wait_until_in_sync()
+
+    def end(self) -> None:
+        for broker in self.brokers.values():
+            broker.discard()
+        for member in self.etcd.values():
+            member.kill()
+        self.network.end()
+
+    # What it says of itself
+
+    def metadata(self) -> Any:
+        """librdkafka keeps to the broker it asked first, dead or not, for as long as the call may take: short calls."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            try:
+                return self.admin.list_topics(TOPIC, timeout=2)
+            except KafkaException:
+                assert time.monotonic() < deadline, "no broker answers"
+
+    def leader(self, partition: int = 0) -> int:
+        """The first machine, as long as nobody leads."""
+        return max(1, int(self.metadata().topics[TOPIC].partitions[partition].leader))
+
+    def controller(self) -> int:
+        return max(1, int(self.metadata().controller_id))
+
+    def wait_until_in_sync(self) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            parts = self.metadata().topics[TOPIC].partitions
+            if parts and all(set(one.isrs) == set(MACHINES) and one.leader > 0 for one in parts.values()):
+                return
+            now = {index: f"leader {one.leader}, in sync {one.isrs}" for index, one in parts.items()}
+            assert time.monotonic() < deadline, f"not all replicas are in sync: {now}"
+            time.sleep(0.05)
+
+    def etcd_leader(self) -> int:
+        """The first machine, as long as nobody leads."""
+        return self._etcd_told() or 1
+
+    def _etcd_told(self) -> int | None:
+        for number, member in self.etcd.items():
+            request = urllib.request.Request(f"http://{member.endpoint}/v3/maintenance/status", b"{}")
+            try:
+                with self.network.hub.entered(), urllib.request.urlopen(request, timeout=2) as answer:
+                    told = json.load(answer)
+            except OSError:
+                continue
+            if told.get("leader") == told["header"]["member_id"]:
+                return number
+        return None
+
+    def logs(self, partition: int) -> dict[int, bytes]:
+        """Of each machine: the partition's bytes as they lie on its disk."""
+        found = {}
+        for number, broker in self.brokers.items():
+            folder = self.network.machines[number].inside(broker.data) / f"{TOPIC}-{partition}"
+            found[number] = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        return found
+
+    def keep_logs(self) -> None:
+        """The disks go with their machines: this is what can be looked at after a failure."""
+        for partition in range(PARTITIONS):
+            for number, data in self.logs(partition).items():
+                (self.folder / f"{TOPIC}-{partition}-of-{number}.log").write_bytes(data)
+
+    # Faults
+
+    @contextmanager
+    def killed(self, machine: int) -> Iterator[None]:
+        self.brokers[machine].kill()
+        yield
+        self.brokers[machine].start()
+
+    @contextmanager
+    def frozen(self, machine: int) -> Iterator[None]:
+        os.kill(self.brokers[machine].pid, signal.SIGSTOP)
+        yield
+        os.kill(self.brokers[machine].pid, signal.SIGCONT)
+
+    @contextmanager
+    def unplugged(self, machine: int) -> Iterator[None]:
+        """From brokers, etcd and clients."""
+        self.network.unplug(machine)
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def deaf(self, machine: int) -> Iterator[None]:
+        """Nothing reaches it, and what it says arrives."""
+        for sender in (None, *_others(machine)):
+            self.network.lose(sender, (broker_address(machine), etcd_address(machine)))
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def mute(self, machine: int) -> Iterator[None]:
+        """It hears everything, and nothing that it says arrives."""
+        self.network.lose(machine, self._addresses(_others(machine)))
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def apart(self, machine: int) -> Iterator[None]:
+        """Two brokers do not reach each other; etcd, the third and clients reach both."""
+        other = machine % SIZE + 1
+        self.network.lose(machine, [broker_address(other)])
+        self.network.lose(other, [broker_address(machine)])
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def half_apart(self, machine: int) -> Iterator[None]:
+        """One broker does not reach one other, which reaches it."""
+        self.network.lose(machine, [broker_address(machine % SIZE + 1)])
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def without_etcd(self, machine: int) -> Iterator[None]:
+        """The broker reaches no member of etcd, also not its neighbour, and everything else."""
+        self.network.lose(machine, [etcd_address(other) for other in _others(machine)])
+        self.etcd[machine].freeze()
+        yield
+        self.etcd[machine].thaw()
+        self.network.heal()
+
+    @contextmanager
+    def minority(self, machine: int) -> Iterator[None]:
+        """The machine is apart from the two others; clients reach both sides."""
+        self.network.lose(machine, self._addresses(_others(machine)))
+        for other in _others(machine):
+            self.network.lose(other, self._addresses([machine]))
+        yield
+        self.network.heal()
+
+    @contextmanager
+    def etcd_killed(self, machine: int) -> Iterator[None]:
+        self.etcd[machine].kill()
+        yield
+        self.etcd[machine].spawn(self._peers)
+
+    @contextmanager
+    def disk_full(self, machine: int) -> Iterator[None]:
+        ballast = self.network.machines[machine].fill(self.brokers[machine].data)
+        yield
+        ballast.unlink()
+
+    @staticmethod
+    def _addresses(machines: list[int]) -> list[str]:
+        return [address(number) for number in machines for address in (broker_address, etcd_address)]
+
+
+def _others(machine: int) -> list[int]:
+    return [number for number in MACHINES if number != machine]
