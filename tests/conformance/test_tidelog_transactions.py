@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -100,8 +101,12 @@ def test_offsets_are_committed_with_the_transaction(
     def stored() -> list[int]:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
         asked = confluent_kafka.ConsumerGroupTopicPartitions(group, wanted)
-        answer = admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(30)
-        return [one.offset for one in answer.topic_partitions]
+        while True:
+            answer = admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(30)
+            # Kafka answers the commit before the group has heard of it: until then the offset is unstable.
+            if not any(one.error for one in answer.topic_partitions):
+                return [one.offset for one in answer.topic_partitions]
+            time.sleep(0.05)
 
     with Producer(bootstrap_servers=bootstrap, transactional_id=id) as producer:
         with producer.transaction():
