@@ -11,9 +11,10 @@ import sys
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
+from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
 from tidelog.app.replicating import Replicating, own_up
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -49,6 +50,9 @@ from tidelog.storage.recovery import Report
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
 from tidelog.types import NodeId
+
+if TYPE_CHECKING:
+    from tidelog.gateways.http.surroundings import Surroundings as Gateways
 
 log = logging.getLogger("tidelog")
 
@@ -87,7 +91,7 @@ class Broker:
         around, node, given = self._around, NodeId(self._given.node_id), self._given
         # Neither clients nor segments may take what the other needs, nor the little that everything else does.
         files = OpenFiles(min(given.tidelog_open_files_max, around.descriptors_max // 2))
-        spare = min(FILES_SPARE, around.descriptors_max // 4)
+        spare = min(FILES_SPARE + given.tidelog_http_connections_max, around.descriptors_max // 4)
         dirs = [
             LogDir(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
             for path in given.log_dirs
@@ -108,7 +112,8 @@ class Broker:
             node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
         )
         self._start_coordinators(node)
-        router = Router(self._services(node))
+        services = self._services(node)
+        router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
@@ -118,7 +123,8 @@ class Broker:
         self._run(self._follow(), "following the metadata")
         if power_lost:
             await own_up(node, controller, self._dirs)
-        record = BrokerRecord(self._endpoints(bound), given.broker_rack)
+        endpoints = endpoints_of(given, bound, around.host_name())
+        record = BrokerRecord(endpoints, given.broker_rack, http=http_address(given, http, endpoints))
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
         steward = self._replicating.steward(self._store, registration)
@@ -138,7 +144,9 @@ class Broker:
         self._undo.push_async_callback(self._replicating.hand_over)
         self._server.start()
         if self._http is not None:
-            self._http.start()
+            self._http.start(self._behind_http(services, bound, endpoints))
+            # Gateways are clients of this broker: they end before it does.
+            self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
 
     def _start_coordinators(self, node: NodeId) -> None:
@@ -243,26 +251,24 @@ class Broker:
             in_sync=self._replicating.in_sync,
         )
 
-    def _endpoints(self, bound: dict[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
-        told = {
-            listener.name: (listener.host, listener.port) for listener in self._given.advertised_listeners
-        }
-        endpoints = []
-        for name, (host, port) in bound.items():
-            host, port = told.get(name, (host, port))
-            endpoints.append(Endpoint(name, host or self._around.host_name(), port or bound[name][1]))
-        return tuple(endpoints)
-
     def _bind_http(self) -> tuple[str, int] | None:
         self._http = None
         if not self._around.http:
             return None
         from tidelog.gateways.http.server import HttpServer
 
-        self._http = HttpServer(self._unready)
+        self._http = HttpServer()
         self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
         return host, self._http.bind(host, port)
+
+    def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
+        from tidelog.gateways.http.clients import Clients
+        from tidelog.gateways.http.surroundings import Surroundings as Gateways
+
+        bootstrap = own_address(bound[self._inter_broker_listener()])
+        names = own_names(self._given, endpoints, self._around.host_name())
+        return Gateways(services, self._unready, bootstrap, Clients(bootstrap), names)
 
     def _unready(self) -> str | None:
         if not self._dirs.online():
@@ -337,7 +343,9 @@ def serve(config: BrokerConfig) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    _raise_file_limit(config.tidelog_open_files_max + CONNECTIONS_WANTED + FILES_SPARE)
+    _raise_file_limit(
+        config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
+    )
     try:
         asyncio.run(_serve(config))
     except errors.TidelogError as problem:
@@ -359,7 +367,7 @@ async def _serve(config: BrokerConfig) -> None:
     addresses = await broker.start()
     kafka, http = addresses.kafka, addresses.http or ("", 0)
     print(
-        f"ready kafka={_shown(*kafka)} http={_shown(*http)} id={config.node_id}",
+        f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
         flush=True,
     )
     broker.ended.add_done_callback(lambda _: asked.set())
@@ -367,10 +375,6 @@ async def _serve(config: BrokerConfig) -> None:
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _raise_file_limit(wanted: int) -> None:

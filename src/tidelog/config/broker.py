@@ -160,6 +160,10 @@ class BrokerConfig:
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
     tidelog_group_heartbeat_hold_ms: int = 2500
+    tidelog_http_advertise: tuple[str, int] | None = None
+    tidelog_http_body_bytes_max: int = 16_777_216
+    tidelog_http_connections_max: int = 256
+    tidelog_http_hosts: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
@@ -197,10 +201,9 @@ class BrokerConfig:
         for name in ("listeners", "advertised_listeners"):
             if changes.get(name) is not None:
                 changes[name] = parse_listeners(changes[name], name.replace("_", "."))
-        if "tidelog_http_listen" in changes:
-            changes["tidelog_http_listen"] = parse_address(
-                changes["tidelog_http_listen"], "tidelog.http.listen"
-            )
+        for name in ("tidelog_http_listen", "tidelog_http_advertise"):
+            if changes.get(name) is not None:
+                changes[name] = parse_address(changes[name], name.replace("_", "."))
         start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)

@@ -7,6 +7,14 @@ tidelog.connection.requests.max int 16 1.. built
   Requests of one connection that are worked on at the same time; more wait in the socket.
 tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
   How long the heartbeat of a classic member may wait for a rebalance to begin; 0: no heartbeat of any group waits.
+tidelog.http.advertise string null built
+  What other brokers are told of the HTTP port, as host:port; unset, it follows from tidelog.http.listen.
+tidelog.http.body.bytes.max int 16777216 1024.. built dynamic
+  Bound on the body of an HTTP request; longer ones are refused with status 413.
+tidelog.http.connections.max int 256 8.. built
+  HTTP connections at the same time; more are answered with status 503.
+tidelog.http.hosts list "" built
+  Names under which the HTTP port may be asked, besides addresses, localhost and the broker's own names; * allows any.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
 tidelog.metadata string sqlite: built

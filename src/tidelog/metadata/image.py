@@ -18,7 +18,7 @@ _NO_CONFIGS: Mapping[str, str] = {}
 
 class Broker(NamedTuple):
     """`epoch` grows with every registration.  A fenced broker is there, but must not lead; nor must a leaving one, which
-    serves clients until others have taken over."""
+    serves clients until others have taken over.  `http` is host:port of its HTTP port, None when others cannot reach it."""
 
     node_id: NodeId
     epoch: int
@@ -26,6 +26,7 @@ class Broker(NamedTuple):
     rack: str | None
     fenced: bool
     leaving: bool = False
+    http: str | None = None
 
     @property
     def host(self) -> str:

@@ -47,12 +47,14 @@ class Endpoint(NamedTuple):
 
 
 class BrokerRecord(NamedTuple):
-    """`leaving`: it is about to stop, and gives away what it leads."""
+    """`leaving`: it is about to stop, and gives away what it leads.  `http`: where other brokers reach its HTTP port,
+    as host:port; None when they cannot."""
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     fenced: bool = False
     leaving: bool = False
+    http: str | None = None
 
     def encode(self) -> bytes:
         return _json(self._asdict())
@@ -61,7 +63,9 @@ class BrokerRecord(NamedTuple):
     def decode(value: bytes) -> BrokerRecord:
         fields = json.loads(value)
         endpoints = tuple(Endpoint(*endpoint) for endpoint in fields["endpoints"])
-        return BrokerRecord(endpoints, fields["rack"], fields["fenced"], fields.get("leaving", False))
+        return BrokerRecord(
+            endpoints, fields["rack"], fields["fenced"], fields.get("leaving", False), fields.get("http")
+        )
 
 
 class TopicRecord(NamedTuple):

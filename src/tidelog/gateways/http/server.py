@@ -8,8 +8,12 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from tidelog.net.network import listen
+
+if TYPE_CHECKING:
+    from tidelog.gateways.http.surroundings import Surroundings
 
 log = logging.getLogger("tidelog.http")
 
@@ -17,8 +21,10 @@ GRACE_S = 1
 
 
 class HttpServer:
-    def __init__(self, unready: Callable[[], str | None]) -> None:
-        self._unready = unready
+    """`bind` early, so that a port that is taken stops the start; `start` when requests can be answered."""
+
+    def __init__(self) -> None:
+        self._around: Surroundings | None = None
         self._listening: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stop: Callable[[], None] | None = None
@@ -28,25 +34,31 @@ class HttpServer:
         self._listening = listen(host, port)
         return int(self._listening.getsockname()[1])
 
-    def start(self) -> None:
+    def start(self, around: Surroundings) -> None:
         assert self._listening is not None
+        self._around = around
         asyncio.get_running_loop().add_reader(self._listening.fileno(), self._first_connection)
 
     def _first_connection(self) -> None:
         assert self._listening is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listening.fileno())
-        self._serving = loop.create_task(self._serve(self._listening))
+        assert self._around is not None
+        self._serving = loop.create_task(self._serve(self._listening, self._around))
 
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve(self, listening: socket.socket, around: Surroundings) -> None:
         try:
             # The import takes a tenth of a second: not on the loop that answers producers.
             uvicorn, application = await asyncio.to_thread(_load)
             config = uvicorn.Config(
-                application(self._unready),
+                application(around),
                 log_config=None,
                 access_log=False,
+                log_level="warning",
                 lifespan="off",
+                ws="none",
+                server_header=False,
+                limit_concurrency=around.config.tidelog_http_connections_max,
                 timeout_graceful_shutdown=GRACE_S,
             )
             server = uvicorn.Server(config)
@@ -57,10 +69,12 @@ class HttpServer:
             log.exception("the HTTP port stopped serving")
 
     async def stop(self) -> None:
-        if self._listening is None:
+        """May be called twice."""
+        listening, self._listening = self._listening, None
+        if listening is None:
             return
         if self._serving is None:
-            asyncio.get_running_loop().remove_reader(self._listening.fileno())
+            asyncio.get_running_loop().remove_reader(listening.fileno())
         else:
             if self._stop is not None:
                 self._stop()
@@ -68,7 +82,10 @@ class HttpServer:
                 self._serving.cancel()
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):
                 await asyncio.wait_for(self._serving, 2 * GRACE_S)
-        self._listening.close()
+        listening.close()
+        if self._around is not None:
+            await self._around.closing.aclose()
+            await self._around.clients.close()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,157 @@
+"""What every HTTP request passes first: a request id, who may ask, how much may be sent, and what happens when a handler
+fails.
+
+No page of another site can use a browser to reach a broker on the visitor's machine or network: names that are not the
+broker's own are refused (a site can make its own name point anywhere), and so are writes that a page of another origin
+asks for."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.logs import request_id
+
+log = logging.getLogger("tidelog.http")
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+BODY = "tidelog.body"  # in the scope: what is left of the bound on the body
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+class Body:
+    """How much of a body may still come; None: any amount."""
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.left: int | None = limit
+
+    def announced(self, length: str) -> None:
+        """Refused before anything of it is read."""
+        if self.left is not None and length.isascii() and length.isdigit() and int(length[:20]) > self.left:
+            raise self.too_large()
+
+    def came(self, size: int) -> None:
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                raise self.too_large()
+
+    def too_large(self) -> Problem:
+        return Problem(
+            413, f"the body is too large: tidelog.http.body.bytes.max is {self.limit}", headers=CLOSING
+        )
+
+
+CLOSING = {"connection": "close"}  # what is left of the body is not read
+
+
+def streamed(scope: Scope) -> None:
+    """For handlers that take a body piece by piece and keep none of it: it may be of any length."""
+    scope[BODY].left = None
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, around: Surroundings) -> None:
+        self._app = app
+        self._around = around
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        one = given if _GIVEN_ID.fullmatch(given) else uuid4().hex
+        request_id.set(one)  # the task of this request has a context of its own
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                told = MutableHeaders(scope=message)
+                told["x-request-id"] = one
+                told.setdefault("x-content-type-options", "nosniff")
+                told.setdefault("x-frame-options", "DENY")
+            await send(message)
+
+        body = scope[BODY] = Body(self._around.config.tidelog_http_body_bytes_max)
+        declared = headers.get("content-length", "")
+
+        async def receiving() -> Message:
+            nonlocal declared
+            if declared:
+                body.announced(declared)
+                declared = ""
+            message = await receive()
+            if message["type"] == "http.request":
+                body.came(len(message.get("body", b"")))
+            return message
+
+        try:
+            self._check(scope["method"], headers)
+            await self._app(scope, receiving, sending)
+        except Problem as problem:
+            if begun:
+                raise
+            await problem.answer()(scope, receive, sending)
+        except Exception as problem:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if begun:
+                return  # the client sees an answer that ends too early
+            told = Problem(500, f"this is a bug in the broker, which logged it as request {one}: {problem!r}")
+            await told.answer()(scope, receive, sending)
+
+    def _check(self, method: str, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not self._is_own(host):
+            raise Problem(
+                421,
+                f"this broker does not go by the name {host!r}: add it to tidelog.http.hosts if it should",
+            )
+        if method not in SAFE:
+            self._check_origin(host, headers)
+
+    def _is_own(self, host: str) -> bool:
+        allowed = self._around.config.tidelog_http_hosts
+        if "*" in allowed:
+            return True
+        name = _name_of(host)
+        if name == "localhost" or name.endswith(".localhost") or name in self._around.names:
+            return True
+        return name in {one.lower() for one in allowed} or _is_address(name)
+
+    def _check_origin(self, host: str, headers: Headers) -> None:
+        origin = headers.get("origin")
+        site = headers.get("sec-fetch-site")
+        if origin is not None:
+            foreign = urlsplit(origin).netloc.lower() != host.lower()
+        else:
+            foreign = site is not None and site not in ("same-origin", "none")
+        if foreign:
+            raise Problem(403, f"a page of another site ({origin or site}) asked for this: it was not done")
+
+
+def _name_of(host: str) -> str:
+    """Without the port; an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower().rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
