@@ -16,6 +16,7 @@ from tests.unit.cli.commands import execute, invoke, leaves
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
+OFFLINE = ("log dump", "model fit", "model queue")  # they ask no broker
 PROCESSES = ("serve", "dev restart")  # they start something, and say when it is ready
 
 
@@ -53,6 +54,10 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "brokers list",
         "brokers load",
         "cluster status",
+        "model fit",
+        "model group",
+        "model measure",
+        "model queue",
         "log dump",
     ]
 
@@ -73,7 +78,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str) -> None:
         command.make_context("tidelog", arguments, resilient_parsing=False)
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, "log dump")])
+@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, *OFFLINE)])
 def test_every_command_that_asks_a_broker_takes_the_same_options(name: str) -> None:
     options = {one.name: one for one in LEAVES[tuple(name.split())].params}
     assert {"bootstrap", "timeout", "as_json"} <= set(options)
