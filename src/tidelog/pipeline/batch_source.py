@@ -1,0 +1,94 @@
+"""`spark.read.format("tidelog")`: the ranges are decided once, on the driver, then read by tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from tidelog.pipeline.pushdown import Narrowing
+from tidelog.pipeline.reading import lost, read_range
+from tidelog.pipeline.row_shape import RowShape
+from tidelog.pipeline.source_options import SourceOptions
+from tidelog.pipeline.splits import Range, split
+from tidelog.pipeline.survey import Survey
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class RangePartition(InputPartition):
+    """What one task reads; None: nothing."""
+
+    def __init__(self, wanted: Range | None) -> None:
+        super().__init__(None)
+        self.wanted = wanted
+
+
+class Pushdown:
+    """`pushFilters` of a reader.  Spark refuses a reader that has one while pushing filters down is switched off
+    (spark.sql.python.filterPushdown.enabled), unless the method is its own: it looks at `__func__`."""
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, narrowing: Narrowing) -> None:
+        self._narrowing = narrowing
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._narrowing.take(filters)
+
+
+class TidelogReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, shape: RowShape) -> None:
+        self._options = options
+        self._shape = shape
+        self._narrowing = Narrowing(shape.prefix)
+        self.pushFilters = Pushdown(self._narrowing)  # type: ignore[method-assign]
+
+    def partitions(self) -> list[InputPartition]:
+        options, survey = self._options, Survey(self._options)
+        scope = survey.scope()
+        wanted = [one for one in scope.partitions if self._narrowing.wants(one)]
+        first, last = survey.first(wanted), survey.last(wanted)
+        start = self._starts(survey, wanted, first)
+        end = survey.at(options.ending, scope.partitions)
+        ranges = []
+        for one in wanted:
+            begin = _within(options, "starting", one, start[one], first[one], last[one])
+            finish = _within(options, "ending", one, end[one], first[one], last[one])
+            whole = Range(one, begin, max(begin, finish), scope.ids[one.topic])
+            ranges.append(self._narrowing.narrow(whole))
+        tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(one) for one in tasks] or [RangePartition(None)]
+
+    def _starts(
+        self, survey: Survey, wanted: list[TopicPartition], first: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        start = survey.at(self._options.starting, survey.scope().partitions)
+        time_ms = self._narrowing.time_first_ms
+        if time_ms is not None:
+            since = survey.since(dict.fromkeys(wanted, max(0, time_ms)))
+            start |= {one: max(start[one], since[one]) for one in wanted}
+        return start
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        if partition.wanted is None:
+            return iter(())
+        return self._shape.shaped(read_range(self._options, partition.wanted))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks have no filters to push.
+        return {name: value for name, value in self.__dict__.items() if name != "pushFilters"}
+
+
+def _within(
+    options: SourceOptions, name: str, partition: TopicPartition, offset: int, first: int, last: int
+) -> int:
+    """An offset that was asked for and is not in the log is data that was lost, or a mistake."""
+    if first <= offset <= last:
+        return offset
+    lost(options, f"{name} is offset {offset} of {partition}, but its log reaches from {first} to {last}")
+    return min(max(offset, first), last)

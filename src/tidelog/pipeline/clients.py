@@ -1,0 +1,139 @@
+"""The clients of this process: connected once, then used by every task and every trigger that runs in it.
+
+Spark keeps its Python workers, so the next micro-batch finds open connections.  A forked worker begins with none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from tidelog.client import blocking
+from tidelog.client.addresses import parse_addresses
+from tidelog.client.admin import Admin
+from tidelog.client.cluster import Cluster
+from tidelog.client.environment import Environment
+from tidelog.client.options import ConnectionOptions
+from tidelog.errors import TidelogError, UnknownTopicOrPartition
+from tidelog.pipeline.connection_options import ConnectionSettings
+
+T = TypeVar("T")
+
+KEPT_MAX = 16
+REQUEST_TIMEOUT_MS = 30_000
+RETRY_MS = 20
+FIRST_WAIT_S, WAIT_S_MAX = 0.05, 1.0
+
+
+class Clients:
+    """What one process has open to one cluster."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.settings = settings
+        request_ms = min(REQUEST_TIMEOUT_MS, settings.timeout_ms)
+        self._thread = blocking.join()
+        security = settings.security()
+        options = ConnectionOptions(
+            client_id=settings.client_id,
+            request_timeout_ms=request_ms,
+            retry_backoff_ms=RETRY_MS,
+            security=security,
+        )
+        addresses, environment = parse_addresses(settings.bootstrap), Environment.system()
+        self.cluster = Cluster(addresses, options, environment)
+        self.admin = Admin(
+            bootstrap_servers=settings.bootstrap,
+            client_id=settings.client_id,
+            request_timeout_ms=request_ms,
+            retry_backoff_ms=RETRY_MS,
+            security=security,
+        )
+        try:
+            self.patiently(self._open)
+        except BaseException:
+            self.close()
+            raise
+
+    async def _open(self) -> None:
+        await self.cluster.open()
+        await self.admin.start()
+
+    def close(self) -> None:
+        try:
+            self._thread.run(self._close())
+        finally:
+            blocking.leave(self._thread)
+
+    async def _close(self) -> None:
+        await self.cluster.close()
+        await self.admin.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(work)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Without waiting for it; it must see to its own failures."""
+        self._thread.submit(work)
+
+    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """What an asynchronous iterator yields, here."""
+
+        async def following() -> tuple[T] | None:
+            async for one in items:
+                return (one,)
+            return None
+
+        while (found := self.run(following())) is not None:
+            yield found[0]
+
+    def patiently(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Tries again while brokers are away, for as long as the option `timeoutMs` allows."""
+        deadline = time.monotonic() + self.settings.timeout_ms / 1000
+        wait_s = FIRST_WAIT_S
+        while True:
+            try:
+                return self.run(make())
+            except UnknownTopicOrPartition:
+                raise  # Waiting does not make a topic.
+            except TidelogError as problem:
+                if not problem.retriable or time.monotonic() + wait_s > deadline:
+                    raise
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, WAIT_S_MAX)
+
+
+_kept: OrderedDict[ConnectionSettings, Clients] = OrderedDict()
+_lock = threading.Lock()
+
+
+def clients(settings: ConnectionSettings) -> Clients:
+    with _lock:
+        found = _kept.pop(settings, None)
+        if found is None:
+            found = Clients(settings)
+        _kept[settings] = found
+        while len(_kept) > KEPT_MAX:
+            _kept.popitem(last=False)[1].close()
+        return found
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def close_all() -> None:
+    """So that nothing is told off at the end of the interpreter."""
+    with _lock:
+        while _kept:
+            _kept.popitem()[1].close()

@@ -1,0 +1,35 @@
+"""`format("tidelog")`, as Spark sees it.  `pyspark_tidelog` makes it known to every session."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.row_shape import schema_of, shape_of
+from tidelog.pipeline.source_options import source_options
+
+
+class TidelogSource(DataSource):
+    """
+    orders = spark.read.format("tidelog").option("bootstrap", "127.0.0.1:9092").option("topics", "orders").load()
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        # Spark asks before it says whether it is a stream: options that only one of both has are checked later.
+        return schema_of(source_options(self.options, streaming=None))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from tidelog.pipeline.batch_source import TidelogReader
+
+        options = source_options(self.options, streaming=False)
+        return TidelogReader(options, shape_of(options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from tidelog.pipeline.stream_source import TidelogStreamReader
+
+        options = source_options(self.options, streaming=True)
+        return TidelogStreamReader(options, shape_of(options, schema))

@@ -1,0 +1,146 @@
+"""`spark.readStream.format("tidelog")`: where a micro-batch ends, and which tasks read it.
+
+Spark keeps one of these in a process of its own for the life of a query, and gives copies to tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.pipeline.batch_source import RangePartition
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.positions import Positions
+from tidelog.pipeline.reading import lost, read_range
+from tidelog.pipeline.row_shape import RowShape
+from tidelog.pipeline.source_options import SourceOptions
+from tidelog.pipeline.splits import Range, admit, split
+from tidelog.pipeline.survey import Scope, Survey
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, shape: RowShape) -> None:
+        self._options = options
+        self._shape = shape
+        self._survey: Survey | None = None
+        self._until: Positions | None = None
+        self._latest: Positions | None = None
+        self._committed: Mapping[TopicPartition, int] = {}
+
+    # On the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        scope = self._asked.scope()
+        starts = self._asked.at(self._options.starting, scope.partitions)
+        return Positions(starts, scope.ids).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.max_records_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        since = Positions.from_json(start)
+        self._processed(since)
+        scope = self._scope(since)
+        self._latest = Positions(self._asked.last(scope.partitions), scope.ids)
+        until = self._latest if self._until is None else self._until
+        begins = self._begins(since, until)
+        ends = {one: max(begins[one], offset) for one, offset in until.offsets.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = admit(begins, ends, limit.max_rows)
+        return Positions(ends, until.ids).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return None if self._latest is None else self._latest.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        scope = self._asked.scope()
+        self._until = Positions(self._asked.last(scope.partitions), scope.ids)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        since, until = Positions.from_json(start), Positions.from_json(end)
+        begins = self._begins(since, until)
+        ranges = []
+        for one, finish in until.offsets.items():
+            if finish < begins[one]:
+                lost(self._options, f"{one} was read up to {begins[one]}, but ends at {finish} now")
+            ranges.append(Range(one, begins[one], max(begins[one], finish), until.ids.get(one.topic)))
+        tasks = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [RangePartition(one) for one in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._processed(Positions.from_json(end))
+
+    def stop(self) -> None:
+        self._survey = None
+
+    # In tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        assert isinstance(partition, RangePartition) and partition.wanted is not None
+        return self._shape.shaped(read_range(self._options, partition.wanted))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_survey": None, "_until": None, "_latest": None, "_committed": {}}
+
+    # Inside
+
+    @property
+    def _asked(self) -> Survey:
+        if self._survey is None:
+            self._survey = Survey(self._options)
+        return self._survey
+
+    def _scope(self, since: Positions) -> Scope:
+        """What is there now, compared with what the query has read so far."""
+        scope = self._asked.scope()
+        strangers = {one for one in since.offsets if not self._options.wants(one)}
+        if strangers and len(strangers) == len(since.offsets):
+            raise PipelineError(
+                f"the checkpoint belongs to a query that reads {_names(since.topics)}, and this one reads "
+                f"{self._options.what()}: give it a checkpoint of its own"
+            )
+        for name, known in since.ids.items():
+            if name in scope.ids and scope.ids[name] != known:
+                lost(
+                    self._options,
+                    f"topic {name!r} was deleted and made anew: the query goes on with the beginning of the new one",
+                )
+        for one in since.offsets:
+            if one not in strangers and one not in scope.partitions:
+                lost(self._options, f"{one} was read by this query and is not there any more")
+        return scope
+
+    def _begins(self, since: Positions, until: Positions) -> dict[TopicPartition, int]:
+        """Where each partition of `until` is to be read from; those that are new, from their beginning."""
+        begins, new = {}, []
+        for one in until.offsets:
+            same = since.ids.get(one.topic) == until.ids.get(one.topic)
+            if one in since.offsets and same:
+                begins[one] = since.offsets[one]
+            else:
+                new.append(one)
+        return begins | self._asked.first(new)
+
+    def _processed(self, positions: Positions) -> None:
+        """Spark is done with what lies below: the group's lag may show it."""
+        group = self._options.group_id
+        if group is not None and positions.offsets != self._committed:
+            self._committed = dict(positions.offsets)
+            self._asked.commit(group, positions.offsets)
+
+
+def _names(topics: set[str]) -> str:
+    return ("topic " if len(topics) == 1 else "topics ") + ", ".join(map(repr, sorted(topics)))

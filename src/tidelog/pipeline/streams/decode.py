@@ -1,0 +1,89 @@
+"""Records as typed columns: JSON by Spark itself, Avro and Protobuf by the source.
+
+A record that does not fit its schema stops the query, is left out, or becomes a dead letter, as `on_error` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tidelog.pipeline.option_text import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OnError = Literal["fail", "skip", "dead_letter"]
+CORRUPT = "_corrupt"
+METADATA = ("key", "topic", "partition", "offset", "timestamp", "headers")
+
+
+class Decoded(NamedTuple):
+    rows: DataFrame
+    dead: DataFrame | None  # as `dead_letters` shapes them
+
+
+def struct_type(schema: str | StructType) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        parsed = StructType.fromDDL(schema)
+    except Exception as problem:
+        reason = str(problem).split("\n")[0]
+        raise PipelineError(
+            f"the schema {schema!r} is not like 'id bigint, amount double': {reason}"
+        ) from None
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def decode_json(frame: DataFrame, schema: StructType, on_error: OnError, app: str) -> Decoded:
+    """`frame` has Kafka's columns; the result has the schema's fields, and Kafka's with `_` in front."""
+    clash = [one for one in schema.names if one in {f"_{name}" for name in METADATA}]
+    if clash:
+        raise PipelineError(f"the schema names {clash[0]!r}, which is a column of every record")
+    wide = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    text = F.col("value").cast("string")
+    parsed = frame.withColumn("_parsed", F.from_json(text, wide, options))
+    bad = F.col(f"_parsed.{CORRUPT}").isNotNull()
+    metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in frame.columns]
+    fields = [F.col(f"_parsed.`{name}`").alias(name) for name in schema.names]
+    if on_error == "fail":
+        where = F.concat_ws(
+            "", F.col("topic"), F.lit("/"), F.col("partition"), F.lit(" at "), F.col("offset")
+        )
+        said = F.concat(
+            F.lit("the record of "),
+            where,
+            F.lit(" does not fit the schema: "),
+            F.substring(text, 1, 200),
+            F.lit(" (on_error='skip' leaves such records out, dead_letters=TOPIC keeps them apart)"),
+        )
+        good = parsed.where(F.when(bad, F.raise_error(said).cast("boolean")).otherwise(F.lit(True)))
+    else:
+        good = parsed.where(~bad)
+    dead = None
+    if on_error == "dead_letter":
+        came_from = F.to_json(
+            F.array(*[F.col(one).cast("string") for one in ("topic", "partition", "offset")])
+        )
+        reason = F.lit("decode: the value is not JSON of the schema " + schema.simpleString())
+        dead = dead_letters(parsed.where(bad), F.col("key"), F.col("value"), reason, came_from, app)
+    return Decoded(good.select(*fields, *metadata), dead)
+
+
+def dead_letters(rows: DataFrame, key: Any, value: Any, error: Any, came_from: Any, app: str) -> DataFrame:
+    """Rows for the dead-letter topic; `came_from` is a JSON list of topic, partition and offset."""
+    places = F.from_json(came_from, "array<string>")
+    named = [
+        (f"tidelog.dead.letter.{one}", places[at]) for at, one in enumerate(("topic", "partition", "offset"))
+    ]
+    named += [("tidelog.dead.letter.pipeline", F.lit(app)), ("tidelog.dead.letter.error", error)]
+    headers = F.array(
+        *[F.struct(F.lit(name).alias("key"), one.cast("binary").alias("value")) for name, one in named]
+    )
+    return rows.select(
+        key.cast("binary").alias("key"), value.cast("binary").alias("value"), headers.alias("headers")
+    )

@@ -1,0 +1,119 @@
+"""What the driver asks the cluster: which topics and partitions there are, from where to where they reach, and what a
+group has committed.  Used by the batch and the stream source."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog import errors
+from tidelog.client.offsets import EARLIEST as FIRST
+from tidelog.client.offsets import LATEST as LAST
+from tidelog.client.offsets import list_offsets
+from tidelog.client.topology import Topic
+from tidelog.pipeline.clients import clients
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.source_options import EARLIEST, LATEST, Bound, SourceOptions, Time
+from tidelog.types import TopicPartition
+
+log = logging.getLogger("tidelog.pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The partitions to read, and the ids of their topics."""
+
+    partitions: tuple[TopicPartition, ...]
+    ids: Mapping[str, uuid.UUID]
+
+
+class Survey:
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._clients = clients(options.connection)
+
+    def scope(self) -> Scope:
+        """As it is now; a topic that was asked for by name and is not there is an error."""
+        topics = self._topics()
+        ids = {topic.name: topic.id for topic in topics}
+        if self._options.assign:
+            there = {TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions}
+            for one in self._options.assign:
+                if one not in there:
+                    raise PipelineError(f"option 'assign' names {one}, which is not there")
+            return Scope(self._options.assign, ids)
+        return Scope(
+            tuple(TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions), ids
+        )
+
+    def _topics(self) -> list[Topic]:
+        options, admin = self._options, self._clients.admin
+        if options.pattern is not None:
+            pattern = re.compile(options.pattern)
+            every = self._clients.patiently(admin.list_topics)
+            return [topic for topic in every if pattern.fullmatch(topic.name)]
+        names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assign))
+        try:
+            found = self._clients.patiently(lambda: admin.describe_topics(names))
+        except (errors.UnknownTopicOrPartition, ExceptionGroup) as problem:
+            said = (
+                "; ".join(map(str, problem.exceptions))
+                if isinstance(problem, ExceptionGroup)
+                else str(problem)
+            )
+            raise PipelineError(f"{said} ({options.connection.bootstrap})") from None
+        return list(found.values())
+
+    def first(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list(dict.fromkeys(partitions, FIRST))
+
+    def last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Behind the last record that a reader of this isolation level sees."""
+        return self._list(dict.fromkeys(partitions, LAST))
+
+    def at(self, bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that `bound` stands for; behind the last record where there is none as late as its time."""
+        wanted = {one: bound.at(one) for one in partitions}
+        for named in bound.partitions:
+            if named not in wanted:
+                raise PipelineError(f"offsets are given for {named}, which is not read or not there")
+        found = {one: value for one, value in wanted.items() if isinstance(value, int)}
+        found |= self.first(one for one, value in wanted.items() if value == EARLIEST)
+        found |= self.last(one for one, value in wanted.items() if value == LATEST)
+        times = {one: value.ms for one, value in wanted.items() if isinstance(value, Time)}
+        if times:
+            found |= self.since(times)
+        return found
+
+    def since(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first record of each that is not older; behind the last where all are."""
+        by_time = self._list(times_ms)
+        ends = self.last(one for one, offset in by_time.items() if offset < 0)
+        return {**by_time, **ends}
+
+    def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        found = self._clients.patiently(
+            lambda: list_offsets(
+                self._clients.cluster,
+                wanted,
+                self._clients.settings.timeout_ms,
+                read_committed=self._options.read_committed,
+            )
+        )
+        return {one: where.offset for one, where in found.items()}
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """In the background: who looks at the lag need not hold up the query, and neither may a failure."""
+
+        async def committing() -> None:
+            try:
+                await self._clients.admin.alter_group_offsets(group_id, offsets)
+            except Exception as problem:
+                log.warning("offsets were not committed to group %r: %s", group_id, problem)
+
+        self._clients.start(committing())
