@@ -55,6 +55,9 @@ class Member:
         assert self._process is not None, f"{self.name} is not running"
         return self._process.pid
 
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def spawn(self, cluster: str) -> None:
         scheme = "https" if "cert-file" in self.options else "http"
         options = {

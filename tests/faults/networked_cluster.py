@@ -25,6 +25,7 @@ from tests.faults.namespaces import Network, broker_address, etcd_address
 SIZE = 3
 MACHINES = range(1, SIZE + 1)
 DISK_KIB = 96 * 1024
+ETCD_DISK_KIB = 512 * 1024  # it reserves 64 MB for its log, and as much again for the next one
 PORT = 9092
 TOPIC, PARTITIONS = "kept", 3
 SECONDS_MAX = 90
@@ -47,7 +48,7 @@ class NetworkedCluster:
 
     def _member(self, folder: Path, number: int) -> Member:
         machine = self.network.machines[number]
-        machine.mount(folder / f"disk-{number}" / "etcd", DISK_KIB)
+        machine.mount(folder / f"disk-{number}" / "etcd", ETCD_DISK_KIB)
         member = Member(folder / f"disk-{number}" / "etcd", f"etcd-{number}")
         member.host, member.port, member.peer_port = etcd_address(number), 2379, 2380
         member.prefix = machine.prefix
@@ -133,6 +134,11 @@ class NetworkedCluster:
             if told.get("leader") == told["header"]["member_id"]:
                 return number
         return None
+
+    def check_etcd(self) -> None:
+        """A member that died of something else than our faults would make them weaker than they look."""
+        for member in self.etcd.values():
+            assert member.running and member.alive(), f"{member.name} has ended: {member.log_tail()}"
 
     def logs(self, partition: int) -> dict[int, bytes]:
         """Of each machine: the partition's bytes as they lie on its disk."""

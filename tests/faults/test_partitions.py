@@ -90,6 +90,7 @@ def strike(cluster: NetworkedCluster, faults: list[Fault]) -> None:
             time.sleep(fault.seconds)
         if fault.heals:
             cluster.wait_until_in_sync()
+        cluster.check_etcd()
         print(f"{number}: {fault} (machine {machine}; {time.monotonic() - began:.1f} s)")
 
 

@@ -125,6 +125,7 @@ PURE = [
     "replication/following.py",
     "replication/state.py",
     "replication/throttle.py",
+    "replication/throttle.py",
     "storage/epochs.py",
     "storage/producers.py",
     "storage/retention.py",

@@ -38,6 +38,7 @@ from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import MetadataStore
+from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
@@ -106,7 +107,8 @@ class Broker:
         self._dirs = LogDirs(dirs, controller.topic_config)
         _tell(await self._dirs.start(controller.image.cluster_id, node))
         self._undo.push_async_callback(self._dirs.stop)
-        self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config)
+        pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
+        self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
         self._replicating = Replicating(
             node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
@@ -249,6 +251,7 @@ class Broker:
             shares=self._shares,
             group_directory=Directory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
+            outbound=self._replicating.outbound,
         )
 
     def _bind_http(self) -> tuple[str, int] | None:

@@ -20,6 +20,7 @@ from tidelog.replication.in_sync import InSync
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.throttle import Throttle
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
@@ -54,6 +55,8 @@ class Replicating:
             lambda: controller.config().replica_lag_time_max_ms,
             lambda: len(controller.image.brokers) > 1,
         )
+        self._inbound = Throttle(lambda: controller.config().follower_replication_throttled_rate)
+        self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
         self._followers = Followers(node, partitions, self._follower)
 
     def _follower(self, leader: NodeId) -> Follower:
@@ -65,6 +68,7 @@ class Replicating:
             self._controller.config,
             lambda: -1 if self._registration is None else self._registration.epoch,
             self._truncated,
+            self._inbound,
         )
 
     def steward(self, store: MetadataStore, registration: Registration) -> Steward:

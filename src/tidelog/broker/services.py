@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.producer_ids import ProducerIds
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
+    from tidelog.replication.throttle import Throttle
     from tidelog.storage.log_dirs import LogDirs
     from tidelog.transactions.coordinator import Transactions
     from tidelog.transactions.markers import Markers
@@ -57,6 +58,7 @@ class Services:
     share_shards: ShareShards
     shares: SharePartitions
     in_sync: InSync
+    outbound: Throttle  # of what followers that are behind are sent
     transactions: Transactions
     markers: Markers
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)

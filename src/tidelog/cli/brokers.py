@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import bytes_text, print_json, print_table
+from tidelog.cli.partitions import reassign_with, throttle_option
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ tidelog brokers drain 3 --execute --wait
 @click.argument("broker", type=int, metavar="ID")
 @click.option("--execute", is_flag=True, help="Begin the moves.")
 @click.option("--wait", is_flag=True, help="Wait until they are done.")
+@throttle_option
 @broker_options
-def drain(session: Session, broker: int, execute: bool, wait: bool) -> None:
-    from tidelog.cli.partitions import reassign_with
-
-    run(reassign_with(session, "execute" if execute else "generate", False, broker, None, (), None, wait))
+def drain(session: Session, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
+    act = "execute" if execute else "generate"
+    run(reassign_with(session, act, False, broker, None, (), None, wait, throttle))

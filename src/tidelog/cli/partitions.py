@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli import throttles
 from tidelog.cli.output import Progress, bytes_text, print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
+    from tidelog.client.partition_admin import Reassignment
     from tidelog.client.placement import Move, Place
 
 WAIT_S = 0.5
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _rate(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """Bytes a second; K, M and G are powers of 1024."""
+    if text is None:
+        return None
+    digits, unit = text[:-1], text[-1:].upper()
+    if text.isdecimal():
+        digits, unit = text, ""
+    if not digits.isdecimal() or unit not in _UNITS or int(digits) < 1:
+        raise click.BadParameter(f"{text!r} is not a number of bytes a second, such as 50000000, 500K or 20M")
+    return int(digits) * _UNITS[unit]
+
+
+throttle_option = click.option(
+    "--throttle",
+    callback=_rate,
+    metavar="BYTES",
+    help="Copy at most this many bytes a second from and to each broker; K, M, G.  In-sync replicas are not slowed.",
+)
 
 
 @click.group(help="Move partitions between brokers, elect leaders.")
@@ -32,19 +55,25 @@ def partitions() -> None:
 tidelog partitions reassign --balance
 tidelog partitions reassign --topic orders --brokers 1,2,3 --json
 tidelog partitions reassign --balance --execute --wait
-tidelog partitions reassign --remove-broker 3 --execute
+tidelog partitions reassign --remove-broker 3 --execute --throttle 20M
 tidelog partitions reassign --verify
 tidelog partitions reassign --cancel
 """,
         '{"moves": [{"topic", "partition", "from": [ID...], "to": [ID...], "bytes"}], "bytes"}, or for --verify '
-        '{"moving": [{"topic", "partition", "replicas", "adding", "removing"}]}',
+        '{"moving": [{"topic", "partition", "replicas", "adding", "removing", "copied", "bytes"}], '
+        '"unthrottled": {"brokers": [ID...], "topics": [NAME...]}}',
     )
 )
 @click.option(
     "--generate", "act", flag_value="generate", default="generate", help="Show the plan (the default)."
 )
 @click.option("--execute", "act", flag_value="execute", help="Begin the moves.")
-@click.option("--verify", "act", flag_value="verify", help="Show which moves are under way.")
+@click.option(
+    "--verify",
+    "act",
+    flag_value="verify",
+    help="Show which moves are under way; when none is, take the limits of --throttle back.",
+)
 @click.option("--cancel", "act", flag_value="cancel", help="Call moves off that are under way.")
 @click.option("--balance", is_flag=True, help="Spread replicas and leaders over all brokers.")
 @click.option("--remove-broker", type=int, metavar="ID", help="Move everything off this broker.")
@@ -52,6 +81,7 @@ tidelog partitions reassign --cancel
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeat.")
 @click.option("--plan", type=click.File(), metavar="FILE", help="A plan from --generate --json.")
 @click.option("--wait", is_flag=True, help="Wait until the moves are done, and show how far they are.")
+@throttle_option
 @broker_options
 def reassign(
     session: Session,
@@ -62,8 +92,9 @@ def reassign(
     topics: tuple[str, ...],
     plan: Any,
     wait: bool,
+    throttle: int | None,
 ) -> None:
-    run(reassign_with(session, act, balance, remove_broker, _ids(brokers), topics, plan, wait))
+    run(reassign_with(session, act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle))
 
 
 async def reassign_with(
@@ -75,7 +106,10 @@ async def reassign_with(
     topics: tuple[str, ...],
     plan: Any,
     wait: bool,
+    throttle: int | None,
 ) -> None:
+    if throttle is not None and act != "execute":
+        raise Failure("--throttle goes with --execute")
     async with session.admin() as admin:
         if act in ("verify", "cancel"):
             await _look(session, admin, topics, cancel=act == "cancel")
@@ -84,13 +118,38 @@ async def reassign_with(
             moves = await _read_plan(admin, plan)
         else:
             moves = await _make_plan(admin, balance, leaving, brokers, topics)
+        if act == "execute":
+            if throttle is not None:
+                await _throttle(admin, moves, throttle)
+            await _begin(admin, moves)
         _show(session, moves, act == "execute")
-        if act == "execute" and moves:
-            from tidelog.types import TopicPartition
+        if act == "execute" and wait:
+            await _wait(admin, len(moves))
+            if throttle is not None:
+                await throttles.remove(admin)
 
-            await admin.reassign_partitions({TopicPartition(m.topic, m.partition): m.after for m in moves})
-            if wait:
-                await _wait(admin, len(moves))
+
+async def _begin(admin: Admin, moves: list[Move]) -> None:
+    from tidelog.types import TopicPartition
+
+    if moves:
+        await admin.reassign_partitions({TopicPartition(m.topic, m.partition): m.after for m in moves})
+
+
+async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
+    """Those that are about to begin, and those that are under way already."""
+    planned = [
+        throttles.Copy(
+            m.topic, m.partition, m.before, tuple(node for node in m.after if node not in m.before)
+        )
+        for m in moves
+    ]
+    names = {(one.topic, one.partition) for one in planned}
+    for one in await admin.list_reassignments():
+        if tuple(one.partition) not in names:
+            holding = tuple(node for node in one.replicas if node not in one.adding)
+            planned.append(throttles.Copy(*one.partition, holding, one.adding))
+    await throttles.throttle(admin, planned, rate)
 
 
 async def _make_plan(
@@ -180,9 +239,14 @@ def _show(session: Session, moves: list[Move], begun: bool) -> None:
 
 
 async def _look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
-    moving = [one for one in await admin.list_reassignments() if not topics or one.partition.topic in topics]
+    under_way = await admin.list_reassignments()
+    moving = [one for one in under_way if not topics or one.partition.topic in topics]
+    copied = await _copied(admin, moving)
     if cancel and moving:
         await admin.reassign_partitions({one.partition: None for one in moving})
+    removed = throttles.Removed([], [])
+    if not under_way or (cancel and len(moving) == len(under_way)):
+        removed = await throttles.remove(admin)
     if session.json:
         rows = [
             {
@@ -191,26 +255,74 @@ async def _look(session: Session, admin: Admin, topics: tuple[str, ...], cancel:
                 "replicas": one.replicas,
                 "adding": one.adding,
                 "removing": one.removing,
+                "copied": copied[one.partition][0],
+                "bytes": copied[one.partition][1],
             }
             for one in moving
         ]
-        print_json({"cancelled" if cancel else "moving": rows})
+        print_json({"cancelled" if cancel else "moving": rows, "unthrottled": removed._asdict()})
         return
-    if not moving:
+    if moving:
+        _print_moving(moving, copied)
+        click.echo(
+            f"{len(moving)} moves were called off"
+            if cancel
+            else f"{len(moving)} under way: {_of(copied.values())} copied"
+        )
+    else:
         click.echo("no partition is being moved")
-        return
+    if removed.brokers or removed.topics:
+        click.echo(
+            f"throttles were removed: brokers {_joined(tuple(removed.brokers))}, topics {len(removed.topics)}"
+        )
+
+
+def _print_moving(moving: list[Reassignment], copied: Mapping[Any, tuple[int, int]]) -> None:
     table = [
-        (*one.partition, _joined(one.replicas), _joined(one.adding), _joined(one.removing)) for one in moving
+        (
+            *one.partition,
+            _joined(one.replicas),
+            _joined(one.adding),
+            _joined(one.removing),
+            _of([copied[one.partition]]),
+        )
+        for one in moving
     ]
-    print_table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), table, right=("PARTITION",))
-    if cancel:
-        click.echo(f"{len(moving)} moves were called off")
+    columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "COPIED")
+    print_table(columns, table, right=("PARTITION", "COPIED"))
+
+
+async def _copied(admin: Admin, moving: list[Reassignment]) -> dict[Any, tuple[int, int]]:
+    """Of each move, the bytes that the new replicas have, and those that they will have."""
+    if not moving:
+        return {}
+    names = {one.partition.topic for one in moving}
+    sizes = {
+        (node, *name): size
+        for node, folders in (await admin.describe_log_dirs(None, names)).items()
+        for folder in folders
+        for name, size in folder.partitions.items()
+    }
+    found = {}
+    for one in moving:
+        held = [sizes.get((node, *one.partition), 0) for node in one.replicas if node not in one.adding]
+        whole = max(held, default=0)
+        new = [sizes.get((node, *one.partition), 0) for node in one.adding]
+        found[one.partition] = sum(min(size, whole) for size in new), whole * len(new)
+    return found
+
+
+def _of(parts: Iterable[tuple[int, int]]) -> str:
+    done, whole = map(sum, zip(*parts, strict=True))
+    return f"{bytes_text(done)} of {bytes_text(whole)}"
 
 
 async def _wait(admin: Admin, count: int) -> None:
     progress, loop = Progress(), asyncio.get_running_loop()
-    while left := len(await admin.list_reassignments()):
-        progress.update(loop.time(), f"{max(0, count - left)} of {count} moved")
+    while moving := await admin.list_reassignments():
+        copied = await _copied(admin, moving)
+        done = f"{max(0, count - len(moving))} of {count} moved"
+        progress.update(loop.time(), f"{done}, {_of(copied.values())} of the rest copied")
         await asyncio.sleep(WAIT_S)
     progress.clear()
 

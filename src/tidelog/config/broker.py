@@ -82,6 +82,7 @@ class BrokerConfig:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
+    follower_replication_throttled_rate: int = (1 << 63) - 1
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = (1 << 31) - 1
@@ -120,6 +121,7 @@ class BrokerConfig:
     group_share_session_timeout_ms: int = 45_000
     inter_broker_listener_name: str | None = None
     leader_imbalance_check_interval_seconds: int = 300
+    leader_replication_throttled_rate: int = (1 << 63) - 1
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -140,6 +142,7 @@ class BrokerConfig:
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_response_max_bytes: int = 10_485_760

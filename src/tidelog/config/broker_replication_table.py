@@ -13,14 +13,20 @@ fetch.purgatory.purge.interval.requests int 1000
   How many finished waits for records are kept before they are swept.
 follower.fetch.last.tiered.offset.enable boolean false dynamic
   Let a new follower start where remote storage ends.
+follower.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
+  Bytes a second that this broker copies as a follower, of the replicas that topics list as throttled.
 inter.broker.listener.name string null built
   Listener that brokers use among themselves.
 leader.imbalance.check.interval.seconds long 300 1.. built
   How often leadership is checked for balance.
+leader.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
+  Bytes a second that this broker sends to followers that are behind, of the replicas that topics list as throttled.
 num.replica.fetchers int 1 1.. dynamic
   Connections a follower uses for each leader.
 producer.purgatory.purge.interval.requests int 1000
   How many finished waits of producers are kept before they are swept.
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. built dynamic unlisted
+  Bytes a second that moves between the folders of this broker copy.
 replica.fetch.backoff.ms int 1000 0.. built
   Pause of a follower after a failed fetch.
 replica.fetch.max.bytes int 1048576 0.. built

@@ -77,6 +77,8 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
             continue
         text = _broker_text(setting, config)
         synonyms = _broker_synonyms(setting.name, _finer(setting.name), config)
+        if setting.unlisted and synonyms[0].source is Source.DEFAULT:
+            continue
         yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
 
 

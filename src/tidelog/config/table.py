@@ -2,13 +2,13 @@
 
 A table is text with two lines for each setting, so that its facts can be read and compared at a glance:
 
-    name type default [allowed] [built] [dynamic] [internal]
+    name type default [allowed] [built] [dynamic] [internal] [unlisted]
       One line of documentation.
 
 `null` and `""` stand for no value and an empty one.  `allowed` is a choice of words and ranges, as in
 `-1|1..9` or `0..`.  *built* means that Tidelog acts on the setting; any other may only have its default
 value, so that nothing is accepted and then ignored.  *dynamic* ones can be changed while the broker runs;
-*internal* ones are not listed.
+*internal* ones are not listed, *unlisted* ones only when they are set.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Setting:
     built: bool
     dynamic: bool
     internal: bool
+    unlisted: bool
 
     @property
     def attribute(self) -> str:
@@ -205,11 +206,19 @@ def read_table(*texts: str) -> dict[str, Setting]:
 def _read_setting(facts: list[str], doc: str) -> Setting:
     name, kind_name, default_text, *rest = facts
     kind = Kind[kind_name.upper()]
-    flags = {word for word in rest if word in ("built", "dynamic", "internal")}
+    flags = {word for word in rest if word in ("built", "dynamic", "internal", "unlisted")}
     allowed = [_read_option(option) for word in rest if word not in flags for option in word.split("|")]
     default = None if default_text == "null" else _read(kind, "" if default_text == '""' else default_text)
     return Setting(
-        name, kind, default, tuple(allowed), doc, "built" in flags, "dynamic" in flags, "internal" in flags
+        name,
+        kind,
+        default,
+        tuple(allowed),
+        doc,
+        "built" in flags,
+        "dynamic" in flags,
+        "internal" in flags,
+        "unlisted" in flags,
     )
 
 

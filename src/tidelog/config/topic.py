@@ -5,6 +5,7 @@ A topic's own settings win over the broker's defaults; `TopicConfig()` has Kafka
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,8 @@ from tidelog.errors import InvalidConfig
 TOPIC_SETTINGS: dict[str, Setting] = read_table(TOPIC)
 
 _LARGEST = (1 << 63) - 1
+_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+_EVERY_REPLICA = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class TopicConfig:
         parsed = {
             name: find(TOPIC_SETTINGS, name, "topic setting").accept(text) for name, text in overrides.items()
         }
+        for name in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
+            _check_replicas(name, parsed.get(name, ()))
         return base.changed(parsed)
 
     def check(self) -> None:
@@ -82,3 +87,11 @@ class TopicConfig:
         if small is not None:
             changes["segment_bytes"] = small
         return replace(self, **changes)
+
+
+def _check_replicas(name: str, value: Value) -> None:
+    assert isinstance(value, tuple)
+    if value != _EVERY_REPLICA and not all(_REPLICAS.fullmatch(entry) for entry in value):
+        raise InvalidConfig(
+            f"{name} cannot be {','.join(value)!r}: it must be * or a list of PARTITION:BROKER"
+        )

@@ -20,12 +20,12 @@ flush.messages long 9223372036854775807 1.. built
   Sync to disk after this many records; 1 syncs before every answer.
 flush.ms long 9223372036854775807 0.. built
   Sync to disk when a record has waited this long.
-follower.replication.throttled.replicas list ""
-  Replicas whose copying is throttled on the follower's side.
+follower.replication.throttled.replicas list "" built
+  Replicas whose copying is throttled on the follower's side, as partition:broker; * for all of them.
 index.interval.bytes int 4096 0.. built
   Bytes of log between two entries of the offset index.
-leader.replication.throttled.replicas list ""
-  Replicas whose copying is throttled on the leader's side.
+leader.replication.throttled.replicas list "" built
+  Replicas whose copying is throttled on the leader's side, as partition:broker; * for all of them.
 local.retention.bytes long -2 -2..
   Bytes kept on the broker's disk once older segments are in remote storage; -2 means retention.bytes.
 local.retention.ms long -2 -2..

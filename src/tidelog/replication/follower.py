@@ -18,6 +18,7 @@ from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
 from tidelog.replication.following import Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
+from tidelog.replication.throttle import Throttle
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -62,6 +63,7 @@ class Follower:
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
         truncated: Callable[[Partition], None],
+        throttle: Throttle,
     ) -> None:
         self._leader = leader
         self._peers = peers
@@ -69,6 +71,7 @@ class Follower:
         self._config = config
         self._broker_epoch = broker_epoch
         self._truncated = truncated
+        self._throttle = throttle
         self._session = Session(node)
         self._followed: dict[Key, Following] = {}
         self._delayed: dict[Key, int] = {}
@@ -134,6 +137,8 @@ class Follower:
         asked = {key: self._followed[key] for key in wanted}
         # Those that had to be put off are not to wait for the others.
         wait_ms = min(config.replica_fetch_wait_max_ms, self._next_due_ms())
+        if len(wanted) < len(self._followed):
+            wait_ms = min(wait_ms, max(self._throttle.wait_ms(self._clock.monotonic_ms()), SOON_MS))
         request = self._session.request(
             wanted,
             self._broker_epoch(),
@@ -172,11 +177,13 @@ class Follower:
         now = self._clock.monotonic_ms()
         if self._delayed:
             self._delayed = {key: until for key, until in self._delayed.items() if until > now}
+        spent = self._throttle.left(now) <= 0
         wanted = {}
         for key, (partition, epoch) in self._followed.items():
-            if key not in self._delayed:
-                it = partition.log
-                wanted[key] = Wanted(epoch, it.end, it.epochs.latest, it.start)
+            if key in self._delayed or (spent and partition.throttled_in and not partition.in_sync_here):
+                continue
+            it = partition.log
+            wanted[key] = Wanted(epoch, it.end, it.epochs.latest, it.start)
         return wanted
 
     def _take(self, answer: FetchResponse, asked: dict[Key, Following]) -> list[asyncio.Future[None]]:
@@ -230,4 +237,6 @@ class Follower:
             return
         if part.records:
             partition.replicate(memoryview(part.records))
+            if partition.throttled_in:
+                self._throttle.took(len(part.records), self._clock.monotonic_ms())
         partition.leader_committed(Offset(part.high_watermark), Offset(part.log_start_offset))

@@ -18,6 +18,7 @@ from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.following import runs
 from tidelog.replication.state import ReplicaState
+from tidelog.replication.throttle import throttled
 from tidelog.replication.waiters import CommitWaits, FetchWait
 from tidelog.storage.log import Log
 from tidelog.storage.producers import Beginning
@@ -62,7 +63,18 @@ class Enlisted(NamedTuple):
 
 
 class Partition(PartitionTail):
-    __slots__ = ("_replica_count", "_rules", "_told", "_unstable", "index", "name", "topic_id")
+    __slots__ = (
+        "_replica_count",
+        "_rules",
+        "_told",
+        "_unstable",
+        "in_sync_here",
+        "index",
+        "name",
+        "throttled_in",
+        "throttled_out",
+        "topic_id",
+    )
 
     leader: NodeId | None
     log: Log
@@ -89,6 +101,7 @@ class Partition(PartitionTail):
         self._told = Offset(0), Offset(0)
         self._replica_count = 1
         self._unstable: int | None = None  # as it was when readers were last told
+        self.in_sync_here = False  # whether this replica is in the stored in-sync set
         self._set_rules(log.config)
 
     # Leadership
@@ -98,6 +111,7 @@ class Partition(PartitionTail):
     ) -> None:
         """Metadata says who leads, in which epoch, and how many replicas there are and which are in sync."""
         self.leader = leader
+        self.in_sync_here = self.state.node in in_sync
         self._replica_count = replica_count
         self._set_rules(self.log.config)
         self._told = Offset(0), Offset(0)
@@ -153,6 +167,9 @@ class Partition(PartitionTail):
         self._in_sync_min = min(config.min_insync_replicas, self._replica_count)
         # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.
         self._after_ms_max = min(rules.after_ms_max, 1 << 61)
+        node = self.state.node
+        self.throttled_out = throttled(config.leader_replication_throttled_replicas, self.index, node)
+        self.throttled_in = throttled(config.follower_replication_throttled_replicas, self.index, node)
 
     # Writing
 

@@ -15,6 +15,7 @@ from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, Topic
+from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.moving import Move
@@ -28,7 +29,9 @@ Configs = Callable[[str], TopicConfig]
 
 
 class Partitions:
-    def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs) -> None:
+    def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs, pace: Pace) -> None:
+        """`pace`: of moves between directories."""
+        self._pace = pace
         self._node = node
         self._dirs = dirs
         self._image = image
@@ -239,7 +242,10 @@ class Partitions:
     async def _move(self, partition: Partition, move: Move) -> None:
         name = partition.name
         try:
-            await move.copy()
+            async for count in move.copying():
+                await self._pace.copied(count)
+                if self._dirs.moves.get(name) is not move:
+                    return
             while partition.log.next != partition.log.end:
                 # Appends that are on their way to the old disk: they are for the old log.
                 await partition.log.flush()

@@ -6,6 +6,7 @@ happened.  `LogDirs.move` makes one; `replication.partition` owns the log that i
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -57,9 +58,15 @@ class Move:
 
     async def copy(self) -> None:
         """Done when the copy has caught up and is on disk; appends may have come since."""
+        async for _ in self.copying():
+            pass
+
+    async def copying(self) -> AsyncIterator[int]:
+        """As `copy`, and tells the bytes of each step: whoever goes on slowly copies slowly."""
         while (part := self._next()) is not None:
             data = await self.source.volume.disk.run(partial(part.file.read, part.size, part.position))
             self._append(data)
+            yield len(data)
         await self._to.flush()
 
     def swap(self) -> Log:

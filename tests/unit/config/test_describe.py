@@ -70,6 +70,13 @@ def test_values_are_written_in_one_way_however_they_were_given() -> None:
     }
 
 
+def test_throttles_show_only_when_set() -> None:
+    name = "leader.replication.throttled.rate"
+    assert name not in {entry.name for entry in describe_broker(BrokerConfig())}
+    for config in (BrokerConfig.of({}, {}, {name: "1000"}), BrokerConfig.of({}, {name: "1000"})):
+        assert {entry.name: entry.value for entry in describe_broker(config)}[name] == "1000"
+
+
 def test_internal_settings_show_only_when_set() -> None:
     def names(overrides: dict[str, str]) -> set[str]:
         return {entry.name for entry in describe_topic(overrides, BrokerConfig())}
@@ -82,7 +89,7 @@ def test_a_broker_shows_its_number_under_both_names() -> None:
     entries = {entry.name: entry for entry in describe_broker(BrokerConfig.of({"node.id": "7"}))}
     assert entries["broker.id"].value == entries["node.id"].value == "7"
     assert entries["broker.id"].source is Source.STATIC_BROKER
-    assert len(entries) == len(BROKER_SETTINGS)
+    assert len(entries) == len([one for one in BROKER_SETTINGS.values() if not one.unlisted])
 
 
 def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:

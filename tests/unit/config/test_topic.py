@@ -77,7 +77,6 @@ def test_an_impossible_value_is_refused_with_what_is_possible(name: str, value: 
     ("name", "value"),
     [
         ("remote.storage.enable", "true"),
-        ("leader.replication.throttled.replicas", "0:1"),
         ("local.retention.ms", "1000"),
     ],
 )
@@ -85,6 +84,18 @@ def test_a_setting_without_effect_is_refused_unless_it_has_its_default(name: str
     assert "not built in Tidelog yet" in refusal({name: value})
     default = {"remote.storage.enable": "false", "local.retention.ms": "-2"}.get(name, "")
     assert TopicConfig.of({name: default}) == TopicConfig()
+
+
+@pytest.mark.parametrize("name", ["leader", "follower"])
+def test_throttled_replicas_are_a_list_or_all(name: str) -> None:
+    setting = f"{name}.replication.throttled.replicas"
+    held = getattr(TopicConfig.of({setting: "0:1, 12:3"}), f"{name}_replication_throttled_replicas")
+    assert held == ("0:1", "12:3")
+    assert TopicConfig.of({setting: "*"}) != TopicConfig() == TopicConfig.of({setting: ""})
+    for wrong in ("1", "a:1", "*,0:1", "0:1:2"):
+        assert refusal({setting: wrong}) == (
+            f"{setting} cannot be {wrong!r}: it must be * or a list of PARTITION:BROKER"
+        )
 
 
 def test_a_setting_that_needs_a_value_cannot_be_null() -> None:

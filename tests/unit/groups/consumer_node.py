@@ -19,7 +19,9 @@ from tidelog.metadata.planning import NewPartitions, NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
@@ -50,7 +52,13 @@ class Node:
         folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
         dirs = LogDirs([folder], self.controller.topic_config)
         await dirs.start(self.controller.image.cluster_id, NODE)
-        self.partitions = Partitions(NODE, dirs, self.controller.image, self.controller.topic_config)
+        self.partitions = Partitions(
+            NODE,
+            dirs,
+            self.controller.image,
+            self.controller.topic_config,
+            Pace(self.clock, lambda: NO_LIMIT),
+        )
         await self.partitions.start()
         self.groups = Groups(NODE, self.controller, self.partitions, self.clock)
         self.classic = ClassicGroups(self.groups, random)

@@ -20,9 +20,11 @@ from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite_store import SqliteStore, connect
 from tidelog.record.builder import BatchBuilder
+from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
@@ -49,7 +51,13 @@ class ShareNode:
         folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
         self.dirs = LogDirs([folder], self.controller.topic_config)
         await self.dirs.start(self.controller.image.cluster_id, NODE)
-        self.partitions = Partitions(NODE, self.dirs, self.controller.image, self.controller.topic_config)
+        self.partitions = Partitions(
+            NODE,
+            self.dirs,
+            self.controller.image,
+            self.controller.topic_config,
+            Pace(self.clock, lambda: NO_LIMIT),
+        )
         await self.partitions.start()
         self.shards = ShareShards(NODE, self.controller, self.partitions, self.clock)
         peers = Peers(NODE, VirtualNetwork(random), lambda: self.controller.image, "PLAINTEXT")

@@ -16,6 +16,7 @@ from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
+from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
 from tidelog.types import NodeId, Offset
 
@@ -50,6 +51,7 @@ class FetchInFlight:
         "_answer",
         "_ask",
         "_correlation_id",
+        "_put_off",
         "_services",
         "_session",
         "_timer",
@@ -71,6 +73,7 @@ class FetchInFlight:
         self._version = version
         self._correlation_id = correlation_id
         self._services = services
+        self._put_off = False  # a follower that is behind has to wait for its throttle
 
     def answer_now(self) -> list[Any] | None:
         """The answer, or None when it is worth to wait for more."""
@@ -89,7 +92,11 @@ class FetchInFlight:
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
-        self._timer = loop.call_later(self._ask.max_wait_ms / 1000, wait.changed)
+        wait_ms = self._ask.max_wait_ms
+        if self._put_off:
+            services = self._services
+            wait_ms = min(wait_ms, services.outbound.wait_ms(services.clock.monotonic_ms()))
+        self._timer = loop.call_later(wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
         if follows:
             # A follower that has more partitions to ask for says so with another request.
@@ -144,7 +151,9 @@ class FetchInFlight:
                 answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
                 settled = True
             else:
-                held.append(partition)
+                # What a throttled follower may not have yet is nothing to wake it for.
+                if not (self._put_off and partition.throttled_out):
+                    held.append(partition)
                 records = answer[9]
                 if records is not None:
                     size += records.size
@@ -185,8 +194,22 @@ class FetchInFlight:
         committed = partition.state.committed
         records = None
         if offset < log.end and (left > 0 or first):
-            records = log.read(offset, max(min(bytes_max, left), 0), log.end, first)
+            allowed = self._allowed(partition, node)
+            if allowed > 0:
+                records = log.read(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
+        if records is not None and partition.throttled_out:
+            services.outbound.took(records.size, services.clock.monotonic_ms())
         return (index, 0, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, records)
+
+    def _allowed(self, partition: Partition, node: NodeId) -> int:
+        """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
+        ever held back."""
+        if not partition.throttled_out or node in partition.state.in_sync:
+            return NO_LIMIT
+        services = self._services
+        allowed = services.outbound.left(services.clock.monotonic_ms())
+        self._put_off = self._put_off or allowed <= 0
+        return allowed
 
     def _encode(self, found: Found) -> list[Any]:
         session = self._session

@@ -1,0 +1,53 @@
+"""How fast records are copied to replicas that are behind, so that a move leaves room for clients.  Pure.
+
+A replica that is in sync is never held back: producers wait for it.  What it takes counts all the same, as in Kafka.
+The leader's side is asked by the handler of fetches, the follower's by `follower`, moves between folders by
+`partitions`; each has one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+NO_LIMIT = (1 << 63) - 1
+WAIT_MS_MAX = 1_000  # the rate may change meanwhile
+EVERY_REPLICA = "*"
+
+
+def throttled(listed: Collection[str], index: int, node: int) -> bool:
+    """Whether a topic's list of throttled replicas (`partition:broker`, or `*` for all) has this one."""
+    return bool(listed) and (EVERY_REPLICA in listed or f"{index}:{node}" in listed)
+
+
+class Throttle:
+    """An account of bytes that fills at `rate` a second, up to one second's worth.  Whoever takes may overdraw it by
+    what he takes at once; then nobody gets anything until that is paid."""
+
+    def __init__(self, rate: Callable[[], int]) -> None:
+        self._rate = rate
+        self._balance = 0.0
+        self._at_ms: int | None = None
+
+    def left(self, now_ms: int) -> int:
+        """Bytes that may be taken now; none when it is not above zero."""
+        rate = self._rate()
+        if rate >= NO_LIMIT:
+            self._at_ms = None
+            return NO_LIMIT
+        if self._at_ms is None:
+            self._balance = float(rate)
+        else:
+            self._balance = min(self._balance + (now_ms - self._at_ms) * rate / 1000, float(rate))
+        self._at_ms = now_ms
+        return int(self._balance)
+
+    def took(self, count: int, now_ms: int) -> None:
+        if self.left(now_ms) < NO_LIMIT:
+            self._balance -= count
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Until it is worth asking again."""
+        left = self.left(now_ms)
+        if left > 0:
+            return 0
+        rate = self._rate()
+        return WAIT_MS_MAX if rate <= 0 else min(int((1 - self._balance) * 1000 / rate) + 1, WAIT_MS_MAX)
