@@ -38,6 +38,7 @@ from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import MetadataStore
+from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
@@ -142,6 +143,7 @@ class Broker:
         self._undo.push_async_callback(self._shares.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
+        self._undo.push_async_callback(self._registry.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._replicating.hand_over)
         self._server.start()
@@ -173,6 +175,7 @@ class Broker:
             node, controller, self._partitions, clock, self._producer_ids, self._markers, peers
         )
         self._transactions.start()
+        self._registry = SchemaRegistry(node, controller, self._partitions, clock)
 
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
@@ -241,6 +244,7 @@ class Broker:
             groups=self._groups,
             transactions=self._transactions,
             markers=self._markers,
+            registry=self._registry,
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
@@ -286,6 +290,7 @@ class Broker:
             self._groups.apply(update)
             self._shares.apply(update)
             self._transactions.apply(update)
+            self._registry.apply(update)
             if update.broker_configs:
                 self._hand_on_settings()
             self._replicating.applied(update)

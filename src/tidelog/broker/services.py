@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
+    from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
     from tidelog.replication.throttle import Throttle
@@ -61,6 +62,7 @@ class Services:
     outbound: Throttle  # of what followers that are behind are sent
     transactions: Transactions
     markers: Markers
+    registry: SchemaRegistry
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
 

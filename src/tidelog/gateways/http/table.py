@@ -19,4 +19,10 @@ class Gateway(NamedTuple):
         )
 
 
-GATEWAYS: tuple[Gateway, ...] = (Gateway("tidelog.gateways.http.health", ("/health",)),)
+GATEWAYS: tuple[Gateway, ...] = (
+    Gateway("tidelog.gateways.http.health", ("/health",)),
+    Gateway(
+        "tidelog.gateways.registry.routes",
+        ("/subjects", "/schemas", "/config", "/compatibility", "/mode", "/contexts"),
+    ),
+)

@@ -1,0 +1,124 @@
+"""One request to the registry, taken apart: path, parameters, body.  And what it is answered with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tidelog.registry.asked import version_asked
+from tidelog.registry.coordinator import SchemaRegistry
+from tidelog.registry.entries import Stored
+from tidelog.registry.refusal import Refusal, malformed
+from tidelog.registry.schema import Schema
+from tidelog.registry.state import within
+from tidelog.registry.subjects import Subject, canonical, context_key
+
+
+class Plain(str):
+    """Answered as it is, not as JSON text in quotes."""
+
+    __slots__ = ()
+
+
+class Call(NamedTuple):
+    registry: SchemaRegistry
+    names: tuple[str, ...]
+    """What the path has in the places of {}."""
+    query: Mapping[str, str]
+    content: bytes
+    context: str | None
+    """When the path began with /contexts/..."""
+
+    @property
+    def body(self) -> Any:
+        if not self.content:
+            return {}
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError) as problem:
+            raise Refusal(400, 400, f"The body is not JSON: {problem}") from None
+
+    @property
+    def subject(self) -> str:
+        return self._in_context(self.names[0])
+
+    @property
+    def version(self) -> int:
+        return version_asked(self.names[1])
+
+    @property
+    def scope(self) -> str | None:
+        """Whose settings are meant: a subject's, a context's, or everybody's (None)."""
+        if self.names:
+            subject = self.subject
+            named = Subject.of(subject)
+            return subject if named.name else context_key(named.context)
+        return None if self.context is None else context_key(self.context)
+
+    @property
+    def subject_of_id(self) -> str | None:
+        """The parameter by which ids of other contexts are asked for."""
+        given = self.query.get("subject")
+        if given:
+            return self._in_context(given)
+        return None if self.context is None else context_key(self.context)
+
+    @property
+    def prefix(self) -> str:
+        return self._in_context(self.query.get("subjectPrefix") or ("" if self.context else ":*:"))
+
+    def _in_context(self, subject: str) -> str:
+        if subject.startswith(":*:"):
+            return subject
+        if self.context is None:
+            return canonical(subject)
+        return within(Subject(self.context, "").qualified, subject)
+
+    def flag(self, name: str) -> bool:
+        given = self.query.get(name, "").lower()
+        if given not in ("", "true", "false"):
+            raise malformed(f"the parameter {name} is true or false, not {given!r}")
+        return given == "true"
+
+    def page(self, found: list[Any], limit_most: int) -> list[Any]:
+        offset, limit = self._number("offset", 0), self._number("limit", -1)
+        limit = limit_most if limit < 0 else min(limit, limit_most)
+        return found[offset : offset + limit]
+
+    def _number(self, name: str, otherwise: int) -> int:
+        given = self.query.get(name)
+        if not given:
+            return otherwise
+        try:
+            number = int(given)
+        except ValueError:
+            raise malformed(f"the parameter {name} is a number, not {given!r}") from None
+        return otherwise if number < 0 else number
+
+
+def told_schema(schema: Schema, text: str | None = None) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if schema.type != "AVRO":
+        body["schemaType"] = schema.type
+    if schema.references:
+        body["references"] = [one.body() for one in schema.references]
+    if schema.metadata is not None:
+        body["metadata"] = schema.metadata
+    if schema.rule_set is not None:
+        body["ruleSet"] = schema.rule_set
+    body["schema"] = schema.text if text is None else text
+    return body
+
+
+def told_version(stored: Stored, text: str | None = None) -> dict[str, Any]:
+    body = {
+        "subject": stored.subject,
+        "version": stored.version,
+        "id": stored.id,
+        "guid": stored.schema.guid,
+        **told_schema(stored.schema, text),
+    }
+    if stored.deleted:
+        body["deleted"] = True
+    return body

@@ -1,0 +1,211 @@
+"""Endpoints of /schemas, /config, /mode and /contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.gateways.registry.call import Call, Plain, told_schema, told_version
+from tidelog.gateways.registry.subjects import SUBJECTS_MAX, formatted, matches
+from tidelog.registry import decisions
+from tidelog.registry.entries import Stored
+from tidelog.registry.refusal import compatibility_not_set, malformed, mode_not_set, schema_not_found
+from tidelog.registry.schema import TYPES
+from tidelog.registry.settings import config_of, mode_of
+from tidelog.registry.state import Context, RegistryState
+from tidelog.registry.subjects import DEFAULT_CONTEXT, Subject, context_named
+
+SCHEMAS_MAX = 1000
+_ID_MAX = (1 << 31) - 1
+
+
+async def types(call: Call) -> Any:
+    return list(TYPES)
+
+
+async def schemas(call: Call) -> Any:
+    prefix, deleted, latest_only = call.prefix, call.flag("deleted"), call.flag("latestOnly")
+
+    def ask(state: RegistryState) -> list[Stored]:
+        found: list[Stored] = []
+        for name in sorted(state.subjects):
+            if matches(name, prefix):
+                versions = state.versions(name, deleted)
+                found += versions[-1:] if latest_only else versions
+        return found
+
+    return [told_version(one) for one in call.page(await call.registry.read(ask), SCHEMAS_MAX)]
+
+
+def _id(call: Call) -> int:
+    text = call.names[0]
+    if not (text.isascii() and text.isdigit()) or int(text) > _ID_MAX:
+        raise schema_not_found(text)
+    return int(text)
+
+
+def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str, list[Stored]]:
+    """The context in which the id is meant, and the versions with it there."""
+    named = Subject.of(subject or "")
+    context = state.contexts.get(named.context)
+    if context is not None and wanted in context.schemas:
+        return named.context, _stored(state, context, wanted)
+    if subject and not subject.startswith(":."):
+        # A subject of that name in another context will do, if it is the only place where the id is.
+        for name, other in sorted(state.contexts.items()):
+            found = _stored(state, other, wanted) if wanted in other.schemas else []
+            if any(Subject.of(one.subject).name == subject for one in found):
+                return name, found
+    raise schema_not_found(wanted)
+
+
+def _stored(state: RegistryState, context: Context, wanted: int) -> list[Stored]:
+    found = (state.subjects[key.subject][key.version] for key in context.users[wanted])
+    return sorted(found, key=lambda one: (one.subject, one.version))
+
+
+async def by_id(call: Call) -> Any:
+    wanted, subject, with_max = _id(call), call.subject_of_id, call.flag("fetchMaxId")
+
+    def ask(state: RegistryState) -> tuple[Stored, int]:
+        context, found = _users(state, wanted, subject)
+        return found[0], state.id_max(context)
+
+    if call.query.get("format"):
+
+        def understand(state: RegistryState, formats: Any) -> tuple[tuple[Stored, str], int]:
+            stored, id_max = ask(state)
+            return formatted(state, formats, stored, call), id_max
+
+        (stored, text), id_max = await call.registry.understand(understand)
+        body = told_schema(stored.schema, text)
+    else:
+        stored, id_max = await call.registry.read(ask)
+        body = told_schema(stored.schema)
+    body["guid"] = stored.schema.guid
+    if with_max:
+        body["maxId"] = id_max
+    return body
+
+
+async def text_by_id(call: Call) -> Any:
+    return Plain((await by_id(call))["schema"])
+
+
+async def subjects_of_id(call: Call) -> Any:
+    return sorted({one.subject for one in await _versions_of_id(call)})
+
+
+async def versions_of_id(call: Call) -> Any:
+    return [{"subject": one.subject, "version": one.version} for one in await _versions_of_id(call)]
+
+
+async def _versions_of_id(call: Call) -> list[Stored]:
+    wanted, subject, deleted = _id(call), call.subject_of_id, call.flag("deleted")
+    only = None if subject is None else Subject.of(subject).name or None
+
+    def ask(state: RegistryState) -> list[Stored]:
+        _, found = _users(state, wanted, subject)
+        return [
+            one
+            for one in found
+            if (deleted or not one.deleted) and only in (None, Subject.of(one.subject).name)
+        ]
+
+    return call.page(await call.registry.read(ask), SUBJECTS_MAX)
+
+
+async def by_guid(call: Call) -> Any:
+    guid = call.names[0].lower()
+
+    def ask(state: RegistryState) -> Stored:
+        for versions in state.subjects.values():
+            for stored in versions.values():
+                if stored.schema.guid == guid:
+                    return stored
+        raise schema_not_found(guid)
+
+    if not call.query.get("format"):
+        stored = await call.registry.read(ask)
+        return {**told_schema(stored.schema), "guid": guid}
+    stored, text = await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call))
+    return {**told_schema(stored.schema, text), "guid": guid}
+
+
+async def ids_of_guid(call: Call) -> Any:
+    guid = call.names[0].lower()
+
+    def ask(state: RegistryState) -> list[dict[str, Any]]:
+        found = [
+            {"context": name, "id": number}
+            for name, context in sorted(state.contexts.items())
+            for number, schema in sorted(context.schemas.items())
+            if schema.guid == guid
+        ]
+        if not found:
+            raise schema_not_found(guid)
+        return found
+
+    return await call.registry.read(ask)
+
+
+async def contexts(call: Call) -> Any:
+    def ask(state: RegistryState) -> list[str]:
+        used = {Subject.of(name).context for name in state.subjects}
+        return sorted({DEFAULT_CONTEXT, *used})
+
+    return call.page(await call.registry.read(ask), SUBJECTS_MAX)
+
+
+async def delete_context(call: Call) -> Any:
+    context = context_named(call.names[0])
+    return await call.registry.change(lambda state, _: decisions.delete_context(state, context))
+
+
+# Settings
+
+
+async def config(call: Call) -> Any:
+    scope, inherited = call.scope, call.flag("defaultToGlobal")
+
+    def ask(state: RegistryState) -> dict[str, Any]:
+        own = state.configs.get(scope)
+        if scope is None or inherited:
+            return config_of(state, scope)
+        if own is None:
+            raise compatibility_not_set(scope)
+        return dict(own)
+
+    return await call.registry.read(ask)
+
+
+async def set_config(call: Call) -> Any:
+    scope, body = call.scope, call.body
+    return await call.registry.change(lambda state, _: decisions.set_config(state, scope, body))
+
+
+async def delete_config(call: Call) -> Any:
+    scope = call.scope
+    return await call.registry.change(lambda state, _: decisions.delete_config(state, scope))
+
+
+async def mode(call: Call) -> Any:
+    scope, inherited = call.scope, call.flag("defaultToGlobal")
+
+    def ask(state: RegistryState) -> dict[str, str]:
+        if scope is not None and not inherited and scope not in state.modes:
+            raise mode_not_set(scope)
+        return {"mode": mode_of(state, scope) if inherited or scope is None else state.modes[scope]}
+
+    return await call.registry.read(ask)
+
+
+async def set_mode(call: Call) -> Any:
+    scope, body, force = call.scope, call.body, call.flag("force")
+    if not isinstance(body, dict):
+        raise malformed('The body must be a JSON object such as {"mode": "READONLY"}')
+    return await call.registry.change(lambda state, _: decisions.set_mode(state, scope, body, force))
+
+
+async def delete_mode(call: Call) -> Any:
+    scope = call.scope
+    return await call.registry.change(lambda state, _: decisions.delete_mode(state, scope))

@@ -1,0 +1,65 @@
+"""Avro, as one of the formats of schemas.  Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidelog.registry import avro_text
+from tidelog.registry.avro_compatibility import differences
+from tidelog.registry.avro_type import AvroType, Names, parse
+from tidelog.registry.difference import Difference
+from tidelog.registry.refusal import invalid_schema
+from tidelog.registry.schema import Resolved, Schema
+
+
+class AvroSchema:
+    type = "AVRO"
+
+    def __init__(self, root: AvroType, names: Names, others: frozenset[str]) -> None:
+        self._root = root
+        self._names = names  # keeps types alive: comparisons know them by identity
+        self._others = others
+
+    @property
+    def name(self) -> str | None:
+        return self._root.name or None
+
+    def canonical(self) -> str:
+        return avro_text.canonical(self._root, self._others)
+
+    def normal(self) -> str:
+        return avro_text.normal(self._root, self._others)
+
+    def formatted(self, how: str) -> str:
+        if how == "resolved":
+            return avro_text.canonical(self._root)
+        return self.canonical()
+
+    def differences(self, written: AvroSchema) -> list[Difference]:
+        """What keeps this one from reading what was written with the other."""
+        return differences(self._root, written._root)
+
+
+def parse_avro(schema: Schema, references: Resolved) -> AvroSchema:
+    names: Names = {}
+    for reference in references.values():
+        parse(_loads(reference.text), names)
+    others = frozenset(names)
+    return AvroSchema(parse(_loads(schema.text), names), names, others)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise invalid_schema("it is nested too deep") from None
+    except ValueError as problem:
+        bare = text.strip()
+        if bare and all(letter.isalnum() or letter in "._" for letter in bare):
+            return bare  # a primitive's name without quotes, as Java's parser takes it
+        raise invalid_schema(f"it is not JSON: {problem}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,76 @@
+"""Which earlier versions a schema is checked against, in which direction, and what is told of the outcome.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tidelog.registry.difference import told
+from tidelog.registry.entries import Stored
+from tidelog.registry.formats import Formats
+from tidelog.registry.refusal import Refusal
+from tidelog.registry.schema import Parsed, Schema
+from tidelog.registry.state import RegistryState
+
+
+class New(NamedTuple):
+    """A schema that is no version yet, understood."""
+
+    schema: Schema
+    parsed: Parsed
+
+
+def problems(
+    state: RegistryState, formats: Formats, new: New, before: Sequence[Stored], config: Mapping[str, Any]
+) -> list[str]:
+    """What is in the way of `new` after the versions `before`, which are in order; empty when nothing is."""
+    level = str(config["compatibilityLevel"])
+    if level == "NONE":
+        return []
+    group = config.get("compatibilityGroup")
+    if group is not None:
+        before = [one for one in before if _group(one.schema, group) == _group(new.schema, group)]
+    if not level.endswith("_TRANSITIVE"):
+        before = before[-1:]
+    lenient = config.get("compatibilityPolicy") == "LENIENT"
+    for stored in reversed(before):
+        found = _between(state, formats, new, stored, level.removesuffix("_TRANSITIVE"), lenient)
+        if found:
+            return [
+                *found,
+                f"{{oldSchemaVersion: {stored.version}}}",
+                f"{{oldSchema: '{stored.schema.text}'}}",
+                f"{{compatibility: '{level}'}}",
+            ]
+    return []
+
+
+def _between(
+    state: RegistryState, formats: Formats, new: New, stored: Stored, direction: str, lenient: bool
+) -> list[str]:
+    if stored.schema.type != new.schema.type:
+        return [
+            f"{{errorType:'SCHEMA_TYPE_MISMATCH', description:'The new schema is {new.schema.type}, "
+            f"the old one {stored.schema.type}: formats cannot be mixed'}}"
+        ]
+    try:
+        old = formats.parse(stored.schema, state.resolve(stored.subject, stored.schema))
+    except (Refusal, KeyError) as problem:
+        return [f"{{errorType:'INVALID_OLD_SCHEMA', description:'{problem}'}}"]
+    found = []
+    if direction in ("BACKWARD", "FULL"):
+        found += told(_differences(new.parsed, old, lenient), "new", "old")
+    if direction in ("FORWARD", "FULL"):
+        found += told(_differences(old, new.parsed, lenient), "old", "new")
+    return found
+
+
+def _differences(reader: Any, writer: Any, lenient: bool) -> Any:
+    if reader.type == "JSON":
+        return reader.differences(writer, lenient)
+    return reader.differences(writer)
+
+
+def _group(schema: Schema, name: str) -> str | None:
+    found: str | None = ((schema.metadata or {}).get("properties") or {}).get(name)
+    return found

@@ -1,0 +1,208 @@
+"""The schema registry of a cluster: one state machine, on the broker that leads the only partition of `_schemas`.
+
+A change is decided on the state as it is, appended, and told once it is committed.  Changes go one after the other, so
+an id is given once.  Nothing is loaded, and the topic is not made, before somebody asks.  Others may write to the topic
+too (another registry, a mirror): what they appended is taken in before the next decision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog import errors
+from tidelog.clock import Clock
+from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.metadata.changes import Update
+from tidelog.metadata.controller import Controller
+from tidelog.record.reader import read_batches
+from tidelog.replication.partitions import Partitions
+from tidelog.types import NodeId
+
+if TYPE_CHECKING:
+    from tidelog.coordination.shard import Shard
+    from tidelog.registry.decisions import Decision
+    from tidelog.registry.formats import Formats
+    from tidelog.registry.state import RegistryState
+
+    RegistryShard = Shard[RegistryState]
+
+TOPIC = "_schemas"
+COMMIT_MS_MAX = 10_000
+LOAD_S_MAX = 5.0
+LOOK_S = 0.02
+READ_BYTES = 1 << 20
+TRIES = 5
+
+T = TypeVar("T")
+
+
+class NotHere(Exception):
+    """Another broker leads; None: nobody does."""
+
+    def __init__(self, leader: NodeId | None) -> None:
+        super().__init__(leader)
+        self.leader = leader
+
+
+class SchemaRegistry:
+    def __init__(self, node: NodeId, controller: Controller, partitions: Partitions, clock: Clock) -> None:
+        self._node = node
+        self._controller = controller
+        self._partitions = partitions
+        self._clock = clock
+        self._coordinator: Coordinator[RegistryState] | None = None
+        self._topic = InternalTopic(TOPIC, controller, self._shape)
+        self._formats: Formats | None = None
+        self._deciding = asyncio.Lock()
+        self._taken_in = 0  # offset up to which the state has the log
+
+    # For gateways
+
+    async def read(self, ask: Callable[[RegistryState], T]) -> T:
+        """What is committed says so.  While there is no topic there are no schemas."""
+        if self._topic.count(self._controller.image) is None:
+            from tidelog.registry.state import RegistryState
+
+            return ask(RegistryState())
+        shard = await self._shard()
+        answer = ask(shard.machine)
+        await self._settled(shard)
+        return answer
+
+    async def understand(self, ask: Callable[[RegistryState, Formats], T]) -> T:
+        """As `read`, with schemas parsed and compared: not on the loop, and nothing changes meanwhile."""
+        async with self._deciding:
+            if self._topic.count(self._controller.image) is None:
+                from tidelog.registry.state import RegistryState
+
+                return await asyncio.to_thread(ask, RegistryState(), self._open_formats())
+            shard = await self._shard()
+            answer = await asyncio.to_thread(ask, shard.machine, self._open_formats())
+        await self._settled(shard)
+        return answer
+
+    async def change(self, decide: Callable[[RegistryState, Formats], Decision]) -> Any:
+        """The decision's answer, once it is committed."""
+        await self._make_topic()
+        async with self._deciding:
+            for _ in range(TRIES):
+                shard = await self._shard()
+                seen = self._taken_in
+                decision = await asyncio.to_thread(decide, shard.machine, self._open_formats())
+                if not shard.closed and self._log_next() == seen:
+                    break
+            else:
+                raise errors.CoordinatorNotAvailable(f"{TOPIC} is written to by others all the time")
+            appended = shard.append(decision.entries)
+            if appended is not None:
+                self._taken_in = appended.end
+        await shard.committed(appended, COMMIT_MS_MAX)
+        return decision.answer
+
+    # Where the state is
+
+    async def _make_topic(self) -> None:
+        if self._topic.count(self._controller.image) is None:
+            await self._topic.ensure()
+            while self._topic.count(self._controller.image) is None:
+                await asyncio.sleep(LOOK_S)
+
+    async def _shard(self) -> RegistryShard:
+        """Loaded, and with all that the log has.  NotHere when another broker leads."""
+        coordinator = self._open()
+        for _ in range(round(LOAD_S_MAX / LOOK_S)):
+            leader = self._leader()
+            if leader != self._node:
+                raise NotHere(leader)
+            try:
+                shard = coordinator.shard_at(0)
+            except (errors.CoordinatorLoadInProgress, errors.NotCoordinator):
+                await asyncio.sleep(LOOK_S)  # loading, or about to: the metadata say that this broker leads
+            else:
+                if self._log_next() > self._taken_in:
+                    await self._take_in(shard)
+                return shard
+        raise errors.CoordinatorLoadInProgress(f"{TOPIC} is being loaded: try again")
+
+    def _leader(self) -> NodeId | None:
+        partition = self._controller.image.partition(TOPIC, 0)
+        return None if partition is None else partition.leader
+
+    def _log_next(self) -> int:
+        try:
+            return int(self._partitions.led_here(TOPIC, 0).log.next)
+        except errors.TidelogError:
+            return -1
+
+    async def _take_in(self, shard: RegistryShard) -> None:
+        """What somebody else appended."""
+        from tidelog.registry.entries import JsonKinds
+
+        kinds, log = JsonKinds(), self._partitions.led_here(TOPIC, 0).log
+        while self._taken_in < log.next and not shard.closed:
+            if self._taken_in >= log.end:
+                await log.flush()
+            part = log.read(self._taken_in, READ_BYTES, log.end)
+            if part is None:
+                return
+            for batch in read_batches(part.file.read(part.size, part.position)):
+                if batch.header.last_offset < self._taken_in:
+                    continue
+                for record in [] if batch.header.control else batch.records():
+                    try:
+                        entry = kinds.decode(record.key, record.value)
+                    except errors.InvalidRecord:
+                        continue  # not a registry's
+                    if entry is not None:
+                        shard.machine.replay(entry, -1)
+                self._taken_in = batch.header.last_offset + 1
+
+    async def _settled(self, shard: RegistryShard) -> None:
+        await shard.settled(COMMIT_MS_MAX)
+
+    # Life
+
+    def _open(self) -> Coordinator[RegistryState]:
+        if self._coordinator is None:
+            from tidelog.registry.entries import JsonKinds
+            from tidelog.registry.state import RegistryState
+
+            self._coordinator = Coordinator(
+                self._topic, self._node, self._partitions, self._clock, JsonKinds(), RegistryState
+            )
+            self._coordinator.opened.append(self._loaded)
+            self._coordinator.start(self._controller.image)
+        return self._coordinator
+
+    def _open_formats(self) -> Formats:
+        if self._formats is None:
+            from tidelog.registry.formats import Formats
+
+            self._formats = Formats()
+        return self._formats
+
+    def _loaded(self, shard: RegistryShard) -> None:
+        self._taken_in = self._log_next()
+
+    def apply(self, update: Update) -> None:
+        if self._coordinator is not None:
+            self._coordinator.apply(update)
+
+    async def stop(self) -> None:
+        if self._coordinator is not None:
+            await self._coordinator.stop()
+
+    def _shape(self) -> Shape:
+        config = self._controller.config()
+        return Shape(
+            1,
+            config.transaction_state_log_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "unclean.leader.election.enable": "false",
+            },
+        )

@@ -1,0 +1,306 @@
+"""What the registry does with a request: the records to write, and the answer once they are committed.
+
+Facts in (the state), a decision out; a Refusal says why not.  `coordinator` writes and answers.  Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidelog.coordination.entries import Entry
+from tidelog.registry.asked import LATEST, Asked, config_asked, mode_asked
+from tidelog.registry.compatibility import New, problems
+from tidelog.registry.entries import ConfigKey, DeleteSubjectKey, ModeKey, NoopKey, SchemaKey, Stored
+from tidelog.registry.formats import Formats
+from tidelog.registry.refusal import (
+    context_not_empty,
+    incompatible,
+    invalid_schema,
+    not_permitted,
+    reference_exists,
+    schema_not_found,
+    subject_not_found,
+    subject_not_soft_deleted,
+    subject_soft_deleted,
+    version_not_found,
+    version_not_soft_deleted,
+    version_soft_deleted,
+)
+from tidelog.registry.schema import Reference, Schema
+from tidelog.registry.settings import completed, config_of, mode_of
+from tidelog.registry.state import RegistryState, within
+from tidelog.registry.subjects import Subject, checked, context_key
+
+
+class Decision(NamedTuple):
+    entries: list[Entry]
+    answer: Any
+
+
+# Registering and looking up
+
+
+def register(state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool) -> Decision:
+    subject = checked(subject)
+    mode = mode_of(state, subject)
+    _check_writable(subject, mode)
+    importing = mode == "IMPORT"
+    if asked.id is not None and not importing:
+        raise not_permitted(f"Subject {subject} is not in import mode: an id cannot be chosen")
+    if importing and asked.id is None:
+        raise not_permitted(f"Subject {subject} is in import mode: schemas need their id")
+    config = config_of(state, subject)
+    new = understood(state, formats, subject, asked.schema, normalize or bool(config.get("normalize")))
+    if not importing:
+        new = New(completed(state, subject, new.schema, config), new.parsed)
+    before = state.versions(subject)
+    known = next((one for one in reversed(before) if one.schema.fingerprint == new.schema.fingerprint), None)
+    if known is not None and asked.id in (None, known.id) and asked.version in (None, known.version):
+        return Decision([], known)
+    if importing:
+        stored = _imported(state, subject, asked, new.schema)
+    else:
+        found = problems(state, formats, new, before, config)
+        if found:
+            raise incompatible(subject, found)
+        version = _next_version(state, subject)
+        if asked.version not in (None, version):
+            raise not_permitted(f"Version is not one more than previous version: {version} would be next")
+        stored = Stored(subject, version, _id_for(state, subject, new.schema), new.schema)
+    return Decision([Entry(stored.key, stored)], stored)
+
+
+def understood(state: RegistryState, formats: Formats, subject: str, schema: Schema, normalize: bool) -> New:
+    """The schema in the form in which it is kept."""
+    references = tuple(_settled_reference(state, subject, one) for one in schema.references)
+    given = Schema(schema.text, schema.type, references, schema.metadata, schema.rule_set)
+    try:
+        resolved = state.resolve(subject, given)
+    except KeyError as problem:
+        raise invalid_schema(f"it refers to {problem.args[0]}, which is not there") from None
+    parsed = formats.parse(given, resolved)
+    text = parsed.normal() if normalize else parsed.canonical()
+    if normalize:
+        references = tuple(sorted(references, key=lambda one: (one.name, one.subject, one.version)))
+    return New(Schema(text, given.type, references, given.metadata, given.rule_set), parsed)
+
+
+def _settled_reference(state: RegistryState, subject: str, reference: Reference) -> Reference:
+    """`latest` is whatever it is now: the schema must not change with it."""
+    target = within(subject, reference.subject)
+    stored = (
+        state.latest(target)
+        if reference.version == LATEST
+        else state.subjects.get(target, {}).get(reference.version)
+    )
+    if stored is None or stored.deleted:
+        raise invalid_schema(
+            f"it refers to subject {reference.subject!r} version {reference.version}, which is not there"
+        )
+    return Reference(reference.name, reference.subject, stored.version)
+
+
+def _imported(state: RegistryState, subject: str, asked: Asked, schema: Schema) -> Stored:
+    assert asked.id is not None
+    context = Subject.of(subject).context
+    known = state.contexts[context].schemas.get(asked.id) if context in state.contexts else None
+    if known is not None and known.fingerprint != schema.fingerprint:
+        raise not_permitted(f"Overwrite new schema with id {asked.id} in context {context} is not permitted.")
+    return Stored(subject, asked.version or _next_version(state, subject), asked.id, schema)
+
+
+def _next_version(state: RegistryState, subject: str) -> int:
+    return max(state.subjects.get(subject, {}), default=0) + 1
+
+
+def _id_for(state: RegistryState, subject: str, schema: Schema) -> int:
+    name = Subject.of(subject).context
+    context = state.contexts.get(name)
+    known = None if context is None else context.ids.get(schema.fingerprint)
+    return state.id_max(name) + 1 if known is None else known
+
+
+def look_up(
+    state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool, deleted: bool
+) -> Stored:
+    versions = state.versions(subject, deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    normalize = normalize or bool(config_of(state, subject).get("normalize"))
+    new = understood(state, formats, subject, asked.schema, normalize).schema
+    # A schema that says nothing about itself is any version with its text.
+    silent = new.metadata is None and new.rule_set is None
+    for stored in reversed(versions):
+        if stored.schema.fingerprint == new.fingerprint or (silent and stored.schema.bare == new.bare):
+            return stored
+    if normalize:
+        for stored in reversed(versions):
+            if stored.schema.type == new.type and _normal(state, formats, stored).bare == new.bare:
+                return stored
+    raise schema_not_found()
+
+
+def _normal(state: RegistryState, formats: Formats, stored: Stored) -> Schema:
+    return understood(state, formats, stored.subject, stored.schema, True).schema
+
+
+def check(
+    state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool, version: int | None
+) -> list[str]:
+    """Problems with one version, or with those that the subject's compatibility asks about (`version` None)."""
+    config = config_of(state, subject)
+    before = state.versions(subject)
+    if version is not None and version != LATEST:
+        before = [one for one in before if one.version == version]
+        if not before:
+            raise version_not_found(version)
+    elif version == LATEST:
+        before = before[-1:]
+    new = understood(state, formats, subject, asked.schema, normalize or bool(config.get("normalize")))
+    new = New(completed(state, subject, new.schema, config), new.parsed)
+    return problems(state, formats, new, before, config)
+
+
+def version_of(state: RegistryState, subject: str, version: int, deleted: bool = False) -> Stored:
+    versions = state.versions(subject, deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    if version == LATEST:
+        return versions[-1]
+    found = next((one for one in versions if one.version == version), None)
+    if found is None:
+        raise version_not_found(version)
+    return found
+
+
+# Deleting
+
+
+def delete_subject(state: RegistryState, subject: str, permanent: bool) -> Decision:
+    _check_writable(subject, mode_of(state, subject))
+    everything, alive = state.versions(subject, True), state.versions(subject)
+    if not everything:
+        raise subject_not_found(subject)
+    if not alive and not permanent:
+        raise subject_soft_deleted(subject)
+    if alive and permanent:
+        raise subject_not_soft_deleted(subject)
+    for stored in alive or everything:
+        _check_unreferenced(state, stored)
+    entries: list[Entry] = []
+    if permanent:
+        entries += _forgetting(state, everything)
+        entries.append(Entry(DeleteSubjectKey(subject), None))
+    else:
+        last = {"subject": subject, "version": alive[-1].version}
+        entries.append(Entry(DeleteSubjectKey(subject), last))
+    if subject in state.modes:
+        entries.append(Entry(ModeKey(subject), None))
+    if subject in state.configs:
+        entries.append(Entry(ConfigKey(subject), None))
+    return Decision(entries, [one.version for one in (everything if permanent else alive)])
+
+
+def delete_version(state: RegistryState, subject: str, version: int, permanent: bool) -> Decision:
+    _check_writable(subject, mode_of(state, subject))
+    if not state.versions(subject, True):
+        raise subject_not_found(subject)
+    if version == LATEST:
+        stored = version_of(state, subject, LATEST, permanent)
+    else:
+        stored = version_of(state, subject, version, True)
+    if stored.deleted and not permanent:
+        raise version_soft_deleted(subject, stored.version)
+    if permanent and not stored.deleted:
+        raise version_not_soft_deleted(subject, stored.version)
+    _check_unreferenced(state, stored)
+    if permanent:
+        return Decision(_forgetting(state, [stored]), stored.version)
+    return Decision([Entry(stored.key, stored._replace(deleted=True))], stored.version)
+
+
+def _forgetting(state: RegistryState, gone: list[Stored]) -> list[Entry]:
+    """With the largest id that was ever given away: records that are gone cannot tell it, and no id comes twice."""
+    ids = {name: context.id_max for name, context in sorted(state.contexts.items())}
+    return [Entry(NoopKey(), {"ids": ids}), *(Entry(one.key, None) for one in gone)]
+
+
+def _check_unreferenced(state: RegistryState, stored: Stored) -> None:
+    for other in state.referrers(SchemaKey(stored.subject, stored.version)):
+        if other.subject != stored.subject or other.version != stored.version:
+            raise reference_exists(stored.subject, stored.version)
+
+
+def delete_context(state: RegistryState, context: str) -> Decision:
+    if context not in state.contexts:
+        raise subject_not_found(context)
+    if state.in_context(context):
+        raise context_not_empty(context)
+    key = context_key(context)
+    entries: list[Entry] = []
+    if key in state.modes:
+        entries.append(Entry(ModeKey(key), None))
+    if key in state.configs:
+        entries.append(Entry(ConfigKey(key), None))
+    return Decision(entries, None)
+
+
+# Settings
+
+
+def set_config(state: RegistryState, subject: str | None, body: Any) -> Decision:
+    _check_scope(state, subject)
+    after = config_asked(body, state.configs.get(subject, {}))
+    value = {**({} if subject is None else {"subject": subject}), **after}
+    return Decision([Entry(ConfigKey(subject), value if after else None)], body)
+
+
+def delete_config(state: RegistryState, subject: str | None) -> Decision:
+    _check_scope(state, subject)
+    before = state.configs.get(subject)
+    if before is None and subject is not None:
+        raise subject_not_found(subject)
+    # Without an own level a subject had everybody's, and that is what it is told.
+    told = config_of(state, subject) if before is None else {"compatibilityLevel": None, **before}
+    if told["compatibilityLevel"] is None:
+        told["compatibilityLevel"] = config_of(state, subject)["compatibilityLevel"]
+    return Decision([Entry(ConfigKey(subject), None)] if before is not None else [], told)
+
+
+def set_mode(state: RegistryState, subject: str | None, body: Any, force: bool) -> Decision:
+    mode = mode_asked(body)
+    if mode == "READONLY_OVERRIDE" and subject is not None:
+        raise not_permitted("READONLY_OVERRIDE is for all subjects together, not for one")
+    if mode == "IMPORT" and not force and _has_schemas(state, subject):
+        raise not_permitted("Cannot import since found existing subjects: delete them, or set force=true")
+    value = {**({} if subject is None else {"subject": subject}), "mode": mode}
+    return Decision([Entry(ModeKey(subject), value)], {"mode": mode})
+
+
+def delete_mode(state: RegistryState, subject: str | None) -> Decision:
+    before = state.modes.get(subject)
+    if before is None:
+        if subject is not None:
+            raise subject_not_found(subject)
+        return Decision([], {"mode": mode_of(state, None)})
+    return Decision([Entry(ModeKey(subject), None)], {"mode": before})
+
+
+def _has_schemas(state: RegistryState, subject: str | None) -> bool:
+    if subject is None:
+        return any(state.versions(name) for name in state.subjects)
+    named = Subject.of(subject)
+    if not named.name:
+        return any(state.versions(name) for name in state.in_context(named.context))
+    return bool(state.versions(subject))
+
+
+def _check_scope(state: RegistryState, subject: str | None) -> None:
+    if mode_of(state, subject) in ("READONLY", "READONLY_OVERRIDE"):
+        what = "The registry" if subject is None else f"Subject {subject}"
+        raise not_permitted(f"{what} is in read-only mode")
+
+
+def _check_writable(subject: str, mode: str) -> None:
+    if mode in ("READONLY", "READONLY_OVERRIDE"):
+        context = Subject.of(subject).context
+        raise not_permitted(f"Subject {subject} in context {context} is in read-only mode")

@@ -1,0 +1,54 @@
+"""The formats of schemas, each loaded when a schema of it first comes; and the schemas that were understood lately."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from tidelog.registry.refusal import Refusal, invalid_schema
+from tidelog.registry.schema import TYPES, Parsed, Resolved, Schema
+
+PARSED_MAX = 1000
+TEXT_MAX = 1 << 20  # of schemas that are kept parsed
+
+
+def checked_type(given: object) -> str:
+    if given is None or given == "":
+        return "AVRO"
+    if not isinstance(given, str) or given.upper() not in TYPES:
+        raise invalid_schema(f"there is no schema type {given!r}: it is one of {', '.join(TYPES)}")
+    return given.upper()
+
+
+def _parser(type_: str) -> Callable[[Schema, Resolved], Parsed]:
+    if type_ == "AVRO":
+        from tidelog.registry.avro import parse_avro
+
+        return parse_avro
+    raise invalid_schema(f"schemas of type {type_} are not understood yet")
+
+
+class Formats:
+    """Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._parsed: OrderedDict[tuple[object, ...], Parsed] = OrderedDict()
+
+    def parse(self, schema: Schema, references: Resolved) -> Parsed:
+        """The schema, understood; a Refusal says why it is none."""
+        key = (schema.bare, tuple((name, one.bare) for name, one in references.items()))
+        known = self._parsed.get(key)
+        if known is not None:
+            self._parsed.move_to_end(key)
+            return known
+        try:
+            parsed = _parser(schema.type)(schema, references)
+        except Refusal:
+            raise
+        except RecursionError:
+            raise invalid_schema("it is nested too deep") from None
+        if len(schema.text) <= TEXT_MAX:
+            self._parsed[key] = parsed
+            while len(self._parsed) > PARSED_MAX:
+                self._parsed.popitem(last=False)
+        return parsed

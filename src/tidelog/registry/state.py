@@ -1,0 +1,175 @@
+"""What the records of `_schemas` add up to: every subject, every version, every id, and the settings.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidelog.coordination.entries import Entry
+from tidelog.registry.entries import (
+    ClearSubjectKey,
+    ConfigKey,
+    DeleteSubjectKey,
+    ModeKey,
+    NoopKey,
+    SchemaKey,
+    Settings,
+    Stored,
+)
+from tidelog.registry.schema import Resolved, Schema
+from tidelog.registry.subjects import Subject, canonical
+
+
+class Context:
+    """Ids are given within one."""
+
+    __slots__ = ("id_max", "ids", "schemas", "users")
+
+    def __init__(self) -> None:
+        self.id_max = 0
+        self.schemas: dict[int, Schema] = {}
+        self.ids: dict[bytes, int] = {}
+        self.users: dict[int, set[SchemaKey]] = {}
+
+
+class RegistryState:
+    __slots__ = ("_referrers", "configs", "contexts", "modes", "subjects")
+
+    def __init__(self) -> None:
+        self.contexts: dict[str, Context] = {}
+        self.subjects: dict[str, dict[int, Stored]] = {}
+        self.configs: dict[str | None, Settings] = {}
+        self.modes: dict[str | None, str] = {}
+        self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
+
+    # From records
+
+    def replay(self, entry: Entry, producer_id: int) -> None:
+        key, value = entry.key, entry.value
+        if isinstance(key, SchemaKey):
+            self._forget(key)
+            if value is not None:
+                self._remember(value)
+        elif isinstance(key, ConfigKey):
+            _set(self.configs, key.subject, None if value is None else _config(value))
+        elif isinstance(key, ModeKey):
+            _set(self.modes, key.subject, None if value is None else value.get("mode"))
+        elif isinstance(key, DeleteSubjectKey):
+            if value is not None:
+                self._delete_up_to(key.subject, int(value.get("version") or 0))
+        elif isinstance(key, ClearSubjectKey):
+            for version in list(self.subjects.get(key.subject, ())):
+                self._forget(SchemaKey(key.subject, version))
+        elif isinstance(key, NoopKey) and value is not None:
+            for context, most in (value.get("ids") or {}).items():
+                known = self.contexts.setdefault(context, Context())
+                known.id_max = max(known.id_max, int(most))
+
+    def ended(self, producer_id: int, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+    def _remember(self, stored: Stored) -> None:
+        context = self.contexts.setdefault(Subject.of(stored.subject).context, Context())
+        self.subjects.setdefault(stored.subject, {})[stored.version] = stored
+        context.id_max = max(context.id_max, stored.id)
+        context.schemas[stored.id] = stored.schema
+        context.ids.setdefault(stored.schema.fingerprint, stored.id)
+        context.users.setdefault(stored.id, set()).add(stored.key)
+        if not stored.deleted:
+            for target in self.targets(stored):
+                self._referrers.setdefault(target, set()).add(stored.key)
+
+    def _forget(self, key: SchemaKey) -> None:
+        versions = self.subjects.get(key.subject)
+        stored = None if versions is None else versions.pop(key.version, None)
+        if versions is None or stored is None:
+            return
+        if not versions:
+            del self.subjects[key.subject]
+        context = self.contexts[Subject.of(key.subject).context]
+        users = context.users[stored.id]
+        users.discard(key)
+        if not users:
+            del context.users[stored.id]
+            del context.schemas[stored.id]
+            if context.ids.get(stored.schema.fingerprint) == stored.id:
+                del context.ids[stored.schema.fingerprint]
+        for target in self.targets(stored):
+            referrers = self._referrers.get(target, set())
+            referrers.discard(key)
+            if not referrers:
+                self._referrers.pop(target, None)
+
+    def _delete_up_to(self, subject: str, version: int) -> None:
+        for stored in list(self.subjects.get(subject, {}).values()):
+            if stored.version <= version and not stored.deleted:
+                self._forget(stored.key)
+                self._remember(stored._replace(deleted=True))
+
+    # For questions
+
+    def versions(self, subject: str, deleted: bool = False) -> list[Stored]:
+        """In order; `deleted`: those as well."""
+        found = self.subjects.get(subject, {})
+        return [found[at] for at in sorted(found) if deleted or not found[at].deleted]
+
+    def latest(self, subject: str) -> Stored | None:
+        versions = self.versions(subject)
+        return versions[-1] if versions else None
+
+    def targets(self, stored: Stored) -> Iterator[SchemaKey]:
+        for reference in stored.schema.references:
+            yield SchemaKey(within(stored.subject, reference.subject), reference.version)
+
+    def referrers(self, key: SchemaKey) -> list[Stored]:
+        """Versions that are not deleted and refer to this one."""
+        found = (self.subjects[one.subject][one.version] for one in self._referrers.get(key, ()))
+        return sorted(found, key=lambda one: (one.id, one.subject, one.version))
+
+    def resolve(self, subject: str, schema: Schema) -> Resolved:
+        """All that the schema refers to; KeyError names what is not there."""
+        found: dict[str, Schema] = {}
+        self._resolve(subject, schema, found, ())
+        return found
+
+    def _resolve(
+        self, subject: str, schema: Schema, found: dict[str, Schema], above: tuple[SchemaKey, ...]
+    ) -> None:
+        for reference in schema.references:
+            if reference.name in found:
+                continue
+            key = SchemaKey(within(subject, reference.subject), reference.version)
+            stored = self.subjects.get(key.subject, {}).get(key.version)
+            if key.version == -1:
+                stored = self.latest(key.subject)
+            if stored is None or stored.key in above:
+                raise KeyError(f"{reference.subject!r} version {reference.version}")
+            self._resolve(stored.subject, stored.schema, found, (*above, stored.key))
+            found[reference.name] = stored.schema
+
+    def id_max(self, context: str) -> int:
+        known = self.contexts.get(context)
+        return 0 if known is None else known.id_max
+
+    def in_context(self, context: str) -> Iterable[str]:
+        return [name for name in self.subjects if Subject.of(name).context == context]
+
+
+def within(subject: str, reference: str) -> str:
+    """A subject without a context, in a schema of one: that context's."""
+    named = Subject.of(reference)
+    if reference.startswith(":."):
+        return named.qualified
+    return Subject(Subject.of(subject).context, named.name).qualified
+
+
+def _set(where: dict[str | None, Any], subject: str | None, value: Any) -> None:
+    name = None if subject is None else canonical(subject)
+    if value is None:
+        where.pop(name, None)
+    else:
+        where[name] = value
+
+
+def _config(value: Settings) -> Settings:
+    return {name: one for name, one in value.items() if name != "subject"}
