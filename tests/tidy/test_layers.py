@@ -66,6 +66,7 @@ PURE = [
     "client/partition_queue.py",
     "client/process_plan.py",
     "client/partitioner.py",
+    "client/prepared.py",
     "client/placement.py",
     "client/share_acks.py",
     "client/share_membership.py",

@@ -10,6 +10,7 @@ from tidelog.client.group_metadata import OffsetAndMetadata, Offsets
 from tidelog.client.groups import GroupDescription, GroupListing
 from tidelog.client.lag import Lag
 from tidelog.client.partition_admin import Reassignment
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
 from tidelog.errors import TidelogError
@@ -108,6 +109,10 @@ class BlockingTransactionAdmin(_Part):
     def fence_producer(self, transactional_id: str) -> None:
         """Whoever writes under this id now cannot go on, and what he has open is aborted."""
         self._run(self._core.fence_producer(transactional_id))
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated."""
+        self._run(self._core.end_transaction(prepared, commit=commit))
 
     def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
         """Ends a transaction that hangs in a partition because no coordinator knows of it any more."""

@@ -18,6 +18,7 @@ from tidelog.client.errors import ClientClosed
 from tidelog.client.figures import ProducerMetrics
 from tidelog.client.group_metadata import GroupMetadata, Offsets
 from tidelog.client.partitioner import Partitioner
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.security import Security
 from tidelog.schema.serializer import Serializer
 
@@ -181,6 +182,11 @@ class Producer:
         """Takes back what was sent since the beginning; what has not left yet fails with
         `TransactionAborted`."""
         self._run(self._core.abort_transaction())
+
+    def prepare_transaction(self) -> PreparedTransaction | None:
+        """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
+        process.  None: nothing was sent, so there is nothing to end."""
+        return self._run(self._core.prepare_transaction())
 
     def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
         """Commits the offsets of a consumer's group with the transaction: read, process and write, once."""

@@ -21,6 +21,7 @@ from tidelog.client.group_metadata import GroupMetadata, Offsets, with_metadata
 from tidelog.client.memory import BufferMemory
 from tidelog.client.options import ConnectionOptions, ProducerOptions, acks_of
 from tidelog.client.partitioner import Partitioner, kind_of
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.security import Security
 from tidelog.client.sender import Sender
 from tidelog.client.topology import Topic
@@ -401,6 +402,17 @@ class Producer:
         sender.intake.admitting = False
         await sender.abandon(TransactionAborted("its transaction was aborted"))
         await transactions.end(commit=False)
+
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
+        process.  None: nothing was sent, so there is nothing to end.
+
+        The next `begin_transaction` aborts it, unless it has been ended by then."""
+        sender, transactions = self._transactional()
+        transactions.state.in_transaction()
+        sender.intake.admitting = False
+        await sender.flush()
+        return transactions.prepare()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
         """Commits the offsets of a consumer's group with the transaction: read, process and write, once.

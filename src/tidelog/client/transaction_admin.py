@@ -10,6 +10,7 @@ from tidelog import errors
 from tidelog.client.answers import check, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.describe_producers import (
@@ -21,6 +22,7 @@ from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.wire.messages.write_txn_markers import (
@@ -34,6 +36,7 @@ T = TypeVar("T")
 
 DURATION_VERSION_MIN, PATTERN_VERSION_MIN = 1, 2
 FENCING_TIMEOUT_MS = 60_000
+EXPLICIT_END_VERSION_MAX = 4
 NOBODY = -1
 
 
@@ -128,6 +131,23 @@ class TransactionAdmin:
             check(answer.error_code, f"the producer of {transactional_id!r}")
 
         await self._at_coordinator(transactional_id, "InitProducerId", ask)
+
+    async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated.
+
+        Raises `InvalidTxnState`, `ProducerFenced`, `InvalidProducerEpoch` or `InvalidProducerIdMapping` when it was
+        ended otherwise: by a time-out, or by another producer of the same id."""
+        request = EndTxnRequest(
+            prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit
+        )
+        most = None if prepared.implicit else EXPLICIT_END_VERSION_MAX
+
+        async def ask(connection: Requester) -> None:
+            version = connection.version_of(EndTxnRequest, most)
+            answer = await connection.ask(request, EndTxnResponse, version=version)
+            check(answer.error_code, f"the transaction of {prepared.transactional_id!r}")
+
+        await self._at_coordinator(prepared.transactional_id, "EndTxn", ask)
 
     async def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
         """Ends a transaction that hangs in a partition because no coordinator knows of it any more."""

@@ -1,6 +1,6 @@
 """What a transactional producer may do now, and what a failure means for it.  Pure.
 
-READY -> OPEN -> COMMITTING or ABORTING -> READY.  A failure of what was sent leaves BROKEN, from where only
+READY -> OPEN -> COMMITTING or ABORTING -> READY; or OPEN -> READY when somebody else is to end it.  A failure of what was sent leaves BROKEN, from where only
 an abort leads back; a fence or a refusal of the id is the end: DEAD.
 """
 
@@ -39,6 +39,8 @@ class TransactionState:
         """The coordinator may know of the transaction: it has to be told how it ends."""
         self.count_lost = False
         """Something failed in it: sequence numbers may have gaps, the next one needs another epoch."""
+        self.handed_over = False
+        """The last one is for somebody else to end: the next one needs the coordinator's word for its epoch."""
 
     def begun(self) -> None:
         self._alive()
@@ -65,6 +67,11 @@ class TransactionState:
         if self.phase not in (Phase.OPEN, Phase.COMMITTING):
             raise errors.InvalidTxnState("no transaction is open: there is nothing to commit")
         self.phase = Phase.COMMITTING
+
+    def prepared(self) -> None:
+        """It is complete, and somebody else ends it."""
+        self.ended()
+        self.handed_over = True
 
     def aborting(self) -> None:
         self._alive()

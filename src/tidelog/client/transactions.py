@@ -17,6 +17,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.identity import ProducerId
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.produce_request import OfTransaction
 from tidelog.client.transaction_state import Phase, TransactionState
 from tidelog.net.requester import Request, Requester, Response
@@ -76,6 +77,9 @@ class Transactions:
             await asyncio.gather(self._adding, return_exceptions=True)
 
     async def begin(self) -> None:
+        if self.state.handed_over:
+            await self._identify(ProducerId(-1, -1))
+            self.state.handed_over = False
         self.state.begun()
         try:
             connection = await self._cluster.retrying(
@@ -157,6 +161,13 @@ class Transactions:
         if self.state.count_lost:
             await self._identify(self.identity)
         self.state.ended()
+
+    def prepare(self) -> PreparedTransaction | None:
+        """When all that was sent is settled: what somebody else needs to end it.  None: there is nothing to end."""
+        self.state.in_transaction()
+        started, implicit = self.state.started, self.of_produce.implicit
+        self.state.prepared()
+        return PreparedTransaction(self.id, *self.identity, implicit) if started else None
 
     async def send_offsets(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], group: GroupMetadata
