@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from tests.conformance.clients import Message, confluent_produce
 from tests.conformance.consuming import drain, indexes, run, until
 from tidelog import Consumer as BlockingConsumer
 from tidelog.aio import Consumer, ProcessingFailed, Record, TopicPartition
+from tidelog.schema import Json
 
 
 def keyed(bootstrap: str, topic: str, count: int, keys: int = 5, partition: int = 0) -> None:
@@ -227,3 +230,83 @@ def test_order_by_partition_and_no_order(bootstrap: str, topic: Callable[..., st
                 await consumer.process(work, workers=0)
 
     run(scenario())
+
+
+def test_the_work_gets_values_and_the_dead_letters_get_bytes(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    async def scenario() -> None:
+        name, letters = topic(), topic()
+        messages = [Message(b'{"n": %d}' % at, b'{"key": %d}' % (at % 2)) for at in range(10)]
+        messages[4] = Message(b"{no json", b'{"key": 0}')
+        confluent_produce(bootstrap, name, messages)
+        seen: dict[int, list[int]] = {0: [], 1: []}
+        attempts = 0
+
+        async def work(record: Record) -> None:
+            nonlocal attempts
+            if record.value["n"] == 7:
+                attempts += 1
+                raise ValueError("this one is bad")
+            seen[record.key["key"]].append(record.value["n"])
+
+        options = {"key_deserializer": Json(), "value_deserializer": Json()}
+        async with member(bootstrap, name, **options) as consumer:
+            await consumer.process(
+                work, retries=1, retry_backoff_ms=1, dead_letter_topic=letters, idle_timeout_ms=1_500
+            )
+        # Keys that cannot be hashed have an order, too.
+        assert seen == {0: [0, 2, 6, 8], 1: [1, 3, 5, 9]} and attempts == 2
+        assert await committed(bootstrap, name) == 10
+        async with Consumer(letters, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as reader:
+            found = {letter.value: dict(letter.headers) for letter in await drain(reader, 2)}
+        assert set(found) == {b"{no json", b'{"n": 7}'}
+        # What cannot be read is not tried again: it would not be better the next time.
+        told = found[b"{no json"]
+        assert told["tidelog.dead.letter.attempts"] == b"1"
+        assert told["tidelog.dead.letter.error"] == b"SerializationError"
+
+    run(scenario())
+
+
+CRASHING = """
+import os, sys, time
+from tidelog import Consumer
+
+def work(record):
+    time.sleep(0.001)
+    os.write(1, b"%d\\n" % record.offset)
+
+with Consumer({topic!r}, bootstrap_servers={bootstrap!r}, group_id={group!r}, auto_offset_reset="earliest",
+              session_timeout_ms=400, heartbeat_interval_ms=100) as consumer:
+    consumer.process(work, workers=4, commit_interval_ms=20)
+"""
+
+
+def test_killed_at_random_it_skips_nothing_and_keeps_the_order_of_keys(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    name, count, keys = topic(), 600, 7
+    keyed(bootstrap, name, count, keys=keys)
+    program = CRASHING.format(topic=name, bootstrap=bootstrap, group=f"of-{name}")
+    done: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(done) < count:
+        assert time.monotonic() < deadline, f"only {len(done)} records were processed"
+        worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert worker.stdout is not None
+        last: dict[int, int] = {}
+        for at, line in enumerate(worker.stdout):
+            offset = int(line)
+            key = offset % keys
+            # A run begins with something that follows what is done, and goes on without a gap.
+            before = last.get(key, offset - keys)
+            assert offset == before + keys and (before < 0 or before in done), f"{offset} came after {before}"
+            last[key] = offset
+            done.add(offset)
+            if at == 150 or len(done) == count:
+                worker.kill()
+        worker.wait()
+        worker.stdout.close()
+        reached = run(committed(bootstrap, name))
+        assert reached is None or set(range(reached)) <= done

@@ -13,6 +13,7 @@ from tidelog import Admin as BlockingAdmin
 from tidelog import ShareConsumer as BlockingShareConsumer
 from tidelog import errors
 from tidelog.aio import Admin, ConfigResource, Record, ShareConsumer
+from tidelog.schema import RegistryError, SerializationError
 
 
 def prepare(bootstrap: str, topic: str, **settings: str) -> None:
@@ -165,5 +166,27 @@ def test_a_name_that_is_a_consumer_group_is_refused(bootstrap: str, topic: Calla
             async with member(bootstrap, name) as shared:
                 with pytest.raises(errors.TidelogError):
                     await some(shared, 1)
+
+    run(scenario())
+
+
+def test_a_registry_that_is_down_rejects_nothing(bootstrap: str, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        name, down = topic(), True
+        prepare(bootstrap, name)
+        fill(bootstrap, name, each=3)
+
+        def of_bytes(data: bytes | None) -> str:
+            if down:
+                raise RegistryError("cannot ask the schema registry")
+            assert data is not None
+            return data.decode()
+
+        async with member(bootstrap, name, value_deserializer=of_bytes) as consumer:
+            with pytest.raises(SerializationError, match="poll again later") as caught:
+                await some(consumer, 3)
+            assert caught.value.retriable
+            down = False
+            assert [one.value for one in await some(consumer, 3)] == ["0:0", "0:1", "0:2"]
 
     run(scenario())

@@ -164,10 +164,13 @@ def convert(list records, key, value):
     cdef Py_ssize_t count = 0
     try:
         for record in records:
-            if key is not None and record.key is not None:
-                record.key = key(record.topic, record.key, True)
-            if value is not None and record.value is not None:
-                record.value = value(record.topic, record.value, False)
+            new_key, new_value = record.key, record.value
+            if key is not None and new_key is not None:
+                new_key = key(record.topic, new_key, True)
+            if value is not None and new_value is not None:
+                new_value = value(record.topic, new_value, False)
+            # Both or neither: a record that was refused may be tried again.
+            record.key, record.value = new_key, new_value
             count += 1
     except Exception as problem:
         return count, problem

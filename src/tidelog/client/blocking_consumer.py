@@ -24,9 +24,6 @@ from tidelog.client.security import Security
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
@@ -103,9 +100,14 @@ class Consumer(BlockingReader):
     ) -> None:
         self._end(self._core.__aexit__(kind, problem, trace))
 
-    def close(self) -> None:
-        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections."""
-        self._end(self._core.close())
+    def close(self, timeout: float | None = None) -> None:
+        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections.
+
+            consumer.close(timeout=5)
+
+        After `timeout` seconds it gives up on the commit and the group, closes all the same, and raises
+        `RequestTimedOut`."""
+        self._end(self._core.close(timeout))
 
     def _end(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closed:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from tidelog import errors
 from tidelog._speed.consumed import Record
 from tidelog.client.addresses import parse_addresses
+from tidelog.client.arrow_loading import is_loaded, load
 from tidelog.client.assignors import Assignor, assignors_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.commits import Commits, Committer
@@ -196,9 +198,22 @@ class Consumer(CommittingReader):
     ) -> None:
         await self._close(in_hand_done=kind is None)
 
-    async def close(self) -> None:
-        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections."""
-        await self._close(in_hand_done=True)
+    async def close(self, timeout: float | None = None) -> None:
+        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections.
+
+            await consumer.close(timeout=5)
+
+        With a broker that is gone this takes up to `request_timeout_ms` for the commit and a few seconds for
+        the group.  After `timeout` seconds it gives up on both, closes all the same, and raises
+        `RequestTimedOut`."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._close(in_hand_done=True)
+        except TimeoutError:
+            raise errors.RequestTimedOut(
+                f"offsets were not committed, or the group was not left, within {timeout} s: what was handed out "
+                "may be read again"
+            ) from None
 
     async def _close(self, in_hand_done: bool) -> None:
         if self._closed:
@@ -377,6 +392,8 @@ class Consumer(CommittingReader):
             print(batch.num_rows, batch.column("value"))
 
         Needs pyarrow: `pip install 'tidelog[arrow]'`."""
+        if not is_loaded():
+            await asyncio.to_thread(load)
         from tidelog.client.arrow import empty, take_columns
 
         fetcher = self._running()
@@ -483,7 +500,12 @@ class Consumer(CommittingReader):
         self._running()
         if self._processing is not None:
             raise ValueError("this consumer is processing already")
-        processing = Processing(self, work, options, lambda: self._new_producer())
+        deserializers = self._deserializers
+        processing = Processing(self, work, options, deserializers, lambda: self._new_producer())
+        # Bytes are polled: what they stand for is found record by record, so that one may fail alone.
+        self._deserializers = Deserializers(None, None)
+        if self._iteration is not None:
+            self._iteration.put_back()
         self._processing, self._worker = processing, asyncio.current_task()
         if self._commits is not None:
             self._commits.paused = True
@@ -493,6 +515,7 @@ class Consumer(CommittingReader):
             await processing.run()
         finally:
             self._processing = self._worker = None
+            self._deserializers = deserializers
             if self._commits is not None:
                 self._commits.paused = False
             if self._part is not None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from tidelog._speed.consumed import Record, convert
 from tidelog.schema.serializer import Deserializer, Remote, SerializationError, deserializer_of
+
+
+class SchemaUnavailable(SerializationError):
+    """The registry that has a record's schema could not be asked; the record is as good as any."""
+
+    retriable = True
+
 
 Given = Deserializer | Callable[[bytes | None], Any] | None
 
@@ -30,14 +38,33 @@ class Deserializers:
         if problem is None:
             return count, None
         bad = records[count]
-        told = SerializationError(
-            f"{bad.topic}-{bad.partition} at offset {bad.offset}: {problem}; seek past it to go on"
+        where = f"{bad.topic}-{bad.partition} at offset {bad.offset}"
+        told = (
+            SchemaUnavailable(f"{where}: {problem}; poll again later")
+            if _may_pass(problem)
+            else SerializationError(f"{where}: {problem}; seek past it to go on")
         )
         told.__cause__ = problem
         return count, told
+
+    async def converted(self, record: Record) -> Record:
+        """Another record with what its bytes stand for; raises `SerializationError`."""
+        if not self.active:
+            return record
+        found = copy(record)
+        _, problem = await self.convert([found])
+        if problem is not None:
+            raise problem
+        return found
 
     def _must_ask(self, records: list[Record]) -> bool:
         key, value = self._key, self._value
         return (isinstance(key, Remote) and not all(key.knows(one.key) for one in records)) or (
             isinstance(value, Remote) and not all(value.knows(one.value) for one in records)
         )
+
+
+def _may_pass(problem: Exception) -> bool:
+    from tidelog.schema.registry import RegistryError
+
+    return isinstance(problem, RegistryError) and (problem.status == 0 or problem.status >= 500)

@@ -22,10 +22,12 @@ from tidelog.client.backoff import delay_ms
 from tidelog.client.errors import ProcessingFailed
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.process_plan import Order, Plan
+from tidelog.schema.serializer import SerializationError
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
+    from tidelog.client.deserializing import Deserializers
     from tidelog.client.producer import Producer
 
 log = logging.getLogger("tidelog.client")
@@ -64,6 +66,7 @@ class Processing:
         consumer: Consumer,
         work: Callable[[Record], Any],
         options: ProcessOptions,
+        deserializers: Deserializers,
         new_producer: Callable[[], Producer],
     ) -> None:
         self.processed = 0
@@ -71,6 +74,7 @@ class Processing:
         self._consumer = consumer
         self._work = work
         self._options = options
+        self._deserializers = deserializers
         self._new_producer = new_producer
         self._plan = Plan(options.order)
         self._committed: dict[TopicPartition, int] = {}
@@ -169,22 +173,20 @@ class Processing:
     # One record
 
     async def _process(self, record: Record) -> None:
+        """`record` has its bytes, for the dead letters and for the order of keys; the work gets what they stand
+        for."""
         options, environment = self._options, self._consumer._environment
         for attempt in range(options.retries + 1):
             begun_ms = environment.clock.monotonic_ms()
             try:
-                await self._call(record)
+                await self._call(await self._deserializers.converted(record))
                 break
             except Exception as problem:
-                log.warning(
-                    "processing %s-%s at offset %s failed (attempt %s): %r",
-                    record.topic,
-                    record.partition,
-                    record.offset,
-                    attempt + 1,
-                    problem,
-                )
-                if attempt == options.retries:
+                where = f"{record.topic}-{record.partition} at offset {record.offset}"
+                log.warning("processing %s failed (attempt %s): %r", where, attempt + 1, problem)
+                # Bytes that mean nothing will mean nothing the next time.
+                hopeless = isinstance(problem, SerializationError) and not problem.retriable
+                if attempt == options.retries or hopeless:
                     await self._give_up(record, problem, attempt + 1)
                     break
             finally:

@@ -15,7 +15,7 @@ from tidelog.client.addresses import parse_addresses
 from tidelog.client.cluster import Cluster
 from tidelog.client.connections import Connections
 from tidelog.client.coordinator import Coordinator, Kind
-from tidelog.client.deserializing import Deserializers, Given
+from tidelog.client.deserializing import Deserializers, Given, SchemaUnavailable
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.member import Member
@@ -253,13 +253,20 @@ class ShareConsumer:
 
     async def _taken(self, records_max: int) -> list[Record]:
         """What a deserializer refuses is rejected: it would be refused the next time, too."""
-        records = self._running().take(records_max)
+        fetcher = self._running()
+        records = fetcher.take(records_max)
         if not self._deserializers.active:
             return records
         good: list[Record] = []
         while records:
             count, problem = await self._deserializers.convert(records)
             good += records[:count]
+            if isinstance(problem, SchemaUnavailable):
+                # Nothing is wrong with it: it waits here, for as long as its lock lasts.
+                fetcher.buffered[:0] = records[count:]
+                if not good:
+                    raise problem
+                return good
             if problem is not None:
                 log.warning("rejected, and never delivered again: %s", problem)
                 self._say(records[count : count + 1], "reject")
