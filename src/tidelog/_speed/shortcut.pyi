@@ -46,3 +46,7 @@ class ProduceShortcut:
 
     def produce(self, frame: Buffer, version: int, correlation_id: int) -> bytes | SyncedAnswer | None:
         """The answer, empty when the client wants none; None when nothing was done: it is not the common case."""
+
+def append_own(partition: PartitionTail, data: bytearray) -> bool:
+    """Stamps and writes a batch that this node made, for a partition that it leads and may write to; false when nothing
+    was done: it is not the common case."""

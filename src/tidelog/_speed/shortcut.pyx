@@ -4,6 +4,8 @@ One small batch for one partition that this node leads alone, from a producer th
 that has room.  Whatever is different is left to `broker.handlers.produce`, which has all the rules and does the same in
 this case: a property test holds the two against each other.  Nothing is changed before the batch is written.
 
+A batch that the broker made itself takes the same way to the log's end (`append_own`).
+
 Where a topic asks for a sync, the batch joins the job that its log has waiting for the next group commit, and all answers
 of a job leave together when it is done."""
 
@@ -18,11 +20,13 @@ from tidelog._speed.batch cimport (
     EPOCH,
     HEADER,
     Header,
+    batch_size,
     get_int16,
     get_int32,
     put_int16,
     put_int32,
     put_int64,
+    read_header,
 )
 from tidelog._speed.tail cimport (
     Descriptor,
@@ -386,6 +390,35 @@ cdef bytes appended(PartitionTail partition, Header header, Ask* ask, int versio
     if ask.acks == 0:
         return b""
     return encode(ask, version, correlation_id, base, log.start)
+
+
+def append_own(PartitionTail partition, bytearray data not None):
+    cdef LogTail log = partition.log
+    cdef SegmentTail segment = log._active
+    cdef ReplicaTail state = partition.state
+    cdef uint8_t* start = <uint8_t*><char*>data
+    cdef Py_ssize_t size = len(data)
+    cdef Header header
+    if (
+        log._queueing
+        or not state._alone
+        or segment._file is None
+        or segment.first_timestamp < 0
+        or size > segment._interval_bytes
+        or size > partition._batch_bytes_max
+        or segment.size + size > log._segment_bytes
+        or log._volume.problem is not None
+        or log.epochs.latest != state.epoch
+        or batch_size(start, size) != size
+    ):
+        return False
+    header = read_header(start, 0, size)
+    if header.producer_id >= 0 or not append(log, header, start, state.epoch):
+        return False
+    state.end = state.committed = log.end
+    if partition.fetch_waits or partition.commit_waits.waiting or partition.follower_waits:
+        (<object>partition).wrote(size)
+    return True
 
 
 cdef bint fits(LogTail log, Header header) except -1:

@@ -16,7 +16,7 @@ from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
-from tidelog.broker.routes import API_VERSIONS, FETCH, PRODUCE, ROUTES, Route
+from tidelog.broker.routes import API_VERSIONS, FETCH, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.frame import encode_response
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
 Handler = Callable[[Any, Context], Message | Awaitable[Message]]
+Plain = Callable[[memoryview, int, int, int, Services], bytes | Coroutine[Any, Any, bytes] | None]
+"""A handler for the common case of a request: (frame, where its body begins, version, correlation id, services).  None
+when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
 
 
@@ -36,7 +39,7 @@ class Router:
             services.partitions.held, services.node_id, services.clock.now_ms, settle_late, INTERNAL
         )
         self._bytes_max = services.config().tidelog_request_bytes_max
-        self._ready: dict[int, tuple[Route, Callable[..., Any], Handler]] = {}
+        self._ready: dict[int, tuple[Callable[..., Any], Handler, Plain | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def route(
@@ -57,7 +60,11 @@ class Router:
             )
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, connection, self._services)
-        _, decode, handle = self._ready.get(api_key) or self._load(route)
+        decode, handle, plain = self._ready.get(api_key) or self._load(route)
+        if plain is not None and not connection.unanswered:
+            answer = plain(frame, at, version, correlation_id, self._services)
+            if answer is not None:
+                return answer if isinstance(answer, bytes) else self._run(answer, answer)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
         context = Context(
@@ -72,12 +79,15 @@ class Router:
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return _encoded(route, version, correlation_id, pending)
-        task = asyncio.get_running_loop().create_task(self._answer(route, version, correlation_id, pending))
+        return self._run(self._answer(route, version, correlation_id, pending), pending)
+
+    def _run(self, answer: Coroutine[Any, Any, bytes], pending: Awaitable[Any]) -> asyncio.Task[bytes]:
+        task = asyncio.get_running_loop().create_task(answer)
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(partial(self._answered, pending))
         return task
 
-    def _answered(self, pending: Awaitable[Message], task: asyncio.Task[Any]) -> None:
+    def _answered(self, pending: Awaitable[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if task.cancelled() and isinstance(pending, Coroutine):
             pending.close()  # the connection ended before the task had begun, and Python complains of what never ran
@@ -97,13 +107,14 @@ class Router:
     ) -> bytes:
         return _encoded(route, version, correlation_id, await pending)
 
-    def _load(self, route: Route) -> tuple[Route, Callable[..., Any], Handler]:
+    def _load(self, route: Route) -> tuple[Callable[..., Any], Handler, Plain | None]:
         message = import_module(f"tidelog.wire.messages.{route.message}")
         handlers = import_module(f"tidelog.broker.handlers.{route.module}")
+        plain = PLAIN.get(route.name)
         ready = (
-            route,
             getattr(message, f"{route.name}Request").decode_prefix,
             getattr(handlers, route.function),
+            plain and getattr(import_module(f"tidelog.broker.handlers.{plain[0]}"), plain[1]),
         )
         self._ready[route.api_key] = ready
         return ready

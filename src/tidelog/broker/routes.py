@@ -89,6 +89,9 @@ _HANDLERS = (
     ("DescribeTopicPartitions", "metadata", "describe_topic_partitions"),
 )
 
+# What has a handler for its common case beside the other: (module in broker.handlers, function in it)
+PLAIN = {"OffsetCommit": ("plain_commits", "commit_plainly")}
+
 
 def _routes() -> dict[int, Route]:
     by_name = {api.name: api for api in APIS.values()}

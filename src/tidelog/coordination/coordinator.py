@@ -48,6 +48,7 @@ class Coordinator(Generic[M]):
         self._kinds = kinds
         self._machine = machine
         self._image = Image()
+        self._count: int | None = None
         self._shards: dict[int, Shard[M]] = {}
         self._loading: dict[int, tuple[Epoch, asyncio.Task[None]]] = {}
         self.opened: list[Callable[[Shard[M]], None]] = []
@@ -59,7 +60,7 @@ class Coordinator(Generic[M]):
 
     def shard(self, name: str) -> Shard[M]:
         """The shard that holds the state of `name`; the protocol's error when that is elsewhere or loading."""
-        count = self.topic.count(self._image)
+        count = self._count
         if count is None:
             raise errors.CoordinatorNotAvailable(
                 f"there is no {self.topic.name} yet: ask for the coordinator first"
@@ -90,11 +91,13 @@ class Coordinator(Generic[M]):
 
     def start(self, image: Image) -> None:
         self._image = image
+        self._count = self.topic.count(image)
         self._follow_leaders()
 
     def apply(self, update: Update) -> None:
         self._image = update.image
         if self.topic.name in update.topics:
+            self._count = self.topic.count(update.image)
             self._follow_leaders()
 
     def _follow_leaders(self) -> None:

@@ -83,11 +83,15 @@ class Shard(Generic[M]):
             batch = builder.build(
                 producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, transactional=True
             )
-        appended = self._append(batch)
+        appended = self._append(bytearray(batch))
         producer_id = NO_PRODUCER if writer is None else writer.producer_id
         for entry in entries:
             self.machine.replay(entry, producer_id)
         return appended
+
+    def append_batch(self, batch: bytearray) -> Appended:
+        """One that the caller encoded himself: the next thing he does is to take it into the state."""
+        return self._append(batch)
 
     def end_transaction(self, ending: Ending) -> Appended:
         """The marker that ends what the producer wrote here."""
@@ -99,10 +103,10 @@ class Shard(Generic[M]):
         self.machine.ended(ending.producer_id, ending.commit)
         return appended
 
-    def _append(self, batch: bytes) -> Appended:
+    def _append(self, batch: bytearray) -> Appended:
         self._check_open()
         try:
-            return self._partition.append_own(bytearray(batch))
+            return self._partition.append_own(batch)
         except errors.TidelogError as problem:
             raise coordinator_error(problem) from problem
 

@@ -302,15 +302,16 @@ class ClassicGroups:
         if within_ms is None:
             self._groups.timers.cancel(name)
         else:
-            over = partial(Turn.session_over, member_id=member_id)
-            self._groups.timers.set(name, within_ms, partial(self._due, shard, group, over))
+            self._groups.timers.set(
+                name, within_ms, partial(self._due, shard, group, Turn.session_over, member_id)
+            )
 
-    def _due(self, shard: GroupShard, group: ClassicGroup, event: Callable[[Turn], None]) -> None:
+    def _due(self, shard: GroupShard, group: ClassicGroup, event: Callable[..., None], *what: Any) -> None:
         """A deadline passed."""
         if shard.closed or shard.machine.groups.get(group.id) is not group:
             return
         turn = self._turn(group)
-        event(turn)
+        event(turn, *what)
         self._perform(shard, turn)
 
     # With the shards

@@ -66,7 +66,7 @@ def commit(
         if check is not None:
             check(one.topic, one.topic_id, one.partition)
         codes.append(errors.NONE)
-        entries.append(_entry(who.group_id, one, limits.now_ms, expire_ms))
+        entries.append(entry_of(who.group_id, one, limits.now_ms, expire_ms))
     return entries, codes
 
 
@@ -91,14 +91,14 @@ def commit_transactional(
                     raise errors.IllegalGeneration(f"topic {one.topic} is not there any more")
                 check(one.topic, one.topic_id, one.partition)
             codes.append(errors.NONE)
-            entries.append(_entry(who.group_id, one._replace(topic_id=NO_TOPIC_ID), limits.now_ms, NEVER))
+            entries.append(entry_of(who.group_id, one._replace(topic_id=NO_TOPIC_ID), limits.now_ms, NEVER))
     except errors.StaleMemberEpoch as problem:
         # Producers know only generations.
         raise errors.IllegalGeneration(str(problem)) from None
     return entries, codes
 
 
-def _entry(group_id: str, one: Commit, now_ms: int, expire_ms: int) -> Entry:
+def entry_of(group_id: str, one: Commit, now_ms: int, expire_ms: int) -> Entry:
     # The version that carries a time of expiry carries neither epochs nor topic ids.
     kept = expire_ms == NEVER
     return Entry(

@@ -5,7 +5,7 @@ then counts only if nothing later in the log has replaced it.  Pure; `GroupMachi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,6 +15,7 @@ NO_TOPIC_ID = UUID(int=0)
 NEVER = -1
 
 Place = tuple[str, int]  # topic, partition
+Partition = tuple[int, int, int, str | None]  # index, offset, leader epoch, metadata
 
 
 class Committed(NamedTuple):
@@ -100,6 +101,19 @@ class Offsets:
             return
         self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = committed
         self._open.setdefault(key.group, {}).setdefault(place, set()).add(producer_id)
+
+    def committed(
+        self, group: str, topic: str, topic_id: UUID, partitions: Iterable[Partition], now_ms: int
+    ) -> None:
+        """As `replay` does it for records that say this of a topic's partitions, outside of transactions."""
+        mine = self._groups.setdefault(group, {})
+        order = self._order
+        for index, offset, leader_epoch, metadata in partitions:
+            order += 1
+            mine[topic, index] = Committed(
+                offset, leader_epoch, metadata or "", now_ms, NEVER, topic_id, order
+            )
+        self._order = order
 
     def ended(self, producer_id: int, committed: bool) -> None:
         for group, places in self._pending.pop(producer_id, {}).items():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.acceptance import sound
 from tidelog._speed.batch import header_at, stamp
+from tidelog._speed.shortcut import append_own
 from tidelog._speed.tail import PartitionTail
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -230,6 +231,9 @@ class Partition(PartitionTail):
         all in-sync replicas, like what a producer sends with acks=all."""
         state, log = self.state, self.log
         self._check_writable()
+        base = log.next
+        if append_own(self, data):
+            return _appended(Appended, (base, log.next, -1, None))
         header = header_at(data)
         assert header is not None and header.size == len(data)
         if len(data) > self._batch_bytes_max:
@@ -237,7 +241,6 @@ class Partition(PartitionTail):
                 f"{len(data)} bytes of records are too many for one batch of {self.name}: "
                 f"max.message.bytes is {self._batch_bytes_max}"
             )
-        base = log.next
         stamp(data, 0, base, state.epoch)
         last = base + header.last_offset_delta
         pending = log.append(data, base, last, header.max_timestamp, last, state.epoch)

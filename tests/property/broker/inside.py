@@ -106,6 +106,11 @@ class Inside:
     def held(self) -> list[Partition]:
         return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)
 
+    def offsets(self) -> list[object]:
+        """What groups have committed, shard by shard."""
+        shards = self._services.groups.coordinator.shards()
+        return [(shard.index, shard.machine.offsets.view()) for shard in shards]
+
     async def call(self, api_key: int, version: int, request: Any) -> bytes:
         """The body of the answer to a sound request."""
         asked = encode_request(RequestHeader(api_key, version, 1, None), request.encode(version))[4:]
