@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.row_shape import schema_of, shape_of
+from tidelog.pipeline.sink_options import sink_options
 from tidelog.pipeline.source_options import source_options
 
 
@@ -33,3 +41,17 @@ class TidelogSource(DataSource):
 
         options = source_options(self.options, streaming=True)
         return TidelogStreamReader(options, shape_of(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from tidelog.pipeline.sink import TidelogWriter
+
+        if overwrite:
+            raise PipelineError("a topic cannot be overwritten: use mode('append')")
+        return TidelogWriter(sink_options(self.options, streaming=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from tidelog.pipeline.sink import TidelogStreamWriter
+
+        if overwrite:
+            raise PipelineError("a topic cannot be overwritten: use outputMode('append')")
+        return TidelogStreamWriter(sink_options(self.options, streaming=True), schema)

@@ -1,0 +1,53 @@
+"""The options of `format("tidelog")` as a sink.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.pipeline import connection_options
+from tidelog.pipeline.connection_options import ConnectionSettings, connection_of
+from tidelog.pipeline.option_text import OptionText, PipelineError
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+# Brokers allow up to 15 minutes unless they are told otherwise (transaction.max.timeout.ms).
+TRANSACTION_TIMEOUT_MS = 600_000
+DECISION_TOPIC = "__tidelog_sink_decisions"
+ONLY_IN_TRANSACTIONS = ("transactionTimeoutMs", "sinkId", "decisionTopic")
+KNOWN = (*connection_options.KNOWN, "topic", "guarantee", "compression", *ONLY_IN_TRANSACTIONS)
+ALIASES = {**connection_options.ALIASES, "kafka.compression.type": "compression"}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """`topic` goes before a column of that name; `sink_id` tells the sinks of one query apart."""
+
+    connection: ConnectionSettings
+    topic: str | None
+    exactly_once: bool
+    compression: str
+    transaction_timeout_ms: int
+    sink_id: str
+    decision_topic: str
+
+
+def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    options = OptionText(given, KNOWN, ALIASES, "sink")
+    # A batch may take longer than any transaction is allowed to.
+    usual = EXACTLY_ONCE if streaming else AT_LEAST_ONCE
+    guarantee = options.choice("guarantee", (EXACTLY_ONCE, AT_LEAST_ONCE), usual)
+    if guarantee == AT_LEAST_ONCE:
+        for name in ONLY_IN_TRANSACTIONS:
+            if name in options:
+                raise PipelineError(f"option {name!r} needs option 'guarantee': {EXACTLY_ONCE}")
+    topic = options.text("topic")
+    return SinkOptions(
+        connection=connection_of(options),
+        topic=topic,
+        exactly_once=guarantee == EXACTLY_ONCE,
+        compression=options.choice("compression", COMPRESSIONS, "none"),
+        transaction_timeout_ms=options.count("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS),
+        sink_id=options.text("sinkId") or topic or "sink",
+        decision_topic=options.text("decisionTopic") or DECISION_TOPIC,
+    )
