@@ -19,7 +19,8 @@ _PROMOTED = {
 
 def differences(reader: AvroType, writer: AvroType) -> list[Difference]:
     """Empty when the reader can read everything."""
-    return settled(lambda pairs: _Comparison(pairs).compare(reader, writer, "/"))
+    found = settled(lambda pairs: _Comparison(pairs).compare(reader, writer, "/"))
+    return list(dict.fromkeys(found))
 
 
 class _Comparison:

@@ -25,7 +25,13 @@ def _parser(type_: str) -> Callable[[Schema, Resolved], Parsed]:
         from tidelog.registry.avro import parse_avro
 
         return parse_avro
-    raise invalid_schema(f"schemas of type {type_} are not understood yet")
+    if type_ == "JSON":
+        from tidelog.registry.json_schema import parse_json_schema
+
+        return parse_json_schema
+    from tidelog.registry.protobuf import parse_protobuf
+
+    return parse_protobuf
 
 
 class Formats:
