@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench import machine, runner
+from bench.clients.compare import cases, compare
 from bench.load import compaction, consume, flush, groups, idle, latency, memory, produce, small, start
 from bench.scale import DEFAULT, FULL, GB, QUICK, Scale
 from bench.systems import System, kafka, tidelog
@@ -20,6 +21,9 @@ SCENARIOS = [
     module.SCENARIO
     for module in (start, memory, produce, consume, small, latency, flush, groups, idle, compaction)
 ]
+# Not a scenario: its figures are of the clients, on the same broker.
+CLIENTS = "clients"
+NAMES = [*(scenario.name for scenario in SCENARIOS), CLIENTS]
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -28,7 +32,8 @@ def main() -> int:
     # Every broker is stopped on the way out, whoever asks to stop.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     scale = FULL if options.full else QUICK if options.quick else DEFAULT
-    scenarios = [s for s in SCENARIOS if not options.only or s.name in options.only.split(",")]
+    wanted = options.only.split(",") if options.only else NAMES
+    scenarios = [s for s in SCENARIOS if s.name in wanted]
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
     facts: dict[str, object] = {
         "machine": machine.facts(folder),
@@ -39,6 +44,8 @@ def main() -> int:
     try:
         _check_room(folder, scale)
         runner.run(scenarios, _systems(folder, options), scale, options.patience, report)
+        if CLIENTS in wanted and not options.no_tidelog:
+            _compare_clients(folder, scale, report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"\n{report}\n\nin {report.path}")
@@ -47,7 +54,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    names = ", ".join(scenario.name for scenario in SCENARIOS)
+    names = ", ".join(NAMES)
     parser.add_argument("--only", metavar="NAME,NAME", default="", help=f"of: {names}")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small loads, to see that it works; rough figures")
@@ -66,7 +73,7 @@ def _options() -> argparse.Namespace:
         "--folder", type=Path, help="where the brokers' data goes meanwhile (a temporary one)"
     )
     options = parser.parse_args()
-    unknown = set(filter(None, options.only.split(","))) - {scenario.name for scenario in SCENARIOS}
+    unknown = set(filter(None, options.only.split(","))) - set(NAMES)
     if unknown:
         parser.error(f"no scenario is called {', '.join(sorted(unknown))}; there are {names}")
     return options
@@ -81,6 +88,15 @@ def _systems(folder: Path, options: argparse.Namespace) -> list[System]:
         else:
             print(f"without Apache Kafka: {reason}")
     return systems
+
+
+def _compare_clients(folder: Path, scale: Scale, report: runner.Report) -> None:
+    """Python's clients on one Tidelog broker."""
+    with tidelog(folder).running({"auto.create.topics.enable": "true"}) as broker:
+        chosen = cases(("produce", "consume"), (100, 1000), ("same", "default"))
+        for figures in compare(broker.bootstrap, chosen, scale.client_megabytes, scale.rounds):
+            print(f"clients: {figures.case}", flush=True)
+            report.add_clients(figures)
 
 
 def _check_room(folder: Path, scale: Scale) -> None:

@@ -8,6 +8,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.clients.compare import Figures
 from bench.noise import CORES_MAX, Meter, wait_for_quiet
 from bench.results import Outcome, Samples, Scenario, table
 from bench.scale import Scale
@@ -47,6 +48,7 @@ class Report:
         self._facts = facts
         self._outcomes: list[Outcome] = []
         self._attempts: list[Attempt] = []
+        self._clients: list[Figures] = []
 
     @property
     def failed(self) -> bool:
@@ -58,16 +60,24 @@ class Report:
         for row in scenario.rows:
             ours, theirs = (samples.get(name, {}).get(row.key, []) for name in ("tidelog", "kafka"))
             self._outcomes.append(Outcome(row, ours, theirs))
+        self._write()
+
+    def add_clients(self, figures: Figures) -> None:
+        self._clients.append(figures)
+        self._write()
+
+    def _write(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
         content = {
             **self._facts,
             "rows": [outcome.as_json() for outcome in self._outcomes],
             "runs": [vars(attempt) for attempt in self._attempts],
+            "clients": [figures.as_json() for figures in self._clients],
         }
         self.path.write_text(json.dumps(content, indent=1))
 
     def __str__(self) -> str:
-        return table(self._outcomes)
+        return "\n\n".join([*([table(self._outcomes)] if self._outcomes else []), *map(str, self._clients)])
 
 
 def run(

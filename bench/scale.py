@@ -26,6 +26,7 @@ class Scale:
     groups: int = 1_000
     compaction_bytes: int = 600 * MB
     compaction_seconds_max: int = 60
+    client_megabytes: int = 50  # that each Python client moves in one round
 
 
 FULL = Scale(memory_load_bytes=10 * GB, latency_seconds=30)
@@ -47,4 +48,5 @@ QUICK = Scale(
     groups=100,
     compaction_bytes=60 * MB,
     compaction_seconds_max=30,
+    client_megabytes=10,
 )

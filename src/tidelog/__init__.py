@@ -1,6 +1,7 @@
 """Tidelog: a message queue that speaks the Kafka protocol; a broker, a client and a command line.
 
-The public names are in `__all__` of this module and of `tidelog.aio`; everything else may change.
+The public names are in `__all__` of this module, of `tidelog.aio`, `tidelog.schema` and `tidelog.testing`, and the
+errors of `tidelog.errors`; everything else may change.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog._speed.consumed import Record
     from tidelog._speed.delivery import Delivery
+    from tidelog.client.assignors import Assignor, Subscriber
     from tidelog.client.batch import RecordMetadata
     from tidelog.client.batch_delivery import BatchDelivery
     from tidelog.client.blocking_admin import Admin
     from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.blocking_producer import Producer
     from tidelog.client.blocking_share_consumer import ShareConsumer
-    from tidelog.client.configs import ConfigResource
+    from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
     from tidelog.client.consumer_figures import ConsumerMetrics
+    from tidelog.client.disks import LogDir
+    from tidelog.client.environment import Environment
     from tidelog.client.errors import (
         BufferExhausted,
         ClientClosed,
@@ -29,72 +33,121 @@ if TYPE_CHECKING:
     )
     from tidelog.client.figures import ProducerMetrics
     from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
+    from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
+    from tidelog.client.lag import Lag
     from tidelog.client.listener import RebalanceListener
     from tidelog.client.offset_store import OffsetStore
+    from tidelog.client.offsets import OffsetAndTimestamp
+    from tidelog.client.partition_admin import Reassignment
     from tidelog.client.security import Security
-    from tidelog.client.topics import NewTopic
+    from tidelog.client.share_offsets import ShareOffset
+    from tidelog.client.topics import CreatedTopic, NewTopic
+    from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
+    from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
+    "Assignor",
     "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
+    "ClusterDescription",
     "CommitFailed",
+    "ConfigEntry",
     "ConfigResource",
+    "ConfigSource",
     "Consumer",
     "ConsumerMetrics",
+    "CreatedTopic",
     "Delivery",
     "DeliveryTimedOut",
+    "Environment",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "GroupMetadata",
+    "Lag",
+    "LogDir",
     "NewTopic",
+    "Node",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OffsetStore",
+    "Partition",
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "Reassignment",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
     "Security",
     "ShareConsumer",
+    "ShareOffset",
+    "Subscriber",
     "TidelogError",
+    "Topic",
     "TopicPartition",
     "TransactionAborted",
+    "TransactionDescription",
+    "TransactionListing",
     "Unreachable",
     "__version__",
 ]
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
+    "ActiveProducer": "tidelog.client.transaction_admin",
     "Admin": "tidelog.client.blocking_admin",
+    "Assignor": "tidelog.client.assignors",
     "BatchDelivery": "tidelog.client.batch_delivery",
     "BufferExhausted": "tidelog.client.errors",
     "ClientClosed": "tidelog.client.errors",
+    "ClusterDescription": "tidelog.client.topology",
     "CommitFailed": "tidelog.client.errors",
+    "ConfigEntry": "tidelog.client.configs",
     "ConfigResource": "tidelog.client.configs",
+    "ConfigSource": "tidelog.client.configs",
     "Consumer": "tidelog.client.blocking_consumer",
     "ConsumerMetrics": "tidelog.client.consumer_figures",
+    "CreatedTopic": "tidelog.client.topics",
     "Delivery": "tidelog._speed.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
+    "Environment": "tidelog.client.environment",
+    "GroupDescription": "tidelog.client.groups",
+    "GroupListing": "tidelog.client.groups",
+    "GroupMember": "tidelog.client.groups",
     "GroupMetadata": "tidelog.client.group_metadata",
+    "Lag": "tidelog.client.lag",
+    "LogDir": "tidelog.client.disks",
     "NewTopic": "tidelog.client.topics",
+    "Node": "tidelog.client.topology",
     "OffsetAndMetadata": "tidelog.client.group_metadata",
-    "ProcessingFailed": "tidelog.client.errors",
+    "OffsetAndTimestamp": "tidelog.client.offsets",
     "OffsetStore": "tidelog.client.offset_store",
+    "Partition": "tidelog.client.topology",
+    "ProcessingFailed": "tidelog.client.errors",
     "Producer": "tidelog.client.blocking_producer",
     "ProducerMetrics": "tidelog.client.figures",
+    "Reassignment": "tidelog.client.partition_admin",
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",
     "RecordMetadata": "tidelog.client.batch",
-    "ShareConsumer": "tidelog.client.blocking_share_consumer",
     "Security": "tidelog.client.security",
+    "ShareConsumer": "tidelog.client.blocking_share_consumer",
+    "ShareOffset": "tidelog.client.share_offsets",
+    "Subscriber": "tidelog.client.assignors",
     "TidelogError": "tidelog.errors",
+    "Topic": "tidelog.client.topology",
     "TopicPartition": "tidelog.types",
     "TransactionAborted": "tidelog.client.errors",
+    "TransactionDescription": "tidelog.client.transaction_admin",
+    "TransactionListing": "tidelog.client.transaction_admin",
     "Unreachable": "tidelog.client.errors",
 }
 

@@ -1,8 +1,9 @@
 """The client for asyncio: `from tidelog.aio import Producer, Consumer, Admin`."""
 
+from tidelog._speed.consumed import Record
 from tidelog._speed.delivery import Delivery
 from tidelog.client.admin import Admin
-from tidelog.client.assigned import Record
+from tidelog.client.assignors import Assignor, Subscriber
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
@@ -26,16 +27,21 @@ from tidelog.client.lag import Lag
 from tidelog.client.listener import RebalanceListener
 from tidelog.client.offset_store import OffsetStore
 from tidelog.client.offsets import OffsetAndTimestamp
+from tidelog.client.partition_admin import Reassignment
 from tidelog.client.producer import Producer
 from tidelog.client.security import Security
 from tidelog.client.share_consumer import ShareConsumer
 from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
+from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
+    "Assignor",
     "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
@@ -65,14 +71,19 @@ __all__ = [
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "Reassignment",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
     "Security",
     "ShareConsumer",
     "ShareOffset",
+    "Subscriber",
+    "TidelogError",
     "Topic",
     "TopicPartition",
     "TransactionAborted",
+    "TransactionDescription",
+    "TransactionListing",
     "Unreachable",
 ]

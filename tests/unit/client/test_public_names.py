@@ -13,40 +13,9 @@ import tidelog.aio
 
 def test_the_package_offers_these_names() -> None:
     assert tidelog.__all__ == [
+        "ActiveProducer",
         "Admin",
-        "BatchDelivery",
-        "BufferExhausted",
-        "ClientClosed",
-        "CommitFailed",
-        "ConfigResource",
-        "Consumer",
-        "ConsumerMetrics",
-        "Delivery",
-        "DeliveryTimedOut",
-        "GroupMetadata",
-        "NewTopic",
-        "OffsetAndMetadata",
-        "OffsetStore",
-        "ProcessingFailed",
-        "Producer",
-        "ProducerMetrics",
-        "RebalanceListener",
-        "Record",
-        "RecordMetadata",
-        "Security",
-        "ShareConsumer",
-        "TidelogError",
-        "TopicPartition",
-        "TransactionAborted",
-        "Unreachable",
-        "__version__",
-    ]
-    assert all(getattr(tidelog, name) is not None for name in tidelog.__all__)
-
-
-def test_the_asyncio_client_offers_these_names() -> None:
-    assert tidelog.aio.__all__ == [
-        "Admin",
+        "Assignor",
         "BatchDelivery",
         "BufferExhausted",
         "ClientClosed",
@@ -76,17 +45,28 @@ def test_the_asyncio_client_offers_these_names() -> None:
         "ProcessingFailed",
         "Producer",
         "ProducerMetrics",
+        "Reassignment",
         "RebalanceListener",
         "Record",
         "RecordMetadata",
         "Security",
         "ShareConsumer",
         "ShareOffset",
+        "Subscriber",
+        "TidelogError",
         "Topic",
         "TopicPartition",
         "TransactionAborted",
+        "TransactionDescription",
+        "TransactionListing",
         "Unreachable",
+        "__version__",
     ]
+    assert all(getattr(tidelog, name) is not None for name in tidelog.__all__)
+
+
+def test_the_asyncio_client_offers_the_same_names() -> None:
+    assert tidelog.aio.__all__ == [name for name in tidelog.__all__ if name != "__version__"]
     assert all(hasattr(tidelog.aio, name) for name in tidelog.aio.__all__)
 
 
