@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from tidelog.client import groups, lag, share_offsets
+from tidelog.client import groups, groups_offsets, lag, share_offsets
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
@@ -56,6 +56,12 @@ class GroupAdmin:
         if partitions is None:
             return await offsets.load_all(self._timeout_ms)
         return await offsets.load(partitions, self._timeout_ms)
+
+    async def list_groups_offsets(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """The same for many groups, with few requests."""
+        return await groups_offsets.list_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
         """Sets where the group goes on; it must have no members."""

@@ -58,6 +58,12 @@ class BlockingGroupAdmin(_Part):
         """What the group has committed: for these partitions, or for all it has offsets for."""
         return self._run(self._core.list_group_offsets(group_id, partitions, require_stable=require_stable))
 
+    def list_groups_offsets(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """The same for many groups, with few requests."""
+        return self._run(self._core.list_groups_offsets(group_ids))
+
     def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
         """Sets where the group goes on; it must have no members."""
         self._run(self._core.alter_group_offsets(group_id, offsets))

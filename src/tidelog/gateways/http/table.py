@@ -12,9 +12,11 @@ class Gateway(NamedTuple):
     module: str
     prefixes: tuple[str, ...]
     """Whole first segments of paths; / claims every path."""
+    exactly: tuple[str, ...] = ()
+    """Whole paths."""
 
     def claims(self, path: str) -> bool:
-        return any(
+        return path in self.exactly or any(
             prefix == "/" or path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes
         )
 
@@ -25,4 +27,5 @@ GATEWAYS: tuple[Gateway, ...] = (
         "tidelog.gateways.registry.routes",
         ("/subjects", "/schemas", "/config", "/compatibility", "/mode", "/contexts"),
     ),
+    Gateway("tidelog.gateways.console.app", ("/console",), exactly=("/",)),
 )

@@ -1,0 +1,85 @@
+"""How the cluster is, from its metadata alone: who is missing, which partitions nobody leads.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidelog.types import NodeId, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.metadata.image import Image, Partition, Topic
+
+
+@dataclass
+class Condition:
+    topics: int = 0
+    partitions: int = 0
+    brokers: int = 0
+    missing: set[NodeId] = field(default_factory=set)
+    """Brokers that hold replicas and are not there."""
+    offline: list[TopicPartition] = field(default_factory=list)
+    under_replicated: list[TopicPartition] = field(default_factory=list)
+    below_min: list[TopicPartition] = field(default_factory=list)
+    """With fewer replicas in sync than producers with acks=all need."""
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """A level and a sentence."""
+        if self.offline:
+            return "bad", f"{_many(len(self.offline), 'partition')} without a leader"
+        if self.below_min:
+            return "bad", f"{_many(len(self.below_min), 'partition')} cannot take acks=all"
+        if self.missing:
+            return "warn", f"{_many(len(self.missing), 'broker')} missing"
+        if self.under_replicated:
+            return "warn", f"{_many(len(self.under_replicated), 'partition')} under-replicated"
+        return "good", "All well"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def condition(image: Image, min_default: int) -> Condition:
+    """`min_default`: of min.insync.replicas, for topics that do not say."""
+    found = Condition()
+    live = {one.node_id for one in image.reachable_brokers}
+    found.brokers = len(live)
+    for topic in image.topics.values():
+        found.topics += 1
+        found.partitions += len(topic.partitions)
+        least = min_in_sync(image, topic, min_default)
+        for one in topic.partitions:
+            name = TopicPartition(topic.name, one.index)
+            found.missing.update(node for node in one.replicas if node not in live)
+            if one.leader not in live:
+                found.offline.append(name)
+            elif len(one.in_sync) < min(least, len(one.replicas)):
+                found.below_min.append(name)
+            if behind(one):
+                found.under_replicated.append(name)
+    return found
+
+
+def min_in_sync(image: Image, topic: Topic, default: int) -> int:
+    text = image.topic_overrides(topic.name).get("min.insync.replicas", "")
+    return int(text) if text.isdecimal() else default
+
+
+def behind(partition: Partition) -> bool:
+    """A replica that is being added does not count before it is there."""
+    settled = set(partition.replicas) - set(partition.adding)
+    return not settled <= set(partition.in_sync)
+
+
+def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
+    """Levels and words for what is wrong with a topic."""
+    live = {one.node_id for one in image.reachable_brokers}
+    offline = sum(one.leader not in live for one in topic.partitions)
+    late = sum(behind(one) for one in topic.partitions)
+    if offline:
+        yield "bad", f"{offline} offline"
+    if late:
+        yield "warn", f"{late} under-replicated"

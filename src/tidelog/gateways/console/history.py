@@ -1,0 +1,78 @@
+"""What the last minutes looked like: figures of topics and groups, one point for each look at the cluster.  Pure.
+
+Bounded: so many points, and so many topics and groups with a line of their own; those beyond it count in the totals only."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+POINTS_MAX = 180
+LINES_MAX = 2_000
+MISSING = -1
+
+
+class Lines:
+    """A line of numbers for each name, all of the same length; a name that was not there at a time has a gap."""
+
+    def __init__(self, points_max: int = POINTS_MAX, lines_max: int = LINES_MAX) -> None:
+        self._points_max = points_max
+        self._lines_max = lines_max
+        self._lines: dict[str, array[int]] = {}
+        self._length = 0
+
+    def add(self, values: Mapping[str, int]) -> None:
+        for name in values:
+            if name not in self._lines and len(self._lines) < self._lines_max:
+                self._lines[name] = array("q", [MISSING]) * self._length
+        for name, line in list(self._lines.items()):
+            line.append(values.get(name, MISSING))
+            if len(line) > self._points_max:
+                del line[0]
+                if all(value == MISSING for value in line):
+                    del self._lines[name]
+        self._length = min(self._length + 1, self._points_max)
+
+    def of(self, name: str) -> list[int | None]:
+        line = self._lines.get(name)
+        if line is None:
+            return [None] * self._length
+        return [None if value == MISSING else value for value in line]
+
+
+class History:
+    def __init__(self, points_max: int = POINTS_MAX) -> None:
+        self._points_max = points_max
+        self.times_ms: list[int] = []
+        self.ends = Lines(points_max)
+        """The sum of the ends of a topic's partitions."""
+        self.lags = Lines(points_max)
+        """By group."""
+        self.totals = Lines(points_max)
+        """By name of the figure."""
+
+    def add(
+        self, now_ms: int, ends: Mapping[str, int], lags: Mapping[str, int], totals: Mapping[str, int]
+    ) -> None:
+        self.times_ms.append(now_ms)
+        del self.times_ms[: -self._points_max]
+        self.ends.add(ends)
+        self.lags.add(lags)
+        self.totals.add(totals)
+
+    def rates(self, counts: Sequence[int | None]) -> list[float | None]:
+        """By how much a growing number grew each second, at each time."""
+        return rates(self.times_ms, counts)
+
+
+def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float | None]:
+    """The first point has nothing before it; a number that shrank began anew."""
+    found: list[float | None] = [None] if counts else []
+    for at in range(1, len(counts)):
+        before, now = counts[at - 1], counts[at]
+        seconds = (times_ms[at] - times_ms[at - 1]) / 1000
+        if before is None or now is None or seconds <= 0:
+            found.append(None)
+        else:
+            found.append(max(0, now - before) / seconds)
+    return found

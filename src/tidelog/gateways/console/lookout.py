@@ -1,0 +1,145 @@
+"""Looks at the whole cluster every few seconds, while somebody looks at the console: ends of topics, lag of groups, disks.
+
+Asked as any client would, so every broker can show the figures of all.  It stops when nobody has looked for a while, and
+looks less often where a look takes long, so that it never takes more than a small share of the broker's time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidelog.errors import TidelogError
+from tidelog.gateways.console.history import History
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+    from tidelog.client.disks import LogDir
+    from tidelog.client.groups import GroupListing
+    from tidelog.gateways.http.surroundings import Surroundings
+
+log = logging.getLogger("tidelog.http.console")
+
+INTERVAL_MS = 5_000
+SHARE_MAX = 0.05  # of the time
+IDLE_MS = 900_000  # nobody has looked: stop
+DISKS_EVERY = 6
+PARTITIONS_AT_ONCE = 500
+FIRST_WAIT_S = 0.7
+
+
+@dataclass
+class Look:
+    """What was seen last."""
+
+    at_ms: int = 0
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    groups: list[GroupListing] = field(default_factory=list)
+    lags: Mapping[str, int] = field(default_factory=dict)
+    disks: Mapping[int, list[LogDir]] = field(default_factory=dict)
+    problem: str | None = None
+    """Why the last look failed, if it did; the rest is then from the one before."""
+
+    def topic_sizes(self) -> dict[str, int]:
+        """Bytes by topic, all replicas."""
+        sizes: dict[str, int] = {}
+        for one in self._partitions():
+            for partition, size in one.items():
+                sizes[partition.topic] = sizes.get(partition.topic, 0) + size
+        return sizes
+
+    def _partitions(self) -> Iterator[Mapping[TopicPartition, int]]:
+        return (one.partitions for disks in self.disks.values() for one in disks)
+
+
+class Lookout:
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.history = History()
+        self.look = Look()
+        self._seen_ms = 0
+        self._count = 0
+        self._beating: asyncio.Task[None] | None = None
+        self._first = asyncio.Event()
+
+    async def seen(self) -> None:
+        """Somebody looks at the console; the first one waits for the first look, but not for a cluster in trouble."""
+        self._seen_ms = self._around.clock.now_ms()
+        if self._beating is None or self._beating.done():
+            self._first.clear()
+            self._beating = asyncio.get_running_loop().create_task(self._beat(), name="console")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first.wait(), FIRST_WAIT_S)
+
+    async def stop(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        clock = self._around.clock
+        while clock.now_ms() - self._seen_ms < IDLE_MS:
+            begun = clock.now_ms()
+            try:
+                await self._take()
+            except (TidelogError, ExceptionGroup) as problem:
+                self.look.problem = str(problem)
+            except Exception as problem:
+                log.exception("the console could not look at the cluster")
+                self.look.problem = repr(problem)
+            finally:
+                self._first.set()
+            took = clock.now_ms() - begun
+            await asyncio.sleep(max(INTERVAL_MS - took, took / SHARE_MAX) / 1000)
+
+    async def _take(self) -> None:
+        admin = await self._around.clients.admin()
+        look = Look()
+        look.ends = await self._ends(admin)
+        look.groups = await admin.list_groups()
+        look.lags = await self._lags(admin, look)
+        look.disks = await admin.describe_log_dirs() if self._count % DISKS_EVERY == 0 else self.look.disks
+        self._count += 1
+        look.at_ms = self._around.clock.now_ms()
+        self.look = look
+        ends: dict[str, int] = {}
+        for partition, end in look.ends.items():
+            ends[partition.topic] = ends.get(partition.topic, 0) + end
+        totals = {"messages": sum(ends.values()), "lag": sum(look.lags.values())}
+        totals["bytes"] = sum(look.topic_sizes().values())
+        self.history.add(look.at_ms, ends, look.lags, totals)
+
+    async def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
+        image = self._around.image
+        live = {one.node_id for one in image.reachable_brokers}
+        wanted = [
+            TopicPartition(topic.name, one.index)
+            for topic in image.topics.values()
+            for one in topic.partitions
+            if one.leader in live
+        ]
+        ends: dict[TopicPartition, int] = {}
+        # In pieces: between them the loop answers producers.
+        for at in range(0, len(wanted), PARTITIONS_AT_ONCE):
+            some = wanted[at : at + PARTITIONS_AT_ONCE]
+            found = await admin.list_offsets(dict.fromkeys(some, "latest"))
+            ends |= {partition: one.offset for partition, one in found.items()}
+        return ends
+
+    async def _lags(self, admin: Admin, look: Look) -> dict[str, int]:
+        """In offsets: the page of a group counts more exactly."""
+        names = [one.group_id for one in look.groups if one.type != "share"]
+        lags = {}
+        for name, offsets in (await admin.list_groups_offsets(names)).items():
+            behind = (
+                max(0, look.ends[partition] - one.offset)
+                for partition, one in offsets.items()
+                if partition in look.ends
+            )
+            if offsets:
+                lags[name] = sum(behind)
+        return lags

@@ -1,0 +1,133 @@
+"""The first page: how the cluster is and what it does, with charts that move."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.gateways.console.amounts import count, short, size
+from tidelog.gateways.console.chart import Line, line_chart
+from tidelog.gateways.console.condition import condition
+from tidelog.gateways.console.console import Console
+from tidelog.gateways.console.frame import notice, page, part
+from tidelog.gateways.console.history import rates as rates_of
+from tidelog.gateways.console.markup import Child, Markup, h, path
+from tidelog.gateways.console.table import Column, badge, card, figure, table
+
+BUSIEST = 8
+
+
+async def overview(console: Console, request: Request) -> Response:
+    return page(request, "Overview", live(path("live"), _content(console)), place="Overview")
+
+
+async def overview_live(console: Console, request: Request) -> Response:
+    return part(_content(console))
+
+
+def live(address: str, content: Child) -> Markup:
+    """A piece of the page that is fetched anew every few seconds."""
+    return h.div(content, data_live=address)
+
+
+def per_second(value: float | None) -> str:
+    return "–" if value is None else f"{short(value)}/s"
+
+
+def _content(console: Console) -> list[Child]:
+    image = console.around.image
+    history, look = console.lookout.history, console.lookout.look
+    found = condition(image, console.around.config.topic_defaults.min_insync_replicas)
+    level, words = found.words
+    rates = history.rates(history.totals.of("messages"))
+    lag, stored = history.totals.of("lag"), history.totals.of("bytes")
+    now = rates[-1] if rates else None
+    return [
+        problem_of(console),
+        h.div(
+            figure("Health", words, f"cluster {image.cluster_id}", level, path("alerts")),
+            figure("Messages in", per_second(now)),
+            figure("Lag", count(lag[-1]) if lag else "–", "messages, all groups", href=path("groups")),
+            figure("Stored", size(stored[-1]) if stored else "–", "all replicas"),
+            figure(
+                "Brokers",
+                count(found.brokers),
+                f"controller {image.controller if image.controller is not None else 'none'}",
+                "warn" if found.missing else "",
+                path("brokers"),
+            ),
+            figure(
+                "Topics", count(found.topics), f"{count(found.partitions)} partitions", "", path("topics")
+            ),
+            class_="figures",
+        ),
+        h.div(
+            card(
+                line_chart("Messages in", history.times_ms, [Line("in", rates)], per_second),
+                title="Messages in",
+                more=h.span(per_second(now), class_="now"),
+            ),
+            card(
+                line_chart("Lag of all groups", history.times_ms, [Line("lag", lag)]),
+                title="Lag",
+                more=h.span(short(lag[-1]) if lag else "–", class_="now"),
+            ),
+            class_="two",
+        ),
+        h.div(
+            card(_busiest(console), title="Busiest topics", more=h.a("All topics", href=path("topics"))),
+            card(_behind(console), title="Groups behind", more=h.a("All groups", href=path("groups"))),
+            class_="two",
+        ),
+        h.p(f"Figures of {(look.at_ms and _seconds(console)) or 'no'} ago.", class_="muted small"),
+    ]
+
+
+def problem_of(console: Console) -> Markup | None:
+    problem = console.lookout.look.problem
+    if problem is None:
+        return None
+    return notice(f"Not all figures are new: {problem}", "warn")
+
+
+def _seconds(console: Console) -> str:
+    seconds = max(0, console.now_ms() - console.lookout.look.at_ms) // 1000
+    return f"{seconds} s"
+
+
+def _busiest(console: Console) -> Markup:
+    history = console.lookout.history
+    now = []
+    for name in console.around.image.topics:
+        rate = rates_of(history.times_ms[-2:], history.ends.of(name)[-2:])
+        if len(rate) == 2 and rate[-1]:
+            now.append((rate[-1], name))
+    now.sort(reverse=True)
+    rows = [(h.a(name, href=path("topics", name)), per_second(rate)) for rate, name in now[:BUSIEST]]
+    return table(
+        [Column("Topic"), Column("Messages in", right=True)],
+        rows,
+        "Nothing is being produced right now.",
+        "Busiest topics",
+    )
+
+
+def _behind(console: Console) -> Markup:
+    look = console.lookout.look
+    states = {one.group_id: one.state for one in look.groups}
+    most = sorted(((lag, name) for name, lag in look.lags.items() if lag), reverse=True)[:BUSIEST]
+    rows = [
+        (h.a(name, href=path("groups", "show", name=name)), state_badge(states.get(name, "")), count(lag))
+        for lag, name in most
+    ]
+    return table(
+        [Column("Group"), Column("State"), Column("Lag", right=True)],
+        rows,
+        "No group is behind.",
+        "Groups that are behind",
+    )
+
+
+def state_badge(state: str) -> Markup:
+    levels = {"Stable": "good", "Empty": "", "Dead": "bad"}
+    return badge(state or "unknown", levels.get(state, "warn"))
