@@ -5,6 +5,7 @@ from typing import Any
 
 from tidelog._speed.poller import Poller
 from tidelog._speed.shortcut import ProduceShortcut
+from tidelog._speed.tally import Tally
 
 Answer = (
     bytes | list[Any]
@@ -13,7 +14,8 @@ Answer = (
 class FrameConnection:
     """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.
 
-    `shortcut` may answer produce requests in the common case; `frame_arrived` gets all others.
+    `shortcut` may answer produce requests in the common case; `frame_arrived` gets all others.  Requests and answers are
+    counted in `tally`.
 
     `frame_arrived` gets a view that is valid only until it returns.  It gives back the answer, None when there is
     none to send, or a Future of one of these; answers leave in the order of their requests."""
@@ -32,6 +34,7 @@ class FrameConnection:
         frame_bytes_max: int,
         in_flight_max: int,
         shortcut: ProduceShortcut | None = None,
+        tally: Tally | None = None,
     ) -> None: ...
     @property
     def unanswered(self) -> int: ...

@@ -8,11 +8,13 @@ from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from tidelog._speed.batch cimport get_int16, get_int32
 from tidelog._speed.shortcut cimport ProduceShortcut
+from tidelog._speed.tally cimport Tally, now_ns
 
 
 cdef extern from "<sys/socket.h>":
@@ -32,6 +34,11 @@ cdef enum:
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
     PRODUCE = 0
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
+
+
+cdef struct Asked:
+    int api_key
+    int64_t at_ns
 
 
 cdef class FrameConnection:
@@ -59,8 +66,20 @@ cdef class FrameConnection:
     cdef ProduceShortcut shortcut
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
+    cdef Tally tally
+    cdef Asked* asked  # of the requests in `slots`, in a ring
+    cdef int asked_first
 
-    def __init__(self, watcher, sock, bytearray scratch, Py_ssize_t frame_bytes_max, int in_flight_max, shortcut=None):
+    def __init__(
+        self,
+        watcher,
+        sock,
+        bytearray scratch,
+        Py_ssize_t frame_bytes_max,
+        int in_flight_max,
+        shortcut=None,
+        tally=None,
+    ):
         self.watcher = watcher
         self.sock = sock
         self.fd = sock.fileno()
@@ -71,8 +90,12 @@ cdef class FrameConnection:
         self.frame_bytes_max = frame_bytes_max
         self.in_flight_max = in_flight_max
         self.shortcut = shortcut
+        self.tally = Tally() if tally is None else tally
         self.slots = deque()
         self.unsent = deque()
+
+    def __dealloc__(self):
+        free(self.asked)
 
     @property
     def unanswered(self):
@@ -217,6 +240,10 @@ cdef class FrameConnection:
         """Hands on every whole frame until reading has to pause; the number of bytes handed on."""
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t length
+        cdef int64_t came_ns
+        if size < FRAME_HEADER:
+            return 0
+        came_ns = now_ns()
         while size - at >= FRAME_HEADER:
             length = get_int32(data + at)
             if length < REQUEST_BYTES_MIN or length > self.frame_bytes_max:
@@ -229,50 +256,81 @@ cdef class FrameConnection:
                 self.held_back = True
                 break
             at += FRAME_HEADER
-            self.take_frame(view, data, at, length)
+            self.take_frame(view, data, at, length, came_ns)
             if self.is_closed:
                 return at
             at += length
         return at
 
-    cdef int take_frame(self, view, uint8_t* data, Py_ssize_t at, Py_ssize_t size) except -1:
+    cdef int take_frame(self, view, uint8_t* data, Py_ssize_t at, Py_ssize_t size, int64_t came_ns) except -1:
         cdef uint8_t* frame = data + at
+        cdef int api_key = get_int16(frame)
+        cdef int version = get_int16(frame + 2)
+        cdef int32_t correlation_id = get_int32(frame + 4)
+        cdef int64_t began_ns
         self.frames += 1
+        self.tally.arrived(api_key, size)
         if self.held is not None:
             self.give_way()
         try:
-            answer = self.answer(view, frame, at, size)
+            if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
+                answer = self.shortcut.answer(frame, size, version, correlation_id)
+                if answer is not None:
+                    # What the shortcut takes is too little to be told apart.
+                    self.put_answer(answer, PRODUCE, came_ns, came_ns, now_ns())
+                    return 0
+            began_ns = now_ns()
+            answer = self.frame_arrived(view[at:at + size], api_key, version, correlation_id)
         except Exception as problem:
             self.refused(problem)
             self.write_some()
             self.close()
             return 0
-        if answer is None:
-            return 0
+        self.put_answer(answer, api_key, came_ns, began_ns, now_ns())
+        return 0
+
+    cdef int put_answer(self, answer, int api_key, int64_t came_ns, int64_t began_ns, int64_t now) except -1:
+        """What came of a request: an answer, or a future of one, or None when the client wants none."""
+        self.tally.handled(api_key, began_ns - came_ns, now - began_ns)
         if type(answer) is bytes:
             if self.slots:
-                self.slots.append(answer)
-            else:
+                self.put_slot(answer, api_key, came_ns)
+                return 0
+            self.tally.answered(api_key, now - came_ns, PyBytes_GET_SIZE(answer), 1)
+            if PyBytes_GET_SIZE(answer):
                 self.unsent.append(answer)
         elif type(answer) is list:
             if self.slots:
-                self.slots.append(answer)
-            else:
-                self.unsent.extend(answer)
+                self.put_slot(answer, api_key, came_ns)
+                return 0
+            self.tally.answered(api_key, now - came_ns, size_of(<list>answer), 1)
+            self.unsent.extend(answer)
+        elif answer is None:
+            self.tally.answered(api_key, now - came_ns, 0, 1)
         else:
-            self.slots.append(answer)
+            self.put_slot(answer, api_key, came_ns)
             answer.add_done_callback(self.on_answered)
         return 0
 
-    cdef object answer(self, view, uint8_t* frame, Py_ssize_t at, Py_ssize_t size):
-        cdef int api_key = get_int16(frame)
-        cdef int version = get_int16(frame + 2)
-        cdef int32_t correlation_id = get_int32(frame + 4)
-        if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
-            produced = self.shortcut.answer(frame, size, version, correlation_id)
-            if produced is not None:
-                return None if type(produced) is bytes and PyBytes_GET_SIZE(produced) == 0 else produced
-        return self.frame_arrived(view[at:at + size], api_key, version, correlation_id)
+    cdef int put_slot(self, answer, int api_key, int64_t came_ns) except -1:
+        cdef int at
+        if self.asked is NULL:
+            self.asked = <Asked*>malloc(self.in_flight_max * sizeof(Asked))
+            if self.asked is NULL:
+                raise MemoryError
+        at = (self.asked_first + <int>len(self.slots)) % self.in_flight_max
+        self.asked[at].api_key = api_key
+        self.asked[at].at_ns = came_ns
+        self.slots.append(answer)
+        return 0
+
+    cdef int left_slot(self, int64_t size) except -1:
+        """The first answer is on its way."""
+        cdef Asked* asked = &self.asked[self.asked_first]
+        self.tally.answered(asked.api_key, now_ns() - asked.at_ns, size, 1)
+        self.asked_first = (self.asked_first + 1) % self.in_flight_max
+        self.slots.popleft()
+        return 0
 
     cdef bint is_full(self):
         return self.draining or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
@@ -303,25 +361,25 @@ cdef class FrameConnection:
         if self.is_closed:
             return
         while self.slots:
-            first = self.slots[0]
-            if isinstance(first, bytes):
-                self.unsent.append(first)
-            elif isinstance(first, list):
-                self.unsent.extend(first)
-            elif not first.done():
-                break
-            else:
+            answer = self.slots[0]
+            if type(answer) is not bytes and type(answer) is not list:
+                if not answer.done():
+                    break
                 try:
-                    answer = first.result()
+                    answer = answer.result()
                 except BaseException as problem:  # a cancelled handler is no answer either
                     self.refused(problem)
                     self.close()
                     return
-                if isinstance(answer, bytes):
+            if type(answer) is bytes:
+                if PyBytes_GET_SIZE(answer):
                     self.unsent.append(answer)
-                elif answer is not None:
-                    self.unsent.extend(answer)
-            self.slots.popleft()
+                self.left_slot(PyBytes_GET_SIZE(answer))
+            elif answer is None:
+                self.left_slot(0)
+            else:
+                self.unsent.extend(answer)
+                self.left_slot(size_of(answer))
         self.write_some()
         self.balance()
 
@@ -386,6 +444,13 @@ cdef class FrameConnection:
                 return -1
             raise OSError(errno, "send failed")
         return moved
+
+
+cdef int64_t size_of(list pieces) except -1:
+    cdef int64_t size = 0
+    for piece in pieces:
+        size += PyBytes_GET_SIZE(piece) if type(piece) is bytes else <int64_t>piece.size
+    return size
 
 
 # Only for annotations: see connection.pyi.

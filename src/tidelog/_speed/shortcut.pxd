@@ -53,5 +53,12 @@ cdef class ProduceShortcut:
     cdef object answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id)
     cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1
     cdef SyncedAnswer queued(
-        self, PartitionTail partition, Header header, Ask* ask, topic, int version, int32_t correlation_id
+        self,
+        PartitionTail partition,
+        Header header,
+        Ask* ask,
+        topic,
+        int version,
+        int32_t correlation_id,
+        int64_t now_ms,
     )

@@ -314,6 +314,7 @@ cdef class ProduceShortcut:
         cdef Ask ask
         cdef PartitionTail partition
         cdef Header header
+        cdef int64_t now_ms
         if version < VERSION_MIN or version > VERSION_MAX or not read_ask(frame, size, version, &ask):
             return None
         if version >= TOPIC_ID_FROM:
@@ -323,17 +324,15 @@ cdef class ProduceShortcut:
         partition = self.held.get((topic, ask.index))
         if partition is None or not self.takes(partition, ask.acks, ask.records_size):
             return None
+        now_ms = self.now_ms()
         header = sound_header(
-            ask.records,
-            ask.records_size,
-            partition._batch_bytes_max,
-            <int64_t>self.now_ms() + partition._after_ms_max,
+            ask.records, ask.records_size, partition._batch_bytes_max, now_ms + partition._after_ms_max
         )
         if header is None or (header.attributes & CODEC_BITS == ZSTD and version < ZSTD_FROM):
             return None
         if partition.log._queueing:
-            return self.queued(partition, header, &ask, topic, version, correlation_id)
-        return appended(partition, header, &ask, version, correlation_id)
+            return self.queued(partition, header, &ask, topic, version, correlation_id, now_ms)
+        return appended(partition, header, &ask, version, correlation_id, now_ms)
 
     cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""
@@ -355,7 +354,14 @@ cdef class ProduceShortcut:
         )
 
     cdef SyncedAnswer queued(
-        self, PartitionTail partition, Header header, Ask* ask, topic, int version, int32_t correlation_id
+        self,
+        PartitionTail partition,
+        Header header,
+        Ask* ask,
+        topic,
+        int version,
+        int32_t correlation_id,
+        int64_t now_ms,
     ):
         cdef LogTail log = partition.log
         cdef Gathering gathering
@@ -363,6 +369,7 @@ cdef class ProduceShortcut:
         cdef int64_t base = log.next
         if not gather(log, header, ask.records, partition.state.epoch):
             return None
+        partition.count_in(base, log.next, header.size, now_ms)
         answer = SyncedAnswer.__new__(SyncedAnswer)
         answer.topic = topic
         answer.index = ask.index
@@ -379,11 +386,14 @@ cdef class ProduceShortcut:
         return answer
 
 
-cdef bytes appended(PartitionTail partition, Header header, Ask* ask, int version, int32_t correlation_id):
+cdef bytes appended(
+    PartitionTail partition, Header header, Ask* ask, int version, int32_t correlation_id, int64_t now_ms
+):
     cdef LogTail log = partition.log
     cdef int64_t base = log.next
     if not append(log, header, ask.records, partition.state.epoch):
         return None
+    partition.count_in(base, log.next, header.size, now_ms)
     partition.state.end = partition.state.committed = log.end
     if partition.fetch_waits or partition.commit_waits.waiting or partition.follower_waits:
         (<object>partition).wrote(header.size)

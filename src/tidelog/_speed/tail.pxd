@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
+from tidelog._speed.tally cimport AppendTimes, Tally
+
 
 cdef class Descriptor:
     cdef public int _fd
@@ -87,3 +89,10 @@ cdef class PartitionTail:
     cdef public int64_t _after_ms_max
     cdef public Py_ssize_t _in_sync_min
     cdef public bint _plain
+    cdef public int64_t messages_in
+    cdef public int64_t bytes_in
+    cdef public int64_t messages_out
+    cdef public int64_t bytes_out
+    cdef public int64_t replicated_in
+    cdef AppendTimes times
+    cdef int count_in(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms) except -1

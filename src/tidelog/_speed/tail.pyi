@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from tidelog._speed.tally import Tally
+
 class Descriptor:
     _fd: int
 
@@ -88,3 +90,19 @@ class PartitionTail:
     _batch_bytes_max: int
     _in_sync_min: int
     _plain: bool
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    replicated_in: int
+    """Bytes that came from leaders."""
+
+    def produced(self, first: int, end: int, size: int, now_ms: int) -> None:
+        """A producer's batch with the offsets from `first` to before `end`."""
+
+    def fetched(self, tally: Tally, offset: int, end: int, size: int, now_ms: int) -> None:
+        """A consumer gets the records from `offset` to before `end`."""
+
+def sum_counts(held: dict[Any, Any]) -> tuple[int, int, int, int, int]:
+    """(messages in, bytes in, messages out, bytes out, bytes replicated) of all partitions, of which each is there by name
+    and by id."""

@@ -58,4 +58,32 @@ cdef class ReplicaTail:
 
 
 cdef class PartitionTail:
-    pass
+    def produced(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms):
+        self.count_in(first, end, size, now_ms)
+
+    def fetched(self, Tally tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
+        self.messages_out += end - offset
+        self.bytes_out += size
+        if self.times is not None:
+            self.times.tell(tally.end_to_end, offset, end, now_ms)
+
+    cdef int count_in(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms) except -1:
+        self.messages_in += end - first
+        self.bytes_in += size
+        if self.times is None:
+            self.times = AppendTimes()
+        return self.times.add(first, end, now_ms)
+
+
+def sum_counts(dict held):
+    cdef PartitionTail one
+    cdef int64_t messages_in = 0, bytes_in = 0, messages_out = 0, bytes_out = 0, replicated_in = 0
+    for key, value in held.items():
+        if type((<tuple>key)[0]) is str:
+            one = value
+            messages_in += one.messages_in
+            bytes_in += one.bytes_in
+            messages_out += one.messages_out
+            bytes_out += one.bytes_out
+            replicated_in += one.replicated_in
+    return messages_in, bytes_in, messages_out, bytes_out, replicated_in

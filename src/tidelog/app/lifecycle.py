@@ -18,9 +18,12 @@ from tidelog.app.advertised import Bound, endpoints_of, http_address, own_addres
 from tidelog.app.replicating import Replicating, own_up
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.figures import Figures
+from tidelog.broker.pulse import Pulse
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
+from tidelog.broker.tallies import Tallies
 from tidelog.config import BrokerConfig
 from tidelog.groups.classic_coordinator import ClassicGroups
 from tidelog.groups.consumer_classic_coordinator import ClassicMembers
@@ -37,6 +40,7 @@ from tidelog.metadata.controller import Controller
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
+from tidelog.metadata.shifts import Shifts
 from tidelog.metadata.store import MetadataStore
 from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.pace import Pace
@@ -115,6 +119,7 @@ class Broker:
             node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
         )
         self._start_coordinators(node)
+        self._shifts = Shifts(node)
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
@@ -255,6 +260,7 @@ class Broker:
             shares=self._shares,
             group_directory=Directory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
+            tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
         )
 
@@ -275,7 +281,10 @@ class Broker:
 
         bootstrap = own_address(bound[self._inter_broker_listener()])
         names = own_names(self._given, endpoints, self._around.host_name())
-        return Gateways(services, self._unready, bootstrap, Clients(bootstrap), names)
+        pulse = Pulse(self._partitions.counts)
+        self._run(pulse.run(), "taking the pulse")
+        figures = Figures(self._server, pulse, self._shifts, self._cleaners, self._replicating.peers)
+        return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
 
     def _unready(self) -> str | None:
         if not self._dirs.online():
@@ -284,6 +293,7 @@ class Broker:
 
     async def _follow(self) -> None:
         async for update in self._controller.follow():
+            self._shifts.applied(update)
             await self._partitions.apply(update)
             await self._replicating.apply(update)
             self._share_shards.apply(update)

@@ -17,7 +17,7 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_ended", "_router", "listener", "peer")
+    __slots__ = ("_ended", "_router", "client_id", "listener", "peer")
 
     def __init__(
         self,
@@ -32,7 +32,10 @@ class Connection(FrameConnection):
         listener: str,
         ended: Callable[[Connection], None],
     ) -> None:
-        super().__init__(watcher, sock, scratch, frame_bytes_max, in_flight_max, router.shortcut)
+        super().__init__(
+            watcher, sock, scratch, frame_bytes_max, in_flight_max, router.shortcut, router.tallies.requests
+        )
+        self.client_id: str | None = None  # as the last request that was not answered natively said
         self._router = router
         self.peer = peer
         self.listener = listener

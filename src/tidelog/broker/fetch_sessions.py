@@ -72,6 +72,7 @@ class FetchSessions:
         self._slots_max = slots_max
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
+        self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -119,4 +120,5 @@ class FetchSessions:
         if oldest is None or now_ms - oldest.used_ms < EVICTION_MS_MIN:
             return False
         del self._sessions[oldest.session_id]
+        self.evicted += 1
         return True

@@ -19,6 +19,7 @@ from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.routes import API_VERSIONS, FETCH, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services
 from tidelog.metadata.names import INTERNAL
+from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import encode_response
 from tidelog.wire.message import Message
 
@@ -35,8 +36,13 @@ Pending = Answer | asyncio.Future[Any] | None
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self.tallies = services.tallies
         self.shortcut = ProduceShortcut(
-            services.partitions.held, services.node_id, services.clock.now_ms, settle_late, INTERNAL
+            services.partitions.held,
+            services.node_id,
+            services.clock.now_ms,
+            partial(settle_late, services.tallies),
+            INTERNAL,
         )
         self._bytes_max = services.config().tidelog_request_bytes_max
         self._ready: dict[int, tuple[Callable[..., Any], Handler, Plain | None]] = {}
@@ -51,6 +57,7 @@ class Router:
         if not route.min_version <= version <= route.max_version:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
+        connection.client_id = client_id
         if api_key == PRODUCE:
             return produce(frame, at, version, correlation_id, client_id, self._services)
         if len(frame) > self._bytes_max:
@@ -78,8 +85,8 @@ class Router:
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
-            return _encoded(route, version, correlation_id, pending)
-        return self._run(self._answer(route, version, correlation_id, pending), pending)
+            return self._encoded(route, version, correlation_id, pending, client_id)
+        return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
 
     def _run(self, answer: Coroutine[Any, Any, bytes], pending: Awaitable[Any]) -> asyncio.Task[bytes]:
         task = asyncio.get_running_loop().create_task(answer)
@@ -99,13 +106,26 @@ class Router:
         self._services.consumer_groups.drain()
         self._services.shares.drain()
 
-    def connection_ended(self, peer: str) -> None:
-        self._services.shares.connection_ended(peer)
+    def connection_ended(self, connection: Connection) -> None:
+        self._services.shares.connection_ended(connection.peer)
+        self.tallies.clients.ended(connection)
 
     async def _answer(
-        self, route: Route, version: int, correlation_id: int, pending: Awaitable[Message]
+        self,
+        route: Route,
+        version: int,
+        correlation_id: int,
+        pending: Awaitable[Message],
+        client_id: str | None,
     ) -> bytes:
-        return _encoded(route, version, correlation_id, await pending)
+        return self._encoded(route, version, correlation_id, await pending, client_id)
+
+    def _encoded(
+        self, route: Route, version: int, correlation_id: int, response: Message, client_id: str | None
+    ) -> bytes:
+        for code in error_codes(response):
+            self.tallies.failed(route.api_key, code, client_id)
+        return encode_response(route.api_key, version, correlation_id, response.encode(version))
 
     def _load(self, route: Route) -> tuple[Callable[..., Any], Handler, Plain | None]:
         message = import_module(f"tidelog.wire.messages.{route.message}")
@@ -135,7 +155,3 @@ class Router:
 async def _later(handle: Handler, request: Any, context: Context) -> Message:
     response = handle(request, context)
     return response if isinstance(response, Message) else await response
-
-
-def _encoded(route: Route, version: int, correlation_id: int, response: Message) -> bytes:
-    return encode_response(route.api_key, version, correlation_id, response.encode(version))

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tidelog._speed.poller import Poller
@@ -38,6 +38,8 @@ class Server:
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
         self._connections: set[Connection] = set()
+        self.opened = 0
+        self.refused: Counter[str] = Counter()  # by the bound that was reached
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self._poller: Poller | None = None
@@ -82,8 +84,9 @@ class Server:
             self._poller.close()
 
     @property
-    def connections(self) -> int:
-        return len(self._connections)
+    def connections(self) -> Collection[Connection]:
+        """Those that are open now; not to be changed."""
+        return self._connections
 
     def _accept(self, name: str, listening: ListeningSocket) -> None:
         for _ in range(ACCEPTS_A_TURN):
@@ -114,7 +117,9 @@ class Server:
         config = self._config()
         refusal = self._refusal(host, config)
         if refusal is not None:
-            log.warning("refusing a connection of %s: %s", host, refusal)
+            bound, why = refusal
+            log.warning("refusing a connection of %s: %s", host, why)
+            self.refused[bound] += 1
             accepted.close()
             return
         if config.socket_send_buffer_bytes > 0:
@@ -133,16 +138,24 @@ class Server:
             ended=self._ended,
         )
         self._connections.add(connection)
+        self.opened += 1
         self._per_host[host] += 1
         connection.start()
 
-    def _refusal(self, host: str, config: BrokerConfig) -> str | None:
+    def _refusal(self, host: str, config: BrokerConfig) -> tuple[str, str] | None:
+        """The bound that is reached, and what to tell of it."""
         if len(self._connections) >= config.max_connections:
-            return f"max.connections ({config.max_connections}) is reached"
+            return "max.connections", f"max.connections ({config.max_connections}) is reached"
         if self._per_host[host] >= config.max_connections_per_ip:
-            return f"max.connections.per.ip ({config.max_connections_per_ip}) is reached"
+            return (
+                "max.connections.per.ip",
+                f"max.connections.per.ip ({config.max_connections_per_ip}) is reached",
+            )
         if len(self._connections) >= self._descriptors_max:
-            return f"{self._descriptors_max} are open, and the rest of the open files allowed is for data: raise ulimit -n"
+            return (
+                "ulimit",
+                f"{self._descriptors_max} are open, and the rest of the open files allowed is for data: raise ulimit -n",
+            )
         return None
 
     def _watcher(self, accepted: Any) -> Poller | asyncio.AbstractEventLoop:
@@ -156,7 +169,7 @@ class Server:
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._router.connection_ended(connection.peer)
+        self._router.connection_ended(connection)
         host = connection.peer.rpartition(":")[0]
         self._per_host[host] -= 1
         if not self._per_host[host]:

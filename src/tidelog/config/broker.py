@@ -174,6 +174,8 @@ class BrokerConfig:
     tidelog_metadata_tls_cert: str | None = None
     tidelog_metadata_tls_key: str | None = None
     tidelog_metadata_user: str | None = None
+    tidelog_metrics_clients_max: int = 1000
+    tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
     tidelog_request_bytes_max: int = 4_194_304
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000

@@ -29,6 +29,10 @@ tidelog.metadata.tls.key string null built
   File with the key of that certificate.
 tidelog.metadata.user string null built
   Name of the etcd user, for an etcd with authentication.
+tidelog.metrics.clients.max int 1000 1.. built
+  Client ids that metrics tell apart; what others do is added up under the name (others).
+tidelog.metrics.series.max int 100000 100.. built dynamic
+  Bound on the series of one metric; mq_metrics_left_out_series says how many are not shown.
 tidelog.open.files.max int 4096 64.. built
   Bound on the files of segments that are held open; the least recently used are closed.
 tidelog.request.bytes.max int 4194304 1048576.. built

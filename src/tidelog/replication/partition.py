@@ -219,6 +219,7 @@ class Partition(PartitionTail):
             raise
         if header.producer_id >= 0:
             log.producers.appended(header, base)
+        self.produced(base, last + 1, len(data), now_ms)
         if pending is None:
             self.wrote(len(data))
         else:
@@ -351,6 +352,7 @@ class Partition(PartitionTail):
     def replicate(self, data: memoryview) -> None:
         """Batches as the leader has them, from `log.next` on; one that is cut at the end is left for the next fetch."""
         it = self.log
+        self.replicated_in += len(data)
         for run in runs(data, it.next, it.config.segment_bytes):
             first, last, newest = run[0].header, run[-1].header, max(run, key=_max_timestamp).header
             if first.base_offset < it.next:

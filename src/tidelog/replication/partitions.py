@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import add
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
+from tidelog._speed.tail import sum_counts
 from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
@@ -28,6 +31,20 @@ Key = tuple[str | bytes, int]
 Configs = Callable[[str], TopicConfig]
 
 
+class Counts(NamedTuple):
+    """Records and their bytes: of producers, to consumers, from leaders."""
+
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    replicated_in: int
+
+    def plus(self, one: Partition) -> Counts:
+        its = one.messages_in, one.bytes_in, one.messages_out, one.bytes_out, one.replicated_in
+        return Counts(*map(add, self, its))
+
+
 class Partitions:
     def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs, pace: Pace) -> None:
         """`pace`: of moves between directories."""
@@ -38,6 +55,7 @@ class Partitions:
         self._configs = configs
         self._held: dict[Key, Partition] = {}  # each one twice: by topic name, and by topic id
         self._moving: set[asyncio.Task[None]] = set()
+        self._gone = Counts(0, 0, 0, 0, 0)  # of those that this node does not hold any more
         self.forgotten: list[Callable[[TopicPartition], None]] = []
         """Told of every log that is deleted or moves to another directory."""
 
@@ -71,6 +89,10 @@ class Partitions:
 
     def open_ones(self) -> Iterator[Partition]:
         return (partition for (topic, _), partition in list(self._held.items()) if type(topic) is str)
+
+    def counts(self) -> Counts:
+        """Of all partitions since the start."""
+        return Counts(*map(add, sum_counts(self._held), self._gone))
 
     def wake_fetches(self) -> None:
         """Whoever waits for records gets what there is."""
@@ -170,6 +192,7 @@ class Partitions:
             self._held.pop((topic.id.bytes, partition.index), None)
             held = self._held.pop((topic.name, partition.index), None)
             if held is not None:
+                self._gone = self._gone.plus(held)
                 held.closed(problem)
         for at, partition in enumerate(topic.partitions):
             name = TopicPartition(topic.name, partition.index)
@@ -201,6 +224,7 @@ class Partitions:
         self._held.pop((topic.id.bytes, index), None)
         held = self._held.pop((topic.name, index), None)
         if held is not None:
+            self._gone = self._gone.plus(held)
             held.closed(errors.NotLeaderOrFollower(f"{name} was moved to other brokers"))
         if name in self._dirs:
             self._delete(name)

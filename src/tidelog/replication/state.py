@@ -132,6 +132,12 @@ class ReplicaState(ReplicaTail):
             and now_ms - self._caught_up_ms.setdefault(node, now_ms) > lag_ms_max
         )
 
+    def behind_ms(self, node: NodeId, now_ms: int) -> int:
+        """For how long a follower has not held the whole log; 0 when it does, or was not heard of in this epoch."""
+        if self._ends.get(node, NOTHING) >= self.end:
+            return 0
+        return max(now_ms - self._caught_up_ms.get(node, now_ms), 0)
+
     def truncated(self, end: Offset) -> None:
         """The log was cut: a follower that joined a newer epoch, or a log opened anew."""
         self.end = end

@@ -126,6 +126,10 @@ class Cleaner:
         self._saving = threading.Lock()  # in the disk's thread after a round, on the loop after a truncation
         self._round: _Round | None = None
 
+    @property
+    def path(self) -> str:
+        return self._volume.path
+
     async def run(self) -> None:
         """Until it is cancelled, or the directory goes offline."""
         while self._volume.problem is None:

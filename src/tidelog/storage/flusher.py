@@ -15,9 +15,11 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol
 
+from tidelog._speed.tally import Histogram
 from tidelog.storage.disk import Disk, File
 
 SYNCS_MAX = 8
+FLUSH_BOUNDS_MS = (1, 5, 10, 50, 100, 500, 1000)
 
 
 class NotDurable(OSError):
@@ -66,11 +68,12 @@ class Due(Protocol):
 class Flusher:
     """`submit` never blocks and never runs anything before it returns."""
 
-    __slots__ = ("_disk", "_due", "_order", "_queue", "_running", "_timer", "groups")
+    __slots__ = ("_disk", "_due", "_order", "_queue", "_running", "_timer", "groups", "took_ms")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.groups = 0
+        self.took_ms = Histogram(FLUSH_BOUNDS_MS)
         self._queue: list[Job] = []
         self._running: asyncio.Task[None] | None = None
         self._due: list[tuple[float, int, Due]] = []
@@ -129,6 +132,7 @@ class Flusher:
             while self._queue:
                 jobs, self._queue = self._queue, []
                 self.groups += 1
+                began = asyncio.get_running_loop().time()
                 by_owner: dict[int, list[Plan]] = {}
                 for job in jobs:
                     by_owner.setdefault(id(job.owner), []).append(job.start())
@@ -140,6 +144,7 @@ class Flusher:
                     problems = {}
                     for found in await asyncio.gather(*map(self._run, parts)):
                         problems |= found
+                self.took_ms.observe(1000 * (asyncio.get_running_loop().time() - began))
                 for job in jobs:
                     job.finish(problems.get(id(job.owner)))
         finally:

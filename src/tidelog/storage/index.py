@@ -184,6 +184,16 @@ class OffsetIndex(_Index):
         relative, position = self._entry(below - 1)
         return self.base + relative, position
 
+    def before(self, position: int) -> tuple[int, int]:
+        """Offset and position of the last entry before `position` in the file; the segment's start when there is none."""
+        if self.last_position < position:
+            return self.last_offset, self.last_position
+        below = self._count_below(1, position)
+        if below == 0:
+            return self.base, 0
+        relative, found = self._entry(below - 1)
+        return self.base + relative, found
+
     def behind(self, position: int) -> int | None:
         """The offset of the first entry at `position` or later in the file; None when there is none."""
         below = self._count_below(1, position)

@@ -225,6 +225,23 @@ class Segment(SegmentFiles):
             raise CorruptMessage(f"{self.path} has no batch at position {position}, where one must start")
         return size, None
 
+    def end_at(self, stop: int, offset: int, bound: int) -> int:
+        """Past the last record of the whole batches before the position `stop`, not below `offset`, where one starts.
+        `bound` is known to be where some batch ends."""
+        if stop >= self.size:
+            return min(self.end, bound)
+        if self._recent.get(bound) == stop or self._before.get(bound) == stop:
+            return bound
+        end = offset
+        known, position = self.index.before(stop)
+        if known < offset:
+            position, _ = self.locate(offset)
+        for at, header in self.headers(position, stop):
+            if at + header.size > stop:
+                break
+            end = header.last_offset + 1
+        return end
+
     def header(self, position: int) -> Header:
         """Of the batch that starts there."""
         header = header_at(self.file.read(HEADER_SIZE, position))

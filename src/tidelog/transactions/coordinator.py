@@ -95,6 +95,9 @@ class Transactions:
             self.topic, node, partitions, clock, KINDS, TransactionMachine
         )
         self.coordinator.opened.append(self._opened)
+        self.committed = 0
+        self.aborted = 0
+        self.timed_out = 0
         self._tasks: set[asyncio.Future[None]] = set()
         self._completing: set[tuple[TransactionShard, str]] = set()
 
@@ -207,6 +210,10 @@ class Transactions:
         appended = shard.append([entry(decided)])
         shard.machine.appended(decided)
         assert appended is not None
+        if decided.commits:
+            self.committed += 1
+        else:
+            self.aborted += 1
         if shard.is_committed(appended):
             self._complete(shard, decided)
             return
@@ -334,6 +341,7 @@ class Transactions:
                         transaction.id,
                         transaction.timeout_ms,
                     )
+                    self.timed_out += 1
                     await self._abort(shard, transaction)
 
     async def forget_expired(self) -> None:

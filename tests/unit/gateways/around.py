@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from starlette.types import ASGIApp, Message
 
+from tidelog.broker.figures import Figures
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
 from tidelog.gateways.http.clients import Clients
@@ -29,6 +30,7 @@ def surroundings(given: dict[str, str] | None = None, reason: str | None = None)
         services=cast(Services, Settings(lambda: config)),
         unready=lambda: reason,
         bootstrap="127.0.0.1:1",
+        figures=cast(Figures, None),
         clients=Clients("127.0.0.1:1"),
         names=frozenset({"broker1.example"}),
     )

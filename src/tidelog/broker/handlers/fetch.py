@@ -18,16 +18,20 @@ from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
+from tidelog.storage.reading import Slice
 from tidelog.types import NodeId, Offset
 
 RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
 UNKNOWN = -1
+FETCH = 1
+Taken = tuple[Partition, int, Slice]  # records from this offset on
 Found = list[tuple[str | bytes, FetchAnswer]]
 
 
 class Caller(Protocol):
     frames: int
+    client_id: str | None
 
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
 
@@ -39,8 +43,9 @@ def fetch(
     try:
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
+        services.tallies.failed(FETCH, problem.code, caller.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
-    one = FetchInFlight(ask, session, version, correlation_id, services)
+    one = FetchInFlight(ask, session, version, correlation_id, caller.client_id, services)
     return one.answer_now() or one.answer_later(caller)
 
 
@@ -50,10 +55,12 @@ class FetchInFlight:
     __slots__ = (
         "_answer",
         "_ask",
+        "_client_id",
         "_correlation_id",
         "_put_off",
         "_services",
         "_session",
+        "_taken",
         "_timer",
         "_version",
         "_wait",
@@ -66,13 +73,16 @@ class FetchInFlight:
         session: FetchSession | None,
         version: int,
         correlation_id: int,
+        client_id: str | None,
         services: Services,
     ) -> None:
         self._ask = ask
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
+        self._client_id = client_id
         self._services = services
+        self._taken: list[Taken] = []
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
     def answer_now(self) -> list[Any] | None:
@@ -95,6 +105,7 @@ class FetchInFlight:
         wait_ms = self._ask.max_wait_ms
         if self._put_off:
             services = self._services
+            services.tallies.put_off += 1
             wait_ms = min(wait_ms, services.outbound.wait_ms(services.clock.monotonic_ms()))
         self._timer = loop.call_later(wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
@@ -133,6 +144,7 @@ class FetchInFlight:
         find = partitions.held_here if anywhere else partitions.led_here
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
         found: Found = []
+        taken = self._taken = []
         held: list[Partition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
@@ -150,12 +162,14 @@ class FetchInFlight:
                     leader = self._services.partitions.leader_of(topic, index)
                 answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
                 settled = True
+                self._services.tallies.failed(FETCH, problem.code, self._client_id)
             else:
                 # What a throttled follower may not have yet is nothing to wake it for.
                 if not (self._put_off and partition.throttled_out):
                     held.append(partition)
                 records = answer[9]
                 if records is not None:
+                    taken.append((partition, wanted[1], records))
                     size += records.size
                     left -= records.size
                 settled = settled or answer[5] is not None or answer[8] != UNKNOWN
@@ -211,7 +225,19 @@ class FetchInFlight:
         self._put_off = self._put_off or allowed <= 0
         return allowed
 
+    def _count_taken(self) -> None:
+        tallies, ask = self._services.tallies, self._ask
+        if ask.replica_id >= 0:
+            tallies.replicated_out += sum([records.size for _, _, records in self._taken])
+            return
+        now_ms = self._services.clock.now_ms()
+        for partition, offset, records in self._taken:
+            end = partition.log.end_of(records, offset, partition.readable_end(ask.read_committed))
+            partition.fetched(tallies.requests, offset, end, records.size, now_ms)
+
     def _encode(self, found: Found) -> list[Any]:
+        if self._taken:
+            self._count_taken()
         session = self._session
         session_id = NO_SESSION
         if session is not None:

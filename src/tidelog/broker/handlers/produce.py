@@ -8,7 +8,8 @@ Batches in transactions take a turn through `produce_in_transaction` first."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from tidelog import errors
@@ -16,11 +17,13 @@ from tidelog._speed.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.broker.services import Services
+from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC
 from tidelog.replication.partition import Appended, Enlisted, Partition
 from tidelog.types import Offset
 
+PRODUCE = 0
 ACKS_ALL = -1
 ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to internal topics
 _ZSTD, _ZSTD_FROM = 4, 7
@@ -38,7 +41,9 @@ def produce(
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
     ask = decode_produce(frame, at, version)
     if not -1 <= ask.acks <= 1:
-        return encode_produce(version, correlation_id, _refused(ask.topics, errors.InvalidRequiredAcks()), 0)
+        return _refused(
+            ask.topics, errors.InvalidRequiredAcks(), version, correlation_id, client_id, services
+        )
     request = ProduceInFlight(frame, ask, version, correlation_id, client_id, services)
     if ask.transactional_id is not None:
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
@@ -48,7 +53,7 @@ def produce(
         problem = errors.TransactionalIdAuthorizationFailed("batches in transactions need a transactional id")
         if ask.acks == 0:
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
-        return encode_produce(version, correlation_id, _refused(ask.topics, problem), 0)
+        return _refused(ask.topics, problem, version, correlation_id, client_id, services)
     return append_all(request, _NOT_ENLISTED)
 
 
@@ -98,7 +103,7 @@ def append_all(
                 data = frame[start : start + max(size, 0)]
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said)
             except errors.TidelogError as problem:
-                row.append(_failed(index, problem, services, topic))
+                row.append(_failed(index, problem, services, topic, client_id))
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and partition.state.committed < appended.end
@@ -114,7 +119,8 @@ def append_all(
         return None
     if not waits:
         return encode_produce(version, correlation_id, answers, 0)
-    return Acknowledgement(version, correlation_id, answers, waits, acks, ask.timeout_ms).answer
+    failed = partial(services.tallies.failed, PRODUCE, client_id=client_id)
+    return Acknowledgement(version, correlation_id, answers, waits, acks, ask.timeout_ms, failed).answer
 
 
 class Acknowledgement:
@@ -122,7 +128,17 @@ class Acknowledgement:
 
     Plain callbacks instead of a task: a broker that syncs every append spends its time here."""
 
-    __slots__ = ("_acks", "_answers", "_correlation_id", "_left", "_timer", "_version", "_waits", "answer")
+    __slots__ = (
+        "_acks",
+        "_answers",
+        "_correlation_id",
+        "_failed",
+        "_left",
+        "_timer",
+        "_version",
+        "_waits",
+        "answer",
+    )
 
     def __init__(
         self,
@@ -132,13 +148,16 @@ class Acknowledgement:
         waits: list[Wait],
         acks: int,
         timeout_ms: int,
+        failed: Callable[[int], None],
     ) -> None:
+        """`failed` is told the code of each append that is not acknowledged."""
         loop = asyncio.get_running_loop()
         self._version = version
         self._correlation_id = correlation_id
         self._answers = answers
         self._waits = waits
         self._acks = acks
+        self._failed = failed
         self._left = len(waits)
         self.answer: asyncio.Future[bytes] = loop.create_future()
         self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._finish)
@@ -170,12 +189,17 @@ class Acknowledgement:
         for row, place, partition, appended in self._waits:
             problem = _unsettled(partition, appended, self._acks)
             if problem is not None:
+                self._failed(problem.code)
                 row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None, ())
         self.answer.set_result(encode_produce(self._version, self._correlation_id, self._answers, 0))
 
 
 def settle_late(
-    answer: SyncedAnswer, partition: Partition, durable: asyncio.Future[None], expired: bool
+    tallies: Tallies,
+    answer: SyncedAnswer,
+    partition: Partition,
+    durable: asyncio.Future[None],
+    expired: bool,
 ) -> None:
     """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
     appended = Appended(Offset(answer.base), Offset(answer.end), -1, durable)
@@ -184,8 +208,9 @@ def settle_late(
         answer.acknowledge()
     elif isinstance(problem, errors.RequestTimedOut) and not expired:
         committed = partition.commit_waits.wait(appended.end)
-        committed.add_done_callback(lambda _: settle_late(answer, partition, durable, True))
+        committed.add_done_callback(lambda _: settle_late(tallies, answer, partition, durable, True))
     else:
+        tallies.failed(PRODUCE, problem.code, None)
         row: list[ProduceAnswer] = [(answer.index, problem.code, -1, -1, -1, str(problem), None, ())]
         answer.finish(encode_produce(answer.version, answer.correlation_id, [(answer.topic, row)], 0))
 
@@ -212,8 +237,9 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
 
 
 def _failed(
-    index: int, problem: errors.TidelogError, services: Services, topic: str | bytes
+    index: int, problem: errors.TidelogError, services: Services, topic: str | bytes, client_id: str | None
 ) -> ProduceAnswer:
+    services.tallies.failed(PRODUCE, problem.code, client_id)
     leader = None
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
@@ -221,9 +247,16 @@ def _failed(
 
 
 def _refused(
-    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]], problem: errors.TidelogError
-) -> Answers:
-    return [
+    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]],
+    problem: errors.TidelogError,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    services: Services,
+) -> bytes:
+    answers: Answers = [
         (topic, [(index, problem.code, -1, -1, -1, str(problem), None, ()) for index, _, _ in parts])
         for topic, parts in topics
     ]
+    services.tallies.failed(PRODUCE, problem.code, client_id, sum(len(row) for _, row in answers))
+    return encode_produce(version, correlation_id, answers, 0)

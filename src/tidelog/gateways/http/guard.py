@@ -79,6 +79,7 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
+                self._around.statuses[message["status"]] += 1
                 told = MutableHeaders(scope=message)
                 told["x-request-id"] = one
                 told.setdefault("x-content-type-options", "nosniff")

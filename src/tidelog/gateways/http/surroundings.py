@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.gateways.http.clients import Clients
 
 if TYPE_CHECKING:
+    from tidelog.broker.figures import Figures
     from tidelog.broker.services import Services
     from tidelog.clock import Clock
     from tidelog.config import BrokerConfig
@@ -26,10 +28,14 @@ class Surroundings:
     """Why the broker should get no traffic now, or None."""
     bootstrap: str
     """host:port of this broker's own Kafka listener."""
+    figures: Figures
+    """What the broker counts, besides what `services.tallies` has."""
     clients: Clients
     """`tidelog.aio` clients of this broker, opened at first use and shared by all gateways."""
     names: frozenset[str]
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""
+    statuses: Counter[int] = field(default_factory=Counter)
+    """How often each HTTP status was answered."""
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What a gateway opened and has to close when the broker stops, the last one first."""
 

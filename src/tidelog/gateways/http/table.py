@@ -23,6 +23,7 @@ class Gateway(NamedTuple):
 
 GATEWAYS: tuple[Gateway, ...] = (
     Gateway("tidelog.gateways.http.health", ("/health",)),
+    Gateway("tidelog.gateways.metrics.routes", ("/metrics",)),
     Gateway(
         "tidelog.gateways.registry.routes",
         ("/subjects", "/schemas", "/config", "/compatibility", "/mode", "/contexts"),

@@ -1,0 +1,21 @@
+"""Where the figures of a broker are that no handler needs, for whoever shows them.  Built in `app.lifecycle`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.pulse import Pulse
+from tidelog.broker.server import Server
+from tidelog.metadata.shifts import Shifts
+from tidelog.replication.peers import Peers
+from tidelog.storage.cleaner import Cleaner
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    server: Server
+    pulse: Pulse
+    shifts: Shifts
+    cleaners: Sequence[Cleaner]
+    peers: Peers

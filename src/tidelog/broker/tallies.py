@@ -1,0 +1,92 @@
+"""What a broker counts while it serves: plain integers, read when somebody asks for metrics.
+
+Requests are counted natively (`_speed.tally`), records by their partition; here is what is left: errors in answers,
+clients, replication, throttles.  `Services` has the one object of a broker."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidelog._speed.tally import Tally
+
+OTHERS = "(others)"  # clients beyond the bound, together
+
+
+class Traffic:
+    """Of one client, by the id that it gives itself."""
+
+    __slots__ = ("bytes_in", "bytes_out", "connections", "errors", "requests")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.errors = 0
+
+    def add(self, connection: Counted) -> None:
+        self.requests += connection.frames
+        self.bytes_in += connection.bytes_in
+        self.bytes_out += connection.bytes_out
+
+
+class Counted(Protocol):
+    client_id: str | None
+    frames: int
+    bytes_in: int
+    bytes_out: int
+
+
+class Clients:
+    """Connections that have ended, and errors.  Ids are whatever clients say: only so many are told apart."""
+
+    def __init__(self, clients_max: int = 1000) -> None:
+        self._clients_max = clients_max
+        self._known: dict[str, Traffic] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, client_id: str | None) -> Traffic:
+        name = client_id or ""
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= self._clients_max:
+                name = OTHERS
+            known = self._known.setdefault(name, Traffic())
+        return known
+
+    def failed(self, client_id: str | None, times: int = 1) -> None:
+        self.of(client_id).errors += times
+
+    def ended(self, connection: Counted) -> None:
+        self.of(connection.client_id).add(connection)
+
+    def snapshot(self) -> dict[str, Traffic]:
+        """A copy, to which those of live connections can be added."""
+        copied = {}
+        for name, known in self._known.items():
+            copied[name] = one = Traffic()
+            one.requests, one.errors = known.requests, known.errors
+            one.bytes_in, one.bytes_out = known.bytes_in, known.bytes_out
+        return copied
+
+    def name_of(self, client_id: str | None) -> str:
+        """Under which name a client is told."""
+        name = client_id or ""
+        return name if name in self._known or len(self._known) < self._clients_max else OTHERS
+
+
+class Tallies:
+    def __init__(self, clients_max: int = 1000) -> None:
+        self.requests = Tally()
+        self.clients = Clients(clients_max)
+        self.replicated_out = 0
+        """Bytes of records that followers got."""
+        self.put_off = 0
+        """Fetches of followers that had to wait for a throttle."""
+
+    def failed(self, api_key: int, code: int, client_id: str | None, times: int = 1) -> None:
+        """An answer has this error code in it."""
+        self.requests.failed(api_key, code, times)
+        self.clients.failed(client_id, times)

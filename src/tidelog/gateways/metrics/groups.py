@@ -1,0 +1,72 @@
+"""Metrics of groups and transactions, each told by its coordinator alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.metrics.ends import Ends
+from tidelog.gateways.metrics.page import Page
+from tidelog.groups.classic import ClassicGroup
+from tidelog.groups.group import Group
+from tidelog.transactions.transaction import State
+
+SLICE = 50
+SETTLED = frozenset({"Stable", "Empty", "Dead"})
+
+
+def groups(around: Surroundings, page: Page) -> Iterator[None]:
+    by_state: Counter[tuple[str, str]] = Counter()
+    number = 0
+    for shard in around.services.groups.coordinator.shards():
+        for group_id, group in list(shard.machine.groups.items()):
+            state = group.state_name
+            by_state[group.kind, state] += 1
+            page.put("mq_group_members", len(getattr(group, "members", ())), group_id)
+            page.put("mq_group_rebalancing", int(state not in SETTLED), group_id)
+            page.put("mq_group_rebalances_total", _turns(group), group_id)
+            number += 1
+            if number % SLICE == 0:
+                yield
+    for (kind, state), count in sorted(by_state.items()):
+        page.put("mq_groups", count, kind, state)
+
+
+def _turns(group: Group) -> int:
+    return group.generation if isinstance(group, ClassicGroup) else getattr(group, "epoch", 0)
+
+
+def lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
+    number = 0
+    for shard in around.services.groups.coordinator.shards():
+        offsets = shard.machine.offsets
+        for group_id in list(offsets.groups()):
+            for (topic, index), committed in list(offsets.of(group_id).items()):
+                end = ends.of(topic, index)
+                if end is not None:
+                    behind = max(end - committed.offset, 0)
+                    page.put("mq_consumer_lag_messages", behind, group_id, topic, index)
+                number += 1
+                if number % SLICE == 0:
+                    yield
+
+
+def transactions(around: Surroundings, page: Page) -> Iterator[None]:
+    coordinated = around.services.transactions
+    states: Counter[str] = Counter()
+    now_ms, oldest_ms, number = around.clock.now_ms(), 0, 0
+    for shard in coordinated.coordinator.shards():
+        for one in shard.machine:
+            states[one.state.title] += 1
+            if one.state is State.ONGOING:
+                oldest_ms = max(oldest_ms, now_ms - one.started_ms)
+            number += 1
+            if number % SLICE == 0:
+                yield
+    for state in State:
+        page.put("mq_transactions", states[state.title], state.title)
+    page.put("mq_transaction_oldest_open_ms", oldest_ms)
+    page.put("mq_transactions_committed_total", coordinated.committed)
+    page.put("mq_transactions_aborted_total", coordinated.aborted)
+    page.put("mq_transactions_timed_out_total", coordinated.timed_out)

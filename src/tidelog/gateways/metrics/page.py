@@ -1,0 +1,71 @@
+"""One page of metrics in Prometheus's text format.  Series come in any order and leave family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.gateways.metrics.families import FAMILIES
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def labels_of(names: Sequence[str], values: Sequence[object]) -> str:
+    """`{name="value",...}`; whatever a client put into a name stays a name."""
+    inside = ",".join([f'{name}="{_escaped(str(value))}"' for name, value in zip(names, values, strict=True)])
+    return "{" + inside + "}" if inside else ""
+
+
+def _escaped(text: str) -> str:
+    if "\\" in text or '"' in text or "\n" in text:
+        text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    # A name that is no UTF-8 would make the whole page unreadable.
+    return text.encode("utf-8", "replace").decode()
+
+
+class Page:
+    """`series_max`: of each family; what comes after is left out and counted."""
+
+    def __init__(self, series_max: int) -> None:
+        self._series_max = series_max
+        self._lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
+        self.left_out = 0
+
+    def put(self, name: str, value: float, *labels: object) -> None:
+        self.put_at(name, value, labels_of(FAMILIES[name].labels, labels))
+
+    def put_at(self, name: str, value: float, labels: str) -> None:
+        """`labels` as `labels_of` makes them, for several families that have the same."""
+        lines = self._lines[name]
+        if len(lines) < self._series_max:
+            lines.append(f"{name}{labels} {value}\n")
+        else:
+            self.left_out += 1
+
+    def put_histogram(
+        self, name: str, bounds: Sequence[float], counts: Sequence[int], total: float, *labels: object
+    ) -> None:
+        """`counts`: how many were at most each of the bounds, and how many there were."""
+        lines, family = self._lines[name], FAMILIES[name]
+        if len(lines) >= self._series_max:
+            self.left_out += 1
+            return
+        inside = labels_of(family.labels, labels)[1:-1]
+        comma = f"{inside}," if inside else ""
+        rows = [
+            f'{name}_bucket{{{comma}le="{bound:g}"}} {count}\n'
+            for bound, count in zip(bounds, counts, strict=False)
+        ]
+        rows.append(f'{name}_bucket{{{comma}le="+Inf"}} {counts[-1]}\n')
+        shown = f"{{{inside}}}" if inside else ""
+        rows.append(f"{name}_sum{shown} {total}\n")
+        rows.append(f"{name}_count{shown} {counts[-1]}\n")
+        lines.append("".join(rows))
+
+    def text(self) -> bytes:
+        parts = []
+        for name, lines in self._lines.items():
+            if lines:
+                family = FAMILIES[name]
+                parts.append(f"# HELP {name} {family.doc}\n# TYPE {name} {family.kind}\n")
+                parts.extend(lines)
+        return "".join(parts).encode()

@@ -1,0 +1,75 @@
+"""`/metrics`, for Prometheus.
+
+A page of many thousand series is collected in short turns, between which producers and consumers are served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import perf_counter
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.metrics.ends import Ends
+from tidelog.gateways.metrics.groups import groups, lag, transactions
+from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
+from tidelog.gateways.metrics.process import process
+from tidelog.gateways.metrics.replication import metadata, partitions
+from tidelog.gateways.metrics.storage import Disks, compaction, directories
+from tidelog.gateways.metrics.traffic import connections, rates, requests
+
+TURN_S = 0.0005
+
+
+class Collector:
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._disks = Disks(around)
+        self._ends = Ends(around)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def page(self) -> bytes:
+        async with self._one_at_a_time:
+            began = perf_counter()
+            await asyncio.gather(self._disks.look(), self._ends.look())
+            page = Page(self._around.config.tidelog_metrics_series_max)
+            for steps in self._steps(page):
+                await _in_turns(steps)
+            page.put("mq_metrics_left_out_series", page.left_out)
+            page.put("mq_metrics_collect_ms", round(1000 * (perf_counter() - began), 3))
+            # Joining tens of thousands of lines takes a while: not on the loop.
+            return await asyncio.to_thread(page.text)
+
+    def _steps(self, page: Page) -> Iterator[Iterator[None]]:
+        around = self._around
+        yield rates(around, page)
+        yield requests(around, page)
+        yield connections(around, page)
+        yield metadata(around, page)
+        yield partitions(around, page)
+        yield directories(around, page, self._disks)
+        yield compaction(around, page)
+        yield groups(around, page)
+        yield lag(around, page, self._ends)
+        yield transactions(around, page)
+        yield process(around, page)
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    turn_ends = perf_counter() + TURN_S
+    for _ in steps:
+        if perf_counter() >= turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = perf_counter() + TURN_S
+
+
+def routes(around: Surroundings) -> list[BaseRoute]:
+    collector = Collector(around)
+
+    async def metrics(_: Request) -> Response:
+        return Response(await collector.page(), media_type=CONTENT_TYPE)
+
+    return [Route("/metrics", metrics)]

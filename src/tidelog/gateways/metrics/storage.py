@@ -1,0 +1,99 @@
+"""Metrics of data directories: sizes, disks, syncs, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.metrics.page import Page
+from tidelog.storage.log_dir import LogDir
+from tidelog.types import TopicPartition
+
+MEASURED_AT_ONCE = 500
+DISK_S_MAX = 1.0
+
+
+class Disk(NamedTuple):
+    total_bytes: int
+    free_bytes: int
+
+
+class Disks:
+    """What the disks have to be asked for, off the loop: free space, and the sizes of logs that nobody has opened, which
+    do not change until somebody does."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._sizes: dict[TopicPartition, int] = {}
+        self.space: dict[str, Disk] = {}
+
+    async def look(self) -> None:
+        for where in self._around.services.log_dirs.dirs:
+            self.space.pop(where.path, None)
+            if where.problem is None:
+                try:
+                    async with asyncio.timeout(DISK_S_MAX):
+                        await self._look_at(where)
+                except (OSError, TimeoutError, errors.TidelogError):
+                    continue  # a disk that does not answer has no figures
+
+    async def _look_at(self, where: LogDir) -> None:
+        disk = where.volume.disk
+        self.space[where.path] = Disk(*await disk.run(lambda: disk.free_bytes(where.path)))
+        resting = [name for name in where.names if name not in where.logs and name not in self._sizes]
+        for at in range(0, len(resting), MEASURED_AT_ONCE):
+            names = resting[at : at + MEASURED_AT_ONCE]
+            sizes = await disk.run(lambda names=names: [where.size_of(name) for name in names])  # type: ignore[misc]
+            self._sizes.update(zip(names, sizes, strict=True))
+
+    def resting_sizes(self, where: LogDir) -> Iterator[tuple[TopicPartition, int]]:
+        for name in list(where.names):
+            if name in where.logs:
+                self._sizes.pop(name, None)
+            elif name in self._sizes:
+                yield name, self._sizes[name]
+
+
+def directories(around: Surroundings, page: Page, disks: Disks) -> Iterator[None]:
+    held = around.partitions.held
+    for where in around.services.log_dirs.dirs:
+        path = where.path
+        page.put("mq_log_dir_online", int(where.problem is None), path)
+        space = disks.space.get(path)
+        if space is not None:
+            page.put("mq_disk_total_bytes", space.total_bytes, path)
+            page.put("mq_disk_free_bytes", space.free_bytes, path)
+            page.put("mq_disk_usage_ratio", 1 - space.free_bytes / max(space.total_bytes, 1), path)
+        size = 0
+        for number, (name, log) in enumerate(list(where.logs.items())):
+            size += log.size
+            if name not in held:
+                # Opened by retention alone.
+                page.put("mq_partition_size_bytes", log.size, *name)
+            if number % 50 == 49:
+                yield
+        for number, (name, resting) in enumerate(disks.resting_sizes(where)):
+            size += resting
+            page.put("mq_partition_size_bytes", resting, *name)
+            if number % 50 == 49:
+                yield
+        page.put("mq_log_dir_size_bytes", size, path)
+        took = where.volume.flusher.took_ms
+        page.put_histogram("mq_flush_time_ms", took.bounds, took.read(), took.sum, path)
+        yield
+
+
+def compaction(around: Surroundings, page: Page) -> Iterator[None]:
+    for cleaner in around.figures.cleaners:
+        path, counters = cleaner.path, cleaner.counters
+        page.put("mq_compaction_rounds_total", counters.rounds, path)
+        page.put("mq_compaction_failures_total", counters.rounds_failed, path)
+        page.put("mq_compaction_read_bytes_total", counters.bytes_read, path)
+        page.put("mq_compaction_written_bytes_total", counters.bytes_written, path)
+        page.put("mq_compaction_last_round_ms", counters.last_round_ms, path)
+        page.put("mq_compaction_dirty_ratio_max", counters.dirtiest_percent / 100, path)
+        page.put("mq_uncleanable_partitions", len(cleaner.uncleanable), path)
+    yield

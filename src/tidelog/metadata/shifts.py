@@ -1,0 +1,37 @@
+"""How often leadership and in-sync sets changed, as far as this broker has to tell of it.  Pure: counted from the steps
+of the metadata, whoever caused them."""
+
+from __future__ import annotations
+
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Partition
+from tidelog.types import NodeId
+
+
+class Shifts:
+    """In-sync sets are told by the leader, elections by the controller: each once in the cluster."""
+
+    def __init__(self, node: NodeId) -> None:
+        self._node = node
+        self.shrinks = 0
+        self.expands = 0
+        self.elections = 0
+        self.unclean_elections = 0
+
+    def applied(self, update: Update) -> None:
+        controls = update.image.controller == self._node
+        for name in update.topics:
+            before, after = update.before.topics.get(name), update.image.topics.get(name)
+            if before is None or after is None or before.id != after.id:
+                continue
+            for old, new in zip(before.partitions, after.partitions, strict=False):
+                if old != new:
+                    self._changed(old, new, controls)
+
+    def _changed(self, old: Partition, new: Partition, controls: bool) -> None:
+        if new.leader == self._node:
+            self.shrinks += len(new.in_sync) < len(old.in_sync)
+            self.expands += len(new.in_sync) > len(old.in_sync)
+        if controls and new.leader is not None and new.leader != old.leader:
+            self.elections += 1
+            self.unclean_elections += new.leader not in old.in_sync
