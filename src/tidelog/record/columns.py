@@ -7,6 +7,8 @@ use.
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +103,7 @@ class RecordColumns:
         items = pa.StructArray.from_arrays(
             [names, values], fields=list(kinds.field("headers").type.value_type.fields)
         )
-        topics = pa.array(list(self._topics), pa.string())
+        topics = _texts(pa, self._topics)
         indices = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(columns.topics)])
         arrays = [
             _bytes(pa, pa.binary(), columns.keys, rows),
@@ -126,6 +128,15 @@ def _bytes(pa: Any, kind: Any, column: Bytes, rows: int) -> Any:
     valid, offsets, content, nulls = column.buffers()
     buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(content)]
     return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
+
+
+def _texts(pa: Any, texts: Iterable[str]) -> Any:
+    """`pa.array` would do, but loads pandas where that is installed: a second, for a handful of names."""
+    encoded = [text.encode() for text in texts]
+    ends = [0, *itertools.accumulate(map(len, encoded))]
+    offsets = struct.pack(f"={len(ends)}i", *ends)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 # Rows of a table, for a producer

@@ -77,3 +77,23 @@ def test_pyarrow_is_not_loaded_on_the_loops_thread() -> None:
     """It takes a second or more, in which heartbeats would wait."""
     assert python(WHERE.format(use=BLOCKING.strip())) not in ("", "tidelog-client")
     assert python(WHERE.format(use=ASYNCIO.strip())) not in ("", "loop")
+
+
+def test_columns_load_no_pandas() -> None:
+    """pyarrow loads it for some calls, where it is installed."""
+    code = """
+import sys, pyarrow
+from tidelog.testing import broker
+from tidelog import Consumer, Producer
+
+with broker() as running:
+    with Producer(bootstrap_servers=running.bootstrap_servers) as producer:
+        ends = pyarrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0]))
+        value = pyarrow.Array.from_buffers(pyarrow.binary(), 1, [None, ends, pyarrow.py_buffer(b"x")])
+        producer.send_batch("t", pyarrow.RecordBatch.from_arrays([value], names=["value"])).get(30)
+    with Consumer("t", bootstrap_servers=running.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        while not (batch := consumer.poll_arrow(1_000)).num_rows:
+            pass
+print(batch.num_rows, "pandas" in sys.modules)
+"""
+    assert python(code) == "1 False"
