@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidelog._speed.connection import Answer
 from tidelog._speed.frames import request_header
@@ -18,6 +18,7 @@ from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.routes import API_VERSIONS, FETCH, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services
+from tidelog.groups.held import HeldAnswer
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import encode_response
@@ -26,7 +27,7 @@ from tidelog.wire.message import Message
 if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
-Handler = Callable[[Any, Context], Message | Awaitable[Message]]
+Handler = Callable[[Any, Context], Message | HeldAnswer[Any] | Awaitable[Message]]
 Plain = Callable[[memoryview, int, int, int, Services], bytes | Coroutine[Any, Any, bytes] | None]
 """A handler for the common case of a request: (frame, where its body begins, version, correlation id, services).  None
 when nothing was done, and the other handler has to look."""
@@ -86,6 +87,11 @@ class Router:
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return self._encoded(route, version, correlation_id, pending, client_id)
+        if isinstance(pending, HeldAnswer):
+            held = pending.turned(
+                lambda response: self._encoded(route, version, correlation_id, response, client_id)
+            )
+            return cast("asyncio.Future[bytes]", held)  # as much of one as a connection needs
         return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
 
     def _run(self, answer: Coroutine[Any, Any, bytes], pending: Awaitable[Any]) -> asyncio.Task[bytes]:

@@ -42,7 +42,7 @@ from tidelog.groups.classic_turn import (
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
-from tidelog.groups.held import Held, Hold
+from tidelog.groups.held import Held, HeldAnswer, Hold
 from tidelog.groups.machine import GroupMachine
 from tidelog.replication.partition import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
@@ -189,23 +189,33 @@ class ClassicGroups:
         assignment_settled(turn, given.generation, error_code)
         self._perform(shard, turn)
 
-    async def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> int:
+    def heartbeat(self, request: HeartbeatRequest, hold: Hold) -> int | HeldAnswer[int]:
         """The error code to answer."""
         try:
             shard, group = self._find(request.group_id)
             member_id = request.member_id
             session_ms = heartbeat(group, member_id, request.group_instance_id, request.generation_id)
             self._set_session(shard, group, member_id, session_ms)
+        except errors.CoordinatorLoadInProgress:
+            return errors.NONE  # its session begins anew when the group is loaded
+        except errors.TidelogError as problem:
+            return problem.code
+        if group.state is State.STABLE and not self._draining:
             hold_ms = min(
                 self._groups.config.tidelog_group_heartbeat_hold_ms, int(session_ms * HELD_SESSIONS_MAX)
             )
-            if hold_ms > 0 and group.state is State.STABLE and not self._draining:
-                await self._held.wait(group.id, member_id, hold_ms, caller.hold)
-                if shard.machine.groups.get(group.id) is not group:
-                    return errors.NONE  # it became a consumer group, and the member one of that
-                heartbeat(group, member_id, request.group_instance_id, request.generation_id)
-        except errors.CoordinatorLoadInProgress:
-            return errors.NONE  # its session begins anew when the group is loaded
+            find = partial(self._news, shard, group, request)
+            held = self._held.answer(group.id, member_id, hold_ms, hold, find)
+            if held is not None:
+                return held
+        return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
+
+    def _news(self, shard: GroupShard, group: ClassicGroup, request: HeartbeatRequest, _: bool) -> int:
+        """What a heartbeat that was held is answered."""
+        if shard.machine.groups.get(group.id) is not group:
+            return errors.NONE  # it became a consumer group, and the member one of that
+        try:
+            heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
         except errors.TidelogError as problem:
             return problem.code
         return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE

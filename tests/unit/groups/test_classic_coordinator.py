@@ -79,7 +79,8 @@ class Member:
 
     async def heartbeat(self) -> int:
         request = HeartbeatRequest(GROUP, self.generation, self.id, None)
-        return await self.node.classic.heartbeat(request, Caller(self.name, "/here", 4, self.hold))
+        code = self.node.classic.heartbeat(request, self.hold)
+        return code if isinstance(code, int) else await code
 
     async def form(self, *partitions: int) -> Member:
         assert (await self.join()).error_code == errors.NONE

@@ -6,10 +6,13 @@ connection ends that, so nobody waits behind it.  Reasons for joining and leavin
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.groups.classic_coordinator import Caller, ClassicGroups
 from tidelog.groups.consumer_classic_coordinator import ClassicMembers
+from tidelog.groups.held import HeldAnswer
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -36,9 +39,24 @@ async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupRe
     return await _members(request.group_id, context).sync(request)
 
 
-async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    code = await _members(request.group_id, context).heartbeat(request, caller_of(context))
-    return HeartbeatResponse(error_code=code)
+def heartbeat(
+    request: HeartbeatRequest, context: Context
+) -> HeartbeatResponse | HeldAnswer[HeartbeatResponse] | Awaitable[HeartbeatResponse]:
+    migrating = context.services.classic_members
+    if migrating.holds(request.group_id):
+        return _heartbeat_of_migrating(migrating, request, context)
+    code = context.services.classic_groups.heartbeat(request, context.hold)
+    return code.turned(_beat) if isinstance(code, HeldAnswer) else _beat(code)
+
+
+def _beat(code: int) -> HeartbeatResponse:
+    return HeartbeatResponse(0, code)
+
+
+async def _heartbeat_of_migrating(
+    members: ClassicMembers, request: HeartbeatRequest, context: Context
+) -> HeartbeatResponse:
+    return _beat(await members.heartbeat(request, caller_of(context)))
 
 
 async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
