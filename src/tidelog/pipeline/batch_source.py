@@ -31,7 +31,7 @@ class Pushdown:
     """`pushFilters` of a reader.  Spark refuses a reader that has one while pushing filters down is switched off
     (spark.sql.python.filterPushdown.enabled), unless the method is its own: it looks at `__func__`."""
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, narrowing: Narrowing) -> None:
         self._narrowing = narrowing

@@ -48,7 +48,7 @@ ALIASES = {
     "kafka.isolation.level": "isolation",
     "valueSchema": "schema",
 }
-FORMATS = ("bytes",)
+FORMATS = ("bytes", "json", "avro", "protobuf")
 MODES = ("failfast", "permissive", "dropmalformed")
 
 
@@ -103,11 +103,16 @@ class SourceOptions:
     fetch_bytes: int
     decoding: Decoding
 
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Those that are named; none with a pattern."""
+        return self.topics or tuple(dict.fromkeys(one.topic for one in self.assign))
+
     def what(self) -> str:
         """The topics, for messages."""
         if self.pattern is not None:
             return f"topics like {self.pattern!r}"
-        names = self.topics or tuple(dict.fromkeys(one.topic for one in self.assign))
+        names = self.topic_names
         return ("topic " if len(names) == 1 else "topics ") + ", ".join(map(repr, names))
 
     def wants(self, partition: TopicPartition) -> bool:

@@ -55,7 +55,7 @@ class Survey:
             pattern = re.compile(options.pattern)
             every = self._clients.patiently(admin.list_topics)
             return [topic for topic in every if pattern.fullmatch(topic.name)]
-        names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assign))
+        names = options.topic_names
         try:
             found = self._clients.patiently(lambda: admin.describe_topics(names))
         except (errors.UnknownTopicOrPartition, ExceptionGroup) as problem:

@@ -1,0 +1,16 @@
+"""The packages that pipelines need beyond the client, asked for before they are missed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from tidelog.pipeline.option_text import PipelineError
+
+
+def need_spark() -> None:
+    """One clear line where the packages of the pipeline are not installed."""
+    missing = [one for one in ("pyspark", "pyarrow") if importlib.util.find_spec(one) is None]
+    if missing:
+        raise PipelineError(
+            f"pipelines need {' and '.join(missing)}, which is not installed: pip install 'tidelog[pipeline]'"
+        )

@@ -1,0 +1,109 @@
+"""One Spark session and one broker for all tests here, whatever the number of pytest workers: `--dist loadgroup` sends
+the whole group to one of them, so only one JVM is started."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.process import BrokerProcess, free_port
+from tests.conformance.tidelog_broker import TidelogBroker
+from tests.conformance.topics import create_topic
+
+SETTINGS = {
+    "log.retention.check.interval.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+BrokerFactory = Callable[..., BrokerProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "alone" not in item.keywords:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Tasks that fail are tried again, as on a cluster."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.sql.streaming.stopTimeout", "60000")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder} -XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    running = TidelogBroker(tmp_path_factory.mktemp("broker"), SETTINGS)
+    running.start()
+    yield running
+    assert running.alive(), f"the broker died during the tests: {running.log_tail()}"
+    running.stop()
+
+
+@pytest.fixture
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerFactory]:
+    """Starts brokers for this test only, to be stopped and killed."""
+    started: list[BrokerProcess] = []
+
+    def start(settings: dict[str, str] | None = None) -> BrokerProcess:
+        running = TidelogBroker(tmp_path_factory.mktemp("own"), {**SETTINGS, **(settings or {})})
+        running.port = free_port()
+        started.append(running)
+        running.start()
+        return running
+
+    yield start
+    for running in started:
+        running.discard()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def name() -> Callable[[], str]:
+    prefix, numbers = f"p-{uuid.uuid4().hex[:12]}", itertools.count()
+    return lambda: f"{prefix}-{next(numbers)}"
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: Callable[[], str]) -> Callable[..., str]:
+    """Creates topics: `topic()`, `topic(partitions=3, config={"cleanup.policy": "compact"})`."""
+
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        fresh = name()
+        create_topic(bootstrap, fresh, partitions, config)
+        return fresh
+
+    return create

@@ -1,0 +1,354 @@
+"""`spark.read` and `spark.readStream.format("tidelog")` on a real broker."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.process import BrokerProcess, wait_until
+from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
+from tidelog import Admin, Producer, TopicPartition
+
+Topic = Callable[..., str]
+
+
+def numbers(start: int, end: int) -> list[str]:
+    return [str(one) for one in range(start, end)]
+
+
+def in_memory(spark: Any, frame: Any, checkpoint: Path) -> tuple[Any, Callable[[], list[str | None]]]:
+    """A stream into a table of Spark's, and what is in that table."""
+    table = "t" + checkpoint.name.replace("-", "_") + str(abs(hash(checkpoint)))
+    writer = frame.writeStream.format("memory").queryName(table).option("checkpointLocation", str(checkpoint))
+    return writer, lambda: sorted(values(spark.table(table)), key=str)
+
+
+def test_a_batch_has_every_record_with_kafkas_columns(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic(partitions=2, config={"retention.ms": "-1"})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(
+            orders,
+            b"one",
+            key=b"k",
+            headers=[("h", b"1"), ("n", None)],
+            timestamp=1_700_000_000_123,
+            partition=1,
+        )
+        producer.send(orders, None, partition=0)
+    rows = reading(spark, bootstrap, topics=orders, includeHeaders="true").orderBy("partition").collect()
+    assert [(one.partition, one.offset, one.topic) for one in rows] == [(0, 0, orders), (1, 0, orders)]
+    assert rows[0].value is None and rows[0].key is None and rows[0].headers == []
+    assert bytes(rows[1].key) == b"k" and bytes(rows[1].value) == b"one"
+    assert [(one.key, one.value and bytes(one.value)) for one in rows[1].headers] == [
+        ("h", b"1"),
+        ("n", None),
+    ]
+    assert rows[1].timestamp == datetime.datetime(2023, 11, 14, 22, 13, 20, 123000)
+
+
+def test_a_batch_begins_and_ends_where_it_is_told(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic(config={"retention.ms": "-1"})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(10):
+            producer.send(orders, b"%d" % number, timestamp=1_700_000_000_000 + number * 1000)
+
+    def read(**options: Any) -> list[str | None]:
+        return values(reading(spark, bootstrap, topics=orders, **options))
+
+    assert read() == numbers(0, 10)
+    assert read(starting=f'{{"{orders}": {{"0": 7}}}}') == numbers(7, 10)
+    assert read(starting=f'{{"{orders}": {{"0": -2}}}}', ending=f'{{"{orders}": {{"0": 4}}}}') == numbers(
+        0, 4
+    )
+    assert read(starting="@1700000002500", ending="@1700000006000") == numbers(3, 6)
+    assert read(starting="2023-11-14T22:13:28Z") == numbers(8, 10)
+    assert read(starting="2033-01-01T00:00:00Z") == []
+    assert read(starting="latest") == []
+
+
+def test_large_partitions_are_cut_for_several_tasks_and_nothing_is_lost(
+    spark: Any, bootstrap: str, topic: Topic
+) -> None:
+    orders = topic(partitions=2)
+    fill(bootstrap, orders, numbers(0, 1000), partition=0)
+    fill(bootstrap, orders, numbers(1000, 1010), partition=1)
+    frame = reading(spark, bootstrap, topics=orders, minPartitions=6, fetchBytes=2000)
+    assert frame.rdd.getNumPartitions() == 6
+    assert sorted(values(frame), key=int) == numbers(0, 1010)
+
+
+def test_filters_narrow_what_is_read(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic(partitions=3)
+    for partition in range(3):
+        fill(bootstrap, orders, numbers(partition * 10, partition * 10 + 10), partition=partition)
+    frame = reading(spark, bootstrap, topics=orders, minPartitions=30)
+    narrowed = frame.where("partition = 1 and offset >= 2 and offset < 5")
+    assert narrowed.rdd.getNumPartitions() == 3, "more was planned than the filter leaves"
+    assert values(narrowed) == ["12", "13", "14"]
+    assert sorted(values(frame.where("partition in (0, 2) and offset = 9")), key=int) == ["9", "29"]
+    assert frame.where("timestamp > '2099-01-01'").count() == 0
+    assert frame.where("timestamp > '2020-01-01'").count() == 30
+    assert frame.where(f"topic = '{orders}x'").count() == 0
+
+
+def test_filters_need_no_setting_of_sparks(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    fill(bootstrap, orders, numbers(0, 10))
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "false")
+    try:
+        assert values(reading(spark, bootstrap, topics=orders).where("offset = 3")) == ["3"]
+    finally:
+        spark.conf.set(setting, "true")
+
+
+def test_patterns_and_single_partitions(
+    spark: Any, bootstrap: str, name: Callable[[], str], topic: Topic
+) -> None:
+    one, two = topic(partitions=2), topic()
+    fill(bootstrap, one, ["a"], partition=0)
+    fill(bootstrap, one, ["b"], partition=1)
+    fill(bootstrap, two, ["c"])
+    prefix = one.rsplit("-", 1)[0]
+    assert sorted(map(str, values(reading(spark, bootstrap, pattern=f"{prefix}-.*")))) == ["a", "b", "c"]
+    assert values(reading(spark, bootstrap, assign=f'{{"{one}": [1]}}')) == ["b"]
+
+
+def test_aborted_records_and_markers_are_left_out(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    with Producer(bootstrap_servers=bootstrap, transactional_id=f"{orders}-writer") as producer:
+        for number in range(6):
+            producer.begin_transaction()
+            producer.send(orders, b"%d" % number)
+            producer.flush()
+            producer.commit_transaction() if number % 2 else producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(orders, b"open")
+        producer.flush()
+        assert values(reading(spark, bootstrap, topics=orders)) == ["1", "3", "5"]
+        loose = reading(spark, bootstrap, topics=orders, isolation="read_uncommitted")
+        assert values(loose) == [*numbers(0, 6), "open"]
+        producer.abort_transaction()
+    # Splits that begin within transactions know what was aborted, too.
+    assert values(reading(spark, bootstrap, topics=orders, minPartitions=5)) == ["1", "3", "5"]
+
+
+def test_a_compacted_topic_has_holes(spark: Any, bootstrap: str, topic: Topic) -> None:
+    config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+    orders = topic(config=config)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(3000):
+            producer.send(orders, b"%d" % number + b"x" * 1000, key=b"%d" % (number % 10))
+    admin = Admin(bootstrap_servers=bootstrap)
+    with admin:
+        frame = reading(spark, bootstrap, topics=orders, minPartitions=3)
+        wait_until(lambda: frame.count() < 2500, 60, "compaction")
+        end = admin.list_offsets({TopicPartition(orders, 0): "latest"})[TopicPartition(orders, 0)].offset
+    offsets = [one.offset for one in frame.select("offset").collect()]
+    assert end == 3000 and max(offsets) == 2999
+    assert offsets == sorted(set(offsets)), "an offset came twice"
+
+
+def test_a_stream_reads_on_and_finds_new_partitions(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    orders = topic()
+    fill(bootstrap, orders, numbers(0, 10))
+    writer, there = in_memory(
+        spark, streaming(spark, bootstrap, topics=orders, maxRecordsPerTrigger=4), tmp_path / "c"
+    )
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        wait_until(lambda: there() == sorted(numbers(0, 10)), 120, "the first ten")
+        batches = [one["numInputRows"] for one in query.recentProgress]
+        assert max(batches) == 4 and sum(batches) == 10
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.create_partitions({orders: 3})
+        fill(bootstrap, orders, numbers(10, 20), partition=2)
+        fill(bootstrap, orders, numbers(20, 25), partition=0)
+        wait_until(lambda: there() == sorted(numbers(0, 25)), 120, "the new partition")
+    finally:
+        query.stop()
+
+
+def test_a_stream_goes_on_from_its_checkpoint_and_tells_its_group(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    orders, copy = topic(partitions=2), topic()
+    group = f"{orders}-group"
+    for start, end in ((0, 10), (10, 25)):
+        fill(bootstrap, orders, numbers(start, end))
+        frame = streaming(spark, bootstrap, topics=orders, groupId=group).select("value")
+        finish(writing(frame, bootstrap, tmp_path / "c", topic=copy, guarantee="at_least_once"))
+        assert sorted(values(reading(spark, bootstrap, topics=copy)), key=int) == numbers(0, end)
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            wait_until(lambda: _committed(admin, group) == end, 30, "the group's offsets")  # noqa: B023
+
+
+def _committed(admin: Admin, group: str) -> int:
+    return sum(one.offset for one in admin.list_group_offsets(group).values())
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_beginning(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    first = topic()
+    fill(bootstrap, first, ["a"])
+    frame = streaming(spark, bootstrap, pattern=first.rsplit("-", 1)[0] + "-.*", starting="latest")
+    writer, there = in_memory(spark, frame, tmp_path / "c")
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        wait_until(lambda: query.lastProgress is not None, 120, "the stream's start")
+        fill(bootstrap, topic(), ["b", "c"])
+        wait_until(lambda: there() == ["b", "c"], 120, "the new topic")
+    finally:
+        query.stop()
+
+
+# What retention, deletion and mistakes do
+
+
+def test_lost_data_stops_a_stream_unless_it_is_told_to_go_on(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    orders, copy = topic(), topic()
+    fill(bootstrap, orders, numbers(0, 10))
+
+    def run(**options: Any) -> None:
+        frame = streaming(spark, bootstrap, topics=orders, maxRecordsPerTrigger=5, **options).select("value")
+        finish(writing(frame, bootstrap, tmp_path / "c", topic=copy, guarantee="at_least_once"))
+
+    run()
+    fill(bootstrap, orders, numbers(10, 20))
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_records({TopicPartition(orders, 0): 17})
+    said = failure(spark, run)
+    assert "offsets 10 to 14" in said and "failOnDataLoss" in said and "retention" in said
+    run(failOnDataLoss="false")
+    assert sorted(values(reading(spark, bootstrap, topics=copy)), key=int) == numbers(0, 10) + numbers(17, 20)
+
+
+def test_offsets_that_are_not_in_the_log(spark: Any, bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    fill(bootstrap, orders, numbers(0, 5))
+    wanted = {"topics": orders, "ending": f'{{"{orders}": {{"0": 9}}}}'}
+    said = failure(spark, lambda: reading(spark, bootstrap, **wanted).count())
+    assert "offset 9" in said and "from 0 to 5" in said
+    assert reading(spark, bootstrap, **wanted, failOnDataLoss="false").count() == 5
+
+
+def test_a_checkpoint_of_another_topic_is_told_apart(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    orders, payments, copy = topic(), topic(), topic()
+    for one in (orders, payments):
+        fill(bootstrap, one, ["a"])
+
+    def run(which: str) -> None:
+        frame = streaming(spark, bootstrap, topics=which).select("value")
+        finish(writing(frame, bootstrap, tmp_path / "c", topic=copy))
+
+    run(orders)
+    said = failure(spark, lambda: run(payments))
+    assert f"reads topic '{orders}'" in said and payments in said and "checkpoint of its own" in said
+
+
+def test_a_topic_deleted_under_a_running_query(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    orders = topic()
+    fill(bootstrap, orders, ["a"])
+    writer, there = in_memory(spark, streaming(spark, bootstrap, topics=orders), tmp_path / "c")
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        wait_until(lambda: there() == ["a"], 120, "the first record")
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.delete_topics([orders])
+        wait_until(lambda: not query.isActive, 120, "the end of the query")
+        assert f"there is no topic '{orders}'" in str(query.exception())
+    finally:
+        query.stop()
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    from tests.conformance.topics import create_topic
+
+    orders, copy = topic(), topic()
+    fill(bootstrap, orders, numbers(0, 5))
+
+    def run(**options: Any) -> None:
+        frame = streaming(spark, bootstrap, topics=orders, **options).select("value")
+        finish(writing(frame, bootstrap, tmp_path / "c", topic=copy))
+
+    run()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_topics([orders])
+    create_topic(bootstrap, orders, 1, None)
+    fill(bootstrap, orders, numbers(10, 20))
+    assert "deleted and made anew" in failure(spark, run)
+    run(failOnDataLoss="false")
+    assert values(reading(spark, bootstrap, topics=copy)) == numbers(0, 5) + numbers(10, 20)
+
+
+def test_a_broker_that_is_away_for_a_while_holds_a_stream_up_and_no_more(
+    spark: Any, own_broker: Callable[..., BrokerProcess], name: Callable[[], str], tmp_path: Path
+) -> None:
+    from tests.conformance.topics import create_topic
+
+    running = own_broker()
+    orders = name()
+    create_topic(running.bootstrap, orders, 1, None)
+    fill(running.bootstrap, orders, ["a"])
+    writer, there = in_memory(spark, streaming(spark, running.bootstrap, topics=orders), tmp_path / "c")
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        wait_until(lambda: there() == ["a"], 120, "the first record")
+        running.kill()
+        seen = len(query.recentProgress)
+        running.start()
+        fill(running.bootstrap, orders, ["b"])
+        wait_until(lambda: there() == ["a", "b"], 120, "the second record")
+        assert query.isActive and len(query.recentProgress) >= seen
+    finally:
+        query.stop()
+
+
+def test_a_broker_that_stays_away_ends_the_query_with_its_address(
+    spark: Any, own_broker: Callable[..., BrokerProcess], name: Callable[[], str]
+) -> None:
+    running = own_broker()
+    running.stop()
+    said = failure(spark, lambda: reading(spark, running.bootstrap, topics="orders", timeoutMs=300).count())
+    assert running.bootstrap in said and "is it running?" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "exactly one of the options 'topics', 'pattern' and 'assign'"),
+        ({"topics": "a", "pattern": "b"}, "not 'topics' and 'pattern'"),
+        ({"topics": "a", "startin": "latest"}, "did you mean 'starting'?"),
+        ({"topics": "a", "starting": "soon"}, "use earliest, latest, a time"),
+        ({"topics": "a", "maxRecordsPerTrigger": "5"}, "is for streams"),
+        ({"topics": "a", "minPartitions": "0"}, "a number of at least 1"),
+        ({"assign": "{1}"}, "is not JSON"),
+        ({"topics": "a", "isolation": "none"}, "use read_committed, read_uncommitted"),
+        ({"topics": "a", "security__mechanism": "PLAIN"}, "needs username and password"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    spark: Any, bootstrap: str, options: dict[str, str], said: str
+) -> None:
+    assert said in failure(spark, lambda: reading(spark, bootstrap, **options).count())
+
+
+def test_a_topic_that_is_not_there(spark: Any, bootstrap: str, name: Callable[[], str]) -> None:
+    missing = name()
+    said = failure(spark, lambda: reading(spark, bootstrap, topics=missing).count())
+    assert f"there is no topic '{missing}'" in said and bootstrap in said

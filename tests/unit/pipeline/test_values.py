@@ -1,0 +1,251 @@
+"""Values as columns: JSON, Avro and Protobuf, with what does not fit told row by row."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline import avro_values, protobuf_values
+from tidelog.pipeline.ddl_types import spark_schema_of_ddl
+from tidelog.pipeline.json_schema_types import spark_schema_of_json
+from tidelog.pipeline.json_values import JsonValues
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.record_frame import arrow_schema
+
+
+def kind_of(schema: StructType) -> Any:
+    return pa.struct(list(arrow_schema(schema)))
+
+
+def json_rows(ddl: str, *values: bytes | None) -> tuple[list[Any], dict[int, str]]:
+    decoded, failures = JsonValues(kind_of(spark_schema_of_ddl(ddl))).decode(
+        pa.array(values, pa.binary()), "t"
+    )
+    assert len(decoded) == len(values)
+    return decoded.to_pylist(), failures
+
+
+UTC = datetime.UTC
+
+
+def test_json_of_every_type() -> None:
+    ddl = (
+        "a bigint, b string, c double, d boolean, e decimal(10,2), f date, g timestamp, h array<int>, "
+        "i struct<x: int, y: array<timestamp>>"
+    )
+    value = {
+        "a": 1,
+        "b": "x",
+        "c": 1.5,
+        "d": True,
+        "e": "12.34",
+        "f": "2026-01-31",
+        "g": "2026-01-31T12:00:00.5+01:00",
+        "h": [1, None],
+        "i": {"x": 2, "y": ["2026-01-31T12:00:00", None]},
+        "more": {"is": "left out"},
+    }
+    rows, failures = json_rows(
+        ddl, json.dumps(value).encode(), None, b"{}", json.dumps(value, indent=2).encode()
+    )
+    assert not failures
+    assert (
+        rows[0]
+        == rows[3]
+        == {
+            "a": 1,
+            "b": "x",
+            "c": 1.5,
+            "d": True,
+            "e": decimal.Decimal("12.34"),
+            "f": datetime.date(2026, 1, 31),
+            "g": datetime.datetime(2026, 1, 31, 11, 0, 0, 500_000, UTC),
+            "h": [1, None],
+            "i": {"x": 2, "y": [datetime.datetime(2026, 1, 31, 12, tzinfo=UTC), None]},
+        }
+    )
+    assert rows[1] is None and set(rows[2].values()) == {None}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"  ",
+        b"5",
+        b"[1]",
+        b'{"a":1',
+        b'{"a":"x"}',
+        b'{"a":1}{"a":2}',
+        b'{"a":1}}\n{"v":{"a":2}',
+        b'{"a":1.5}',
+        b"\xff",
+    ],
+)
+def test_a_bad_value_is_alone_in_its_failure(bad: bytes) -> None:
+    rows, failures = json_rows("a bigint", *[b'{"a":%d}' % one for one in range(5)], bad, b'{"a":6}', None)
+    assert list(failures) == [5] and failures[5]
+    assert rows == [{"a": one} for one in range(5)] + [None, {"a": 6}, None]
+
+
+def test_json_maps_and_bytes() -> None:
+    ddl = "m map<string, struct<x: int, t: timestamp>>, b binary"
+    good = b'{"m": {"k": {"x": 1, "t": "2026-01-31T00:00:00Z"}, "n": null}, "b": "aGk="}'
+    rows, failures = json_rows(ddl, good, b'{"m": 5}', b'{"b": "!"}', None, b"[]")
+    moment = datetime.datetime(2026, 1, 31, tzinfo=UTC)
+    assert rows[0] == {"m": [("k", {"x": 1, "t": moment}), ("n", None)], "b": b"hi"}
+    assert sorted(failures) == [1, 2, 4] and rows[3] is None
+
+
+def test_schemas_in_sparks_short_form() -> None:
+    schema = spark_schema_of_ddl(
+        "id bigint not null, n struct<a: int, b: array<string>>, `odd name` decimal(5,1)"
+    )
+    assert schema.simpleString() == "struct<id:bigint,n:struct<a:int,b:array<string>>,odd name:decimal(5,1)>"
+    for wrong in ("", "id", "id foo", "id int name string", "a struct<x: int foo>"):
+        with pytest.raises(PipelineError, match="schema"):
+            spark_schema_of_ddl(wrong)
+
+
+def test_json_schemas() -> None:
+    text = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "at": {"type": "string", "format": "date-time"},
+            "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}},
+            "maybe": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+            "by": {"type": "object", "additionalProperties": {"type": ["boolean", "null"]}},
+        },
+        "$defs": {"tag": {"enum": ["a", "b"]}},
+    }
+    schema = spark_schema_of_json(json.dumps(text))
+    assert schema.simpleString() == (
+        "struct<id:bigint,at:timestamp,tags:array<string>,maybe:double,by:map<string,boolean>>"
+    )
+    own = {"$ref": "#", "type": "object"}
+    with pytest.raises(PipelineError, match="refers to itself"):
+        spark_schema_of_json(json.dumps({"type": "object", "properties": {"me": own}}))
+    with pytest.raises(PipelineError, match="2 types"):
+        spark_schema_of_json('{"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}')
+
+
+LINE = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
+AVRO = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "lines", "type": {"type": "array", "items": LINE}},
+        {"name": "last", "type": ["null", "Line"]},
+        {"name": "by", "type": {"type": "map", "values": "int"}},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+    ],
+}
+
+
+def test_avro_both_ways() -> None:
+    schema = avro_values.parse(json.dumps(AVRO))
+    kind = avro_values.spark_schema(schema)
+    assert kind.simpleString() == (
+        "struct<id:bigint,note:string,at:timestamp,price:decimal(9,2),lines:array<struct<sku:string>>,"
+        "last:struct<sku:string>,by:map<string,int>,state:string>"
+    )
+    order = {
+        "id": 7,
+        "note": None,
+        "at": datetime.datetime(2026, 1, 31, tzinfo=UTC),
+        "price": decimal.Decimal("9.50"),
+        "lines": [{"sku": "pear"}],
+        "last": {"sku": "fig"},
+        "by": {"x": 1},
+        "state": "PAID",
+    }
+    data = avro_values.encoder(schema, None)(order)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, order)
+    assert data == out.getvalue()
+    values = avro_values.AvroValues(json.loads(json.dumps(schema)), kind_of(kind), None)
+    decoded, failures = values.decode(pa.array([data, None, data[:-3], data + b"x"], pa.binary()), "t")
+    assert decoded[0].as_py() == {**order, "by": [("x", 1)]}
+    assert decoded[1].as_py() is None and sorted(failures) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [(["string", "long"], "union of 2 types"), (["null", "shop.Order"], "refers to itself")],
+)
+def test_avro_that_no_column_can_hold(field: Any, said: str) -> None:
+    wrong = {"type": "record", "name": "shop.Order", "fields": [{"name": "odd", "type": field}]}
+    with pytest.raises(PipelineError, match=said):
+        avro_values.spark_schema(avro_values.parse(json.dumps(wrong)))
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+enum State { NEW = 0; PAID = 1; }
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  google.protobuf.Timestamp at = 3;
+  repeated Line lines = 4;
+  map<string, int32> by = 5;
+  State state = 6;
+  google.protobuf.Int32Value maybe = 7;
+  uint64 large = 8;
+  bytes raw = 9;
+  message Line { string sku = 1; }
+}
+message Self { Self me = 1; }
+"""
+
+
+def test_protobuf_both_ways() -> None:
+    files = protobuf_values.file_set(PROTO)
+    message = protobuf_values.message_of(files, None)
+    schema = protobuf_values.spark_schema(message)
+    assert schema.simpleString() == (
+        "struct<id:bigint,note:string,at:timestamp,lines:array<struct<sku:string>>,by:map<string,int>,state:string,"
+        "maybe:int,large:decimal(20,0),raw:binary>"
+    )
+    order = {
+        "id": 7,
+        "note": None,
+        "at": datetime.datetime(2026, 1, 31, tzinfo=UTC),
+        "lines": [{"sku": "pear"}],
+        "by": {"x": 1},
+        "state": "PAID",
+        "maybe": 0,
+        "large": decimal.Decimal(2**64 - 1),
+        "raw": b"\xff",
+    }
+    data = protobuf_values.encoder(message, None, [0])(order)
+    values = protobuf_values.ProtobufValues(message, kind_of(schema), False)
+    decoded, failures = values.decode(pa.array([data, b"", None, b"\xff\xff"], pa.binary()), "t")
+    assert decoded[0].as_py() == {**order, "by": [("x", 1)]}
+    assert decoded[1].as_py()["id"] == 0 and decoded[1].as_py()["maybe"] is None
+    assert decoded[2].as_py() is None and list(failures) == [3]
+
+
+def test_protobuf_that_is_wrong() -> None:
+    with pytest.raises(PipelineError, match=r"schema\.proto:1"):
+        protobuf_values.file_set("message {")
+    files = protobuf_values.file_set(PROTO)
+    with pytest.raises(PipelineError, match="contains itself"):
+        protobuf_values.spark_schema(protobuf_values.message_of(files, "shop.Self"))
+    with pytest.raises(PipelineError, match=r"no message 'shop\.Other'"):
+        protobuf_values.message_of(files, "shop.Other")
