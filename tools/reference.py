@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog import errors
+from tidelog._speed.tally import END_TO_END_BOUNDS_MS, TIME_BOUNDS_MS
+from tidelog.broker.pulse import DELAY_BOUNDS_MS
 from tidelog.broker.routes import ROUTES
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.resource_tables import GROUP_SETTINGS
+from tidelog.gateways.metrics.families import FAMILIES
+from tidelog.storage.flusher import FLUSH_BOUNDS_MS
 from tidelog.wire.apis import APIS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -67,6 +71,33 @@ def error_codes() -> str:
     )
 
 
+def metrics() -> str:
+    rows = [
+        (f"`{one.name}`", one.kind, ", ".join(one.labels), one.doc)
+        for one in sorted(FAMILIES.values(), key=lambda one: (one.name.startswith("process_"), one.name))
+    ]
+    bounds = {
+        "mq_produce_latency_ms, mq_request_time_ms": TIME_BOUNDS_MS,
+        "mq_end_to_end_latency_ms": END_TO_END_BOUNDS_MS,
+        "mq_flush_time_ms": FLUSH_BOUNDS_MS,
+        "mq_event_loop_delay_ms": DELAY_BOUNDS_MS,
+    }
+    return (
+        "# Metrics\n\nAt `/metrics` of the HTTP port, in Prometheus's text format. Every broker tells of itself; what "
+        "is of the whole cluster is told by one broker. What they mean for operators: "
+        "[operating](../guide/operating.md).\n\n"
+        + table(("Metric", "Kind", "Labels", "What it says"), rows)
+        + "\nBounds of histograms, in milliseconds:\n\n"
+        + table(
+            ("Metric", "Bounds"),
+            [
+                (", ".join(f"`{name}`" for name in names.split(", ")), ", ".join(map(str, values)))
+                for names, values in bounds.items()
+            ],
+        )
+    )
+
+
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
 _NOT_BUILT = (
@@ -80,6 +111,7 @@ PAGES = {
     "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
     "group-settings.md": lambda: settings("Group settings", _NOT_BUILT, GROUP_SETTINGS),
     "errors.md": error_codes,
+    "metrics.md": metrics,
 }
 
 

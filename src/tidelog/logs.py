@@ -1,8 +1,85 @@
-"""What log lines carry besides their words."""
+"""Log lines: what they carry, how they look, how much is said.
+
+Text for people, or one JSON object a line with the field names of the Elastic Common Schema, which Elastic and Loki read
+as they are.  Lines go to standard error; whoever runs the broker collects them."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
+from collections.abc import Iterable
 from contextvars import ContextVar
 
-request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The request that is worked on, as the client knows it."""
+from tidelog.errors import InvalidConfig
+
+request_id: ContextVar[str | tuple[str, int] | None] = ContextVar("request_id", default=None)
+"""The request that is worked on: the id of one over HTTP, address of the client and correlation id of one of Kafka's."""
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+ROOT = ""
+
+
+def parse_levels(entries: Iterable[str], setting: str) -> dict[str, int]:
+    """`level`, or `logger=level` for one part of the broker; InvalidConfig for anything else."""
+    levels = {ROOT: logging.INFO}
+    for entry in entries:
+        name, _, level = entry.rpartition("=")
+        name, level = name.strip(), level.strip().lower()
+        if level not in LEVELS or (name and name.partition(".")[0] != "tidelog"):
+            raise InvalidConfig(
+                f"{setting} cannot have {entry!r}: write one of {', '.join(LEVELS)}, or as tidelog.storage=debug"
+            )
+        levels[name] = LEVELS[level]
+    return levels
+
+
+def current_request() -> str | None:
+    known = request_id.get()
+    return f"{known[0]}/{known[1]}" if isinstance(known, tuple) else known
+
+
+class JsonFormatter(logging.Formatter):
+    def __init__(self, node_id: int) -> None:
+        super().__init__()
+        self._node_id = str(node_id)
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "@timestamp": f"{seconds}.{int(record.msecs):03d}Z",
+            "log.level": record.levelname.lower(),
+            "message": record.getMessage(),
+            "log.logger": record.name,
+            "service.name": "tidelog",
+            "service.node.name": self._node_id,
+            "process.pid": record.process,
+        }
+        request = current_request()
+        if request is not None:
+            line["request.id"] = request
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            problem = record.exc_info[1]
+            line["error.type"] = type(problem).__name__
+            line["error.message"] = str(problem)
+            line["error.stack_trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def set_up(shape: str, levels: dict[str, int], node_id: int) -> None:
+    """Of the whole process, once."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(node_id) if shape == "json" else logging.Formatter(TEXT))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)

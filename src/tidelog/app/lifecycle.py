@@ -36,6 +36,7 @@ from tidelog.groups.share_coordinator import ShareGroups
 from tidelog.groups.share_offsets import ShareOffsets
 from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
+from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
@@ -358,9 +359,8 @@ def _tell(reports: Iterable[Report]) -> None:
 
 def serve(config: BrokerConfig) -> int:
     """Runs a broker until SIGINT or SIGTERM; the exit code."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    levels = parse_levels(config.tidelog_log_levels, "tidelog.log.levels")
+    set_up(config.tidelog_log_format, levels, config.node_id)
     _raise_file_limit(
         config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
     )

@@ -10,6 +10,8 @@ from typing import Any
 from tidelog._speed.connection import Answer, FrameConnection
 from tidelog._speed.poller import Poller
 from tidelog.broker.router import Router
+from tidelog.broker.routes import FETCH
+from tidelog.logs import request_id
 
 log = logging.getLogger("tidelog.connection")
 
@@ -44,7 +46,13 @@ class Connection(FrameConnection):
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int
     ) -> Answer | asyncio.Future[Any] | None:
-        return self._router.route(self, frame, api_key, version, correlation_id)
+        if api_key <= FETCH:
+            return self._router.route(self, frame, api_key, version, correlation_id)
+        token = request_id.set((self.peer, correlation_id))
+        try:
+            return self._router.route(self, frame, api_key, version, correlation_id)
+        finally:
+            request_id.reset(token)
 
     def refused(self, problem: BaseException) -> None:
         if isinstance(problem, asyncio.CancelledError):

@@ -23,6 +23,7 @@ from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import InvalidConfig
+from tidelog.logs import parse_levels
 
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
@@ -168,6 +169,8 @@ class BrokerConfig:
     tidelog_http_connections_max: int = 256
     tidelog_http_hosts: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_log_format: str = "text"
+    tidelog_log_levels: tuple[str, ...] = ("info",)
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
     tidelog_metadata_tls_ca: str | None = None
@@ -250,6 +253,7 @@ class BrokerConfig:
                     f"advertised.listeners has {listener.name}, which listeners does not have"
                 )
         self._check_etcd()
+        parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:

@@ -17,6 +17,10 @@ tidelog.http.hosts list "" built
   Names under which the HTTP port may be asked, besides addresses, localhost and the broker's own names; * allows any.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
+tidelog.log.format string text text|json built
+  How log lines look: text for people, or JSON with the field names of the Elastic Common Schema, for Elastic and Loki.
+tidelog.log.levels list info built
+  How much is logged: debug, info, warning, error or critical; or for one part of the broker, as tidelog.storage=debug.
 tidelog.metadata string sqlite: built
   Where the cluster's metadata lives: sqlite: in the first log directory, for a cluster of one; etcd://host:port,host:port/prefix.
 tidelog.metadata.password password null built

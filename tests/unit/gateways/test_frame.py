@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from tests.unit.gateways.around import asked, surroundings
 from tidelog.gateways.http import app as http
-from tidelog.gateways.http.table import Gateway
+from tidelog.gateways.http.table import GATEWAYS, Gateway
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
 
 
 def make(monkeypatch: pytest.MonkeyPatch, given: dict[str, str] | None = None) -> ASGIApp:
-    table = (*http.GATEWAYS, Gateway("tests.unit.gateways.example", ("/example",)))
+    table = (*GATEWAYS, Gateway("tests.unit.gateways.example", ("/example",)))
     monkeypatch.setattr(http, "GATEWAYS", table)
     return http.application(surroundings(given))
 
