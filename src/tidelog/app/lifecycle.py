@@ -182,6 +182,7 @@ class Broker:
         )
         self._transactions.start()
         self._registry = SchemaRegistry(node, controller, self._partitions, clock)
+        self._registry.start()
 
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around

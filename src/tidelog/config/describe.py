@@ -58,7 +58,7 @@ def describe_topic(
     """All settings of a topic with these settings of its own, or those in `names`."""
     config = TopicConfig.of(overrides, broker.topic_defaults)
     for setting in _chosen(TOPIC_SETTINGS, names):
-        if setting.internal and setting.name not in overrides:
+        if (setting.internal or setting.unlisted) and setting.name not in overrides:
             continue
         value = (
             setting.parse(overrides[setting.name]) if setting.name in overrides else _held(config, setting)

@@ -12,6 +12,14 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer buil
   Codec that batches are kept in; producer keeps the one they came with.
 compression.zstd.level int 3 -131072..22 built
   Level used when this topic re-encodes batches with zstd.
+confluent.key.schema.validation boolean false built unlisted
+  Take only records whose key names a schema that the registry has for this topic, in Confluent's framing.
+confluent.key.subject.name.strategy string io.confluent.kafka.serializers.subject.TopicNameStrategy io.confluent.kafka.serializers.subject.TopicNameStrategy|io.confluent.kafka.serializers.subject.RecordNameStrategy|io.confluent.kafka.serializers.subject.TopicRecordNameStrategy built unlisted
+  Which subject must have the schema of a record's key, where that is checked: by topic, by record, or by both.
+confluent.value.schema.validation boolean false built unlisted
+  Take only records whose value names a schema that the registry has for this topic, in Confluent's framing.
+confluent.value.subject.name.strategy string io.confluent.kafka.serializers.subject.TopicNameStrategy io.confluent.kafka.serializers.subject.TopicNameStrategy|io.confluent.kafka.serializers.subject.RecordNameStrategy|io.confluent.kafka.serializers.subject.TopicRecordNameStrategy built unlisted
+  Which subject must have the schema of a record's value, where that is checked: by topic, by record, or by both.
 delete.retention.ms long 86400000 0.. built
   How long a compacted topic keeps the marker of a deleted key, so that readers can see the deletion.
 file.delete.delay.ms long 60000 0.. built

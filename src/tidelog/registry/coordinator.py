@@ -7,6 +7,7 @@ too (another registry, a mirror): what they appended is taken in before the next
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,9 @@ from tidelog.coordination.coordinator import Coordinator
 from tidelog.coordination.internal_topic import InternalTopic, Shape
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.record.reader import read_batches
+from tidelog.registry.validation import Validation, Wanted, subject_wanted
 from tidelog.replication.partitions import Partitions
 from tidelog.types import NodeId
 
@@ -35,7 +38,12 @@ LOOK_S = 0.02
 READ_BYTES = 1 << 20
 TRIES = 5
 
+FORWARDED = "x-forwarded-by-tidelog"
+"""Names the broker that a request came through: one that got it so does not hand it on again."""
+
 T = TypeVar("T")
+Users = tuple[frozenset[str], str, str]
+"""Subjects that have a schema, its type and its text."""
 
 
 class NotHere(Exception):
@@ -57,6 +65,7 @@ class SchemaRegistry:
         self._formats: Formats | None = None
         self._deciding = asyncio.Lock()
         self._taken_in = 0  # offset up to which the state has the log
+        self.validation = Validation(clock, self._is_registered)
 
     # For gateways
 
@@ -100,6 +109,39 @@ class SchemaRegistry:
                 self._taken_in = appended.end
         await shard.committed(appended, COMMIT_MS_MAX)
         return decision.answer
+
+    # For the leaders of partitions
+
+    async def _is_registered(self, wanted: Wanted) -> bool:
+        """Raises NotEnoughReplicas when nobody can say: producers try again."""
+        try:
+            try:
+                users = await self.read(lambda state: _users(state, wanted.id))
+            except NotHere as elsewhere:
+                users = await self._ask_elsewhere(elsewhere.leader, wanted.id)
+        except errors.TidelogError as problem:
+            raise errors.NotEnoughReplicas(f"the schema registry cannot be asked now: {problem}") from problem
+        if users is None:
+            return False
+        subjects, type_, text = users
+        return subject_wanted(wanted, type_, text) in subjects
+
+    async def _ask_elsewhere(self, leader: NodeId | None, schema_id: int) -> Users | None:
+        broker = None if leader is None else self._controller.image.brokers.get(leader)
+        if broker is None or broker.http is None:
+            raise errors.CoordinatorNotAvailable(f"the leader of {TOPIC}-0 ({leader}) has no HTTP port")
+        found = []
+        for path in (f"/schemas/ids/{schema_id}", f"/schemas/ids/{schema_id}/subjects"):
+            try:
+                answer = await send(broker.http, "GET", path, {FORWARDED: str(self._node)}, b"")
+            except (NotSent, NoAnswer) as problem:
+                raise errors.CoordinatorNotAvailable(str(problem)) from None
+            if answer.status == 404:
+                return None
+            if answer.status != 200:
+                raise errors.CoordinatorNotAvailable(f"broker {leader} answers {answer.status}")
+            found.append(json.loads(answer.body))
+        return frozenset(found[1]), found[0].get("schemaType", "AVRO"), found[0]["schema"]
 
     # Where the state is
 
@@ -186,11 +228,17 @@ class SchemaRegistry:
     def _loaded(self, shard: RegistryShard) -> None:
         self._taken_in = self._log_next()
 
+    def start(self) -> None:
+        self.validation.start(self._controller.image)
+
     def apply(self, update: Update) -> None:
+        if update.topic_configs:
+            self.validation.apply(update)
         if self._coordinator is not None:
             self._coordinator.apply(update)
 
     async def stop(self) -> None:
+        await self.validation.stop()
         if self._coordinator is not None:
             await self._coordinator.stop()
 
@@ -206,3 +254,16 @@ class SchemaRegistry:
                 "unclean.leader.election.enable": "false",
             },
         )
+
+
+def _users(state: RegistryState, schema_id: int) -> Users | None:
+    context = state.contexts.get(".")
+    schema = None if context is None else context.schemas.get(schema_id)
+    if context is None or schema is None:
+        return None
+    alive = (
+        key.subject
+        for key in context.users[schema_id]
+        if not state.subjects[key.subject][key.version].deleted
+    )
+    return frozenset(alive), schema.type, schema.text

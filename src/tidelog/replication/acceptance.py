@@ -46,6 +46,8 @@ class Rules(NamedTuple):
     codec_level: int | None
     before_ms_max: int
     after_ms_max: int
+    validated: bool = False
+    """Schemas are checked before batches come here: not by a way that leaves that out."""
 
     @staticmethod
     def of(config: TopicConfig) -> Rules:
@@ -59,6 +61,7 @@ class Rules(NamedTuple):
             codec_level=level,
             before_ms_max=config.message_timestamp_before_max_ms,
             after_ms_max=config.message_timestamp_after_max_ms,
+            validated=config.confluent_key_schema_validation or config.confluent_value_schema_validation,
         )
 
     @property
@@ -69,6 +72,7 @@ class Rules(NamedTuple):
             and not self.keys_required
             and self.codec is None
             and self.before_ms_max == _NO_LIMIT
+            and not self.validated
         )
 
 

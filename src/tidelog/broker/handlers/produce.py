@@ -45,6 +45,12 @@ def produce(
             ask.topics, errors.InvalidRequiredAcks(), version, correlation_id, client_id, services
         )
     request = ProduceInFlight(frame, ask, version, correlation_id, client_id, services)
+    if services.registry.validation.topics:
+        from tidelog.broker.handlers.produce_validated import held_for_schemas
+
+        held = held_for_schemas(request)
+        if held is not None:
+            return held
     if ask.transactional_id is not None:
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
 

@@ -23,7 +23,7 @@ from tidelog.gateways.registry import schemas, subjects
 from tidelog.gateways.registry.call import Call, Plain
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.registry import refusal
-from tidelog.registry.coordinator import NotHere, SchemaRegistry
+from tidelog.registry.coordinator import FORWARDED, NotHere, SchemaRegistry
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.subjects import context_named
 from tidelog.types import NodeId
@@ -36,8 +36,6 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _MEDIA_TYPES = frozenset((MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json"))
 _ACCEPTED = _MEDIA_TYPES | {"*/*", "application/*"}
 _SENT = _MEDIA_TYPES | {"application/octet-stream"}
-FORWARDED = "x-forwarded-by-tidelog"
-"""Names the broker that a request came through: one that got it so does not hand it on again."""
 NOT_LEADER = "x-tidelog-not-leader"
 """In an answer: nothing was done, another broker leads."""
 ELECTION_S_MAX = 10.0

@@ -1,0 +1,112 @@
+"""Which topics take only records whose schema is registered, and which schemas are known to be.
+
+What the registry said yes to is remembered for a while; a no is asked again, since the schema may come any moment.  For
+topics without the setting nothing here is ever called."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+from tidelog.clock import Clock
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Image
+
+KEY, VALUE = "confluent.key.schema.validation", "confluent.value.schema.validation"
+KNOWN_MAX = 10_000
+KNOWN_MS = 300_000
+
+
+class Wanted(NamedTuple):
+    """`strategy` is the last word of the setting: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy."""
+
+    topic: str
+    is_key: bool
+    strategy: str
+    id: int
+
+
+class Validation:
+    def __init__(self, clock: Clock, ask: Callable[[Wanted], Coroutine[Any, Any, bool]]) -> None:
+        self.topics: set[str] = set()
+        """Those with the setting."""
+        self.held: dict[tuple[str, int], asyncio.Future[Any]] = {}
+        """By partition: the last request that waits for the registry; later ones wait behind it."""
+        self._clock = clock
+        self._ask = ask
+        self._known: OrderedDict[Wanted, int] = OrderedDict()
+        self._asking: dict[Wanted, asyncio.Task[bool]] = {}
+
+    def start(self, image: Image) -> None:
+        for name in image.topic_configs:
+            self._look(image, name)
+
+    def apply(self, update: Update) -> None:
+        for name in update.topic_configs:
+            self._look(update.image, name)
+
+    def _look(self, image: Image, name: str) -> None:
+        own = image.topic_overrides(name)
+        if "true" in (own.get(KEY), own.get(VALUE)):
+            self.topics.add(name)
+        else:
+            self.topics.discard(name)
+
+    def knows(self, wanted: Wanted) -> bool:
+        until = self._known.get(wanted)
+        return until is not None and self._clock.monotonic_ms() < until
+
+    async def registered(self, wanted: Wanted) -> bool:
+        """Asks, once for all that want to know at the same time."""
+        asking = self._asking.get(wanted)
+        if asking is None:
+            asking = self._asking[wanted] = asyncio.get_running_loop().create_task(self._ask(wanted))
+            asking.add_done_callback(lambda done: self._answered(wanted, done))
+        return await asyncio.shield(asking)
+
+    def _answered(self, wanted: Wanted, done: asyncio.Task[bool]) -> None:
+        self._asking.pop(wanted, None)
+        if not done.cancelled() and done.exception() is None and done.result():
+            self._known[wanted] = self._clock.monotonic_ms() + KNOWN_MS
+            self._known.move_to_end(wanted)
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+
+    async def stop(self) -> None:
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def subject_wanted(wanted: Wanted, type_: str, text: str) -> str | None:
+    """The subject that must have the schema; None when it has no name to go by."""
+    if wanted.strategy == "TopicNameStrategy":
+        return f"{wanted.topic}-{'key' if wanted.is_key else 'value'}"
+    name = record_name(type_, text)
+    if name is None:
+        return None
+    return name if wanted.strategy == "RecordNameStrategy" else f"{wanted.topic}-{name}"
+
+
+def record_name(type_: str, text: str) -> str | None:
+    """The name of what a schema describes, found without what the schema refers to."""
+    if type_ == "PROTOBUF":
+        from tidelog.registry.proto_parser import parse_proto
+
+        file = parse_proto(text, "default")
+        first = next(iter(file.message_type), None)
+        if first is None:
+            return None
+        return f"{file.package}.{first.name}" if file.package else first.name
+    root = json.loads(text)
+    if not isinstance(root, dict):
+        return None
+    name = root.get("title" if type_ == "JSON" else "name")
+    if not isinstance(name, str):
+        return None
+    space = root.get("namespace")
+    return f"{space}.{name}" if type_ == "AVRO" and space and "." not in name else name
