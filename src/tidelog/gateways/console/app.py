@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tidelog.gateways.console import files, overview, topic, topics
+from tidelog.gateways.console import files, messages, overview, produce, settings, tail, topic, topics
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.frame import refused
 from tidelog.gateways.http.surroundings import Surroundings
@@ -25,6 +25,14 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.page("/console/topics/{topic}/live", topic.topic_live),
         console.deed("/console/topics/{topic}/partitions", topic.add_partitions),
         console.deed("/console/topics/{topic}/delete", topic.delete),
+        console.page("/console/topics/{topic}/messages", messages.messages),
+        console.page("/console/topics/{topic}/messages/{partition:int}/{offset:int}", messages.message),
+        console.page("/console/topics/{topic}/tail", tail.tail),
+        console.page("/console/topics/{topic}/tail/events", tail.events),
+        console.page("/console/topics/{topic}/settings", settings.topic_settings),
+        console.page("/console/topics/{topic}/produce", produce.produce),
+        console.deed("/console/topics/{topic}/produce", produce.write),
+        console.deed("/console/settings", settings.change),
         files.route(),
         console.page("/console/{rest:path}", nowhere),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
@@ -10,8 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tidelog import errors
+from tidelog.gateways.console.decoding import Decoder
 from tidelog.gateways.console.frame import go, refused
 from tidelog.gateways.console.lookout import Lookout
+from tidelog.gateways.console.reading import READERS_MAX
+from tidelog.gateways.console.registry import Registry
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -27,6 +31,10 @@ class Console:
     def __init__(self, around: Surroundings) -> None:
         self.around = around
         self.lookout = Lookout(around)
+        self.registry = Registry(around)
+        self.decoder = Decoder(self.registry)
+        self.readers = asyncio.Semaphore(READERS_MAX)
+        self.tails = 0
         around.closing.push_async_callback(self.lookout.stop)
 
     async def admin(self) -> Admin:

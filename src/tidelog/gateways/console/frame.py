@@ -118,7 +118,7 @@ def _navigation(request: Request, place: str) -> Markup:
                 type="search",
                 id="find",
                 name="q",
-                placeholder="Find a topic or group",
+                placeholder="Topic or group",
                 autocomplete="off",
                 aria_keyshortcuts="/",
                 maxlength=249,

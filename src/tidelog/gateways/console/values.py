@@ -1,0 +1,120 @@
+"""Keys, values and headers as people read them, and back: text, JSON, bytes.  Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, NamedTuple
+
+TEXT_MAX = 2_000
+BYTES_IN_LINE = 16
+
+
+class Readable(NamedTuple):
+    """`kind` says what the bytes were taken for."""
+
+    kind: str
+    text: str
+    line: str | None = None
+    """The same, shorter, for a row of a table."""
+
+    def cut(self, length: int = TEXT_MAX) -> str:
+        text = self.text if self.line is None else self.line
+        return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
+
+
+NULL = Readable("null", "null")
+
+
+def readable(data: bytes | None) -> Readable:
+    """Without a schema: by what it looks like."""
+    if data is None:
+        return NULL
+    if not data:
+        return Readable("empty", "")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return Readable("bytes", dump(data))
+    if not all(one.isprintable() or one in "\n\r\t" for one in text):
+        return Readable("bytes", dump(data))
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return of_value("JSON", json.loads(text))
+        except (ValueError, RecursionError):
+            pass
+    return Readable("text", text)
+
+
+def of_value(kind: str, value: Any) -> Readable:
+    """Something that was decoded."""
+    indented = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    return Readable(kind, indented, json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    return str(value)
+
+
+def dump(data: bytes, limit: int = 4_096) -> str:
+    """As hexadecimal numbers with the letters beside them."""
+    lines = []
+    for at in range(0, min(len(data), limit), BYTES_IN_LINE):
+        some = data[at : at + BYTES_IN_LINE]
+        letters = "".join(chr(one) if 32 <= one < 127 else "." for one in some)
+        lines.append(f"{at:06x}  {some.hex(' '):<{BYTES_IN_LINE * 3 - 1}}  {letters}")
+    if len(data) > limit:
+        lines.append(f"… {len(data):,} bytes")
+    return "\n".join(lines)
+
+
+class Unreadable(ValueError):
+    """What was typed is not what it was said to be; the message says why."""
+
+
+KINDS = {
+    "text": "Text",
+    "json": "JSON",
+    "base64": "Bytes in base64",
+    "hex": "Bytes in hexadecimal",
+    "null": "Null",
+}
+
+
+def typed(kind: str, text: str) -> bytes | None:
+    """The bytes of what a person typed."""
+    if kind == "null":
+        return None
+    if kind == "json":
+        parsed = typed_json(text)
+        return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode()
+    if kind in ("base64", "hex"):
+        plain = "".join(text.split())
+        try:
+            return base64.b64decode(plain, validate=True) if kind == "base64" else bytes.fromhex(plain)
+        except (binascii.Error, ValueError) as problem:
+            raise Unreadable(f"this is not {KINDS[kind].lower()}: {problem}") from None
+    return text.encode()
+
+
+def typed_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise Unreadable(f"this is not JSON: {problem}") from None
+
+
+def typed_headers(text: str) -> list[tuple[str, bytes]]:
+    """From lines of `name: value`."""
+    headers = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise Unreadable(f"{line!r} is no header: write name: value, one on each line")
+        headers.append((name.strip(), value.strip().encode()))
+    return headers
