@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ def free_ports(count: int) -> int:
 class Dev:
     """One `tidelog dev`, in a folder that outlives it."""
 
-    def __init__(self, folder: Path, brokers: int, etcd: int = 1) -> None:
+    def __init__(
+        self, folder: Path, brokers: int, etcd: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.settings = settings or {}
         self.folder = folder
         self.port = free_ports(brokers)
         self.brokers = brokers
@@ -67,7 +70,8 @@ class Dev:
 
     def options(self) -> list[str]:
         options = {"brokers": self.brokers, "data": self.folder, "port": self.port, "etcd": self.etcd}
-        return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return words + [word for item in self.settings.items() for word in ("--set", "=".join(item))]
 
     def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
         """Its exit code, and what it said on standard error."""
@@ -116,8 +120,8 @@ def alive(pid: int) -> bool:
 def new_dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
     made: list[Dev] = []
 
-    def make(brokers: int, etcd: int = 1) -> Dev:
-        made.append(Dev(tmp_path / "cluster", brokers, etcd))
+    def make(brokers: int, etcd: int = 1, settings: Mapping[str, str] | None = None) -> Dev:
+        made.append(Dev(tmp_path / "cluster", brokers, etcd, settings))
         return made[-1]
 
     yield make

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
-from tidelog.app.replicating import Replicating, own_up
+from tidelog.app.replicating import Replicating, tails_of
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
@@ -38,9 +38,10 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.homecoming import own_up, raise_epochs
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
-from tidelog.metadata.registration import Registration
+from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.shifts import Shifts
 from tidelog.metadata.store import MetadataStore
 from tidelog.registry.coordinator import SchemaRegistry
@@ -107,12 +108,9 @@ class Broker:
         self._undo.push_async_callback(self._store.close)
         for where in dirs:
             self._undo.callback(where.volume.disk.close)
-        clean = all(map(_stopped_cleanly, dirs))
-        power_lost = any(map(_lost_power, dirs))
-        self._controller = controller = await Controller.start(self._store, node, given, around.random, clean)
+        self._controller = controller = await Controller.start(self._store, node, given, around.random)
         self._dirs = LogDirs(dirs, controller.topic_config)
-        _tell(await self._dirs.start(controller.image.cluster_id, node))
-        self._undo.push_async_callback(self._dirs.stop)
+        await self._come_back(node, dirs)
         pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
@@ -130,10 +128,14 @@ class Broker:
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
-        if power_lost:
-            await own_up(node, controller, self._dirs)
         endpoints = endpoints_of(given, bound, around.host_name())
-        record = BrokerRecord(endpoints, given.broker_rack, http=http_address(given, http, endpoints))
+        record = BrokerRecord(
+            endpoints,
+            given.broker_rack,
+            http=http_address(given, http, endpoints),
+            home=self._dirs.home_id,
+            incarnation=f"{around.random.getrandbits(64):x}",
+        )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
         steward = self._replicating.steward(self._store, registration)
@@ -158,6 +160,27 @@ class Broker:
             # Gateways are clients of this broker: they end before it does.
             self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
+
+    async def _come_back(self, node: NodeId, dirs: list[LogDir]) -> None:
+        """Recovers the logs, and says in the metadata what the last run's end may have cost.  Until that is done the
+        next start has to know of it too."""
+        controller, dirs_, store = self._controller, self._dirs, self._store
+        clean, power_lost = all(map(_stopped_cleanly, dirs)), any(map(_lost_power, dirs))
+        _tell(await dirs_.recover(controller.image.cluster_id, node))
+        try:
+            lease_ms = self._given.tidelog_broker_lease_ms
+            await await_place(store, node, dirs_.home_id, self._around.clock, lease_ms)
+            if not clean:
+                await raise_epochs(store, node)
+                await controller.read_again()
+            if power_lost:
+                await own_up(store, tails_of(node, controller.image, dirs_))
+                await controller.read_again()
+        except BaseException:
+            await dirs_.stop(clean=False)
+            raise
+        dirs_.began()
+        self._undo.push_async_callback(dirs_.stop)
 
     def _start_coordinators(self, node: NodeId) -> None:
         controller = self._controller

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tidelog.app.surroundings import Surroundings
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image import Image
 from tidelog.metadata.records import Tail
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.steward import Steward
@@ -21,6 +22,7 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.replication.throttle import Throttle
+from tidelog.replication.vigil import Vigil
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
@@ -45,6 +47,7 @@ class Replicating:
         self._truncated = truncated
         self._registration: Registration | None = None
         self._steward: Steward | None = None
+        self._vigil: Vigil | None = None
         self._moved = asyncio.Event()
         self.peers = Peers(node, around.network, lambda: controller.image, listener)
         self.in_sync = InSync(
@@ -74,6 +77,7 @@ class Replicating:
     def steward(self, store: MetadataStore, registration: Registration) -> Steward:
         """The controller's duties, for when they fall to this broker."""
         self._registration = registration
+        self._vigil = Vigil(self._node, self.peers, store)
         controller = self._controller
         self._steward = Steward(
             store,
@@ -88,6 +92,13 @@ class Replicating:
 
     async def start(self) -> None:
         await self._followers.start(self._controller.image)
+        self._brokers_changed(self._controller.image)
+
+    def _brokers_changed(self, image: Image) -> None:
+        """DuplicateBrokerRegistration when another process has this broker's place."""
+        if self._registration is not None and self._vigil is not None:
+            self._registration.learned(image)
+            self._vigil.learned(image)
 
     async def apply(self, update: Update) -> None:
         await self._followers.apply(update)
@@ -96,6 +107,8 @@ class Replicating:
         """Everybody has applied it."""
         if self._steward is not None:
             self._steward.learned(update)
+        if update.brokers:
+            self._brokers_changed(update.image)
         self._moved.set()
         self._moved = asyncio.Event()
 
@@ -124,18 +137,20 @@ class Replicating:
 
     async def stop(self) -> None:
         await self.in_sync.stop()
+        if self._vigil is not None:
+            await self._vigil.stop()
         await self._followers.stop()
         self.peers.close()
 
 
-async def own_up(node: NodeId, controller: Controller, dirs: LogDirs) -> None:
-    """After a power cut: the ends of logs may be lost.  Whoever else is in sync shall lead, and where nobody is sure the
-    log that reaches furthest."""
+def tails_of(node: NodeId, image: Image, dirs: LogDirs) -> list[tuple[TopicPartition, Tail]]:
+    """After a power cut: how far the logs reach of which others count on this broker.  Whoever else is in sync shall
+    lead, and where nobody is sure the log that reaches furthest."""
     tails = []
-    for topic in controller.image.topics.values():
+    for topic in image.topics.values():
         for partition in topic.partitions:
             name = TopicPartition(topic.name, partition.index)
             if node in partition.in_sync and len(partition.in_sync) > 1 and name in dirs:
                 it = dirs.open(name)
                 tails.append((name, Tail(node, it.epochs.latest, it.end)))
-    await controller.mark_unsure(tails)
+    return tails

@@ -21,11 +21,10 @@ from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
 from tidelog.metadata import changes, decisions, moves, planning, records
 from tidelog.metadata.changes import Update
-from tidelog.metadata.decisions import Raised
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
 from tidelog.metadata.names import check_topic_name, plain_names
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
-from tidelog.metadata.records import PartitionRecord, Tail
+from tidelog.metadata.records import PartitionRecord
 from tidelog.metadata.store import (
     ABSENT,
     Compacted,
@@ -72,18 +71,18 @@ class Controller:
         self._moved = asyncio.Event()
 
     @staticmethod
-    async def start(
-        store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random, clean: bool
-    ) -> Controller:
-        """Reads the image.  `clean`: the last stop lost nothing, so the epochs of what this node leads can stay."""
+    async def start(store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random) -> Controller:
+        """Reads the image."""
         if await store.get(records.CLUSTER) is None:
             cluster_id = urlsafe_b64encode(new_id(random).bytes).rstrip(b"=")
             await store.txn([Compare(records.CLUSTER, ABSENT)], [Put(records.CLUSTER, cluster_id)])
-        image = changes.read(await store.range(""))
-        if not clean:
-            await _raise_epochs(store, image, node)
-            image = changes.read(await store.range(""))
-        return Controller(store, node, config, random, image)
+        return Controller(store, node, config, random, changes.read(await store.range("")))
+
+    async def read_again(self) -> None:
+        """As at the start; only as long as nobody follows."""
+        self._known = self._applied = image = changes.read(await self._store.range(""))
+        overrides = image.broker_overrides(None), image.broker_overrides(self._node)
+        self._config = self._start_config.with_dynamic(*overrides)
 
     # What is known
 
@@ -342,22 +341,6 @@ class Controller:
 
         return await self._swap(attempt)
 
-    async def mark_unsure(self, tails: Iterable[tuple[TopicPartition, Tail]]) -> None:
-        """These replicas may have lost the ends of their logs."""
-        for name, tail in tails:
-
-            def attempt(image: Image, name: TopicPartition = name, tail: Tail = tail) -> tuple[None, Swap]:
-                topic, partition = image.topics.get(name.topic), image.partition(*name)
-                if topic is None or partition is None or tail.node not in partition.in_sync:
-                    return None, Swap([], [])
-                others = tuple(one for one in partition.unsure if one.node != tail.node)
-                record = partition.record._replace(
-                    unsure=(*others, tail), partition_epoch=partition.partition_epoch + 1
-                )
-                return None, _put_state(topic.id, partition.index, record, partition.revision)
-
-            await self._swap(attempt)
-
     # Writing
 
     async def _swap(self, attempt: Callable[[Image], tuple[T, Swap]], validate_only: bool = False) -> T:
@@ -392,22 +375,6 @@ def new_id(random: Random) -> UUID:
         found = UUID(int=random.getrandbits(128), version=4)
         if not urlsafe_b64encode(found.bytes).startswith(b"-"):
             return found
-
-
-async def _raise_epochs(store: MetadataStore, image: Image, node: NodeId) -> None:
-    raised = list(decisions.raise_epochs(image, node))
-    for some in _batches(raised, store.operations_max):
-        if await _write_states(store, some) is None:
-            # Somebody has changed one of them meanwhile, to a new epoch of its own: the others go one by one.
-            for one in some:
-                await _write_states(store, [one])
-
-
-async def _write_states(store: MetadataStore, states: Sequence[Raised]) -> int | None:
-    compare = [Compare(records.partition_key(one.topic_id, one.index), one.revision) for one in states]
-    return await store.txn(
-        compare, [records.put_partition(one.topic_id, one.index, one.record) for one in states]
-    )
 
 
 def _delete(wanted: Sequence[str | UUID], image: Image) -> tuple[list[Topic | errors.TidelogError], Swap]:

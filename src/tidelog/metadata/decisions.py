@@ -4,15 +4,15 @@ Pure: facts in, records to store out.  `tidelog.metadata.controller` writes them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.metadata.image import Broker, Image, Partition
-from tidelog.metadata.records import PartitionRecord, Replicas
-from tidelog.types import NodeId
+from tidelog.metadata.records import PartitionRecord, Replicas, Tail
+from tidelog.types import NodeId, TopicPartition
 
 
 class Raised(NamedTuple):
@@ -138,6 +138,24 @@ def raise_epochs(image: Image, node: NodeId) -> Iterator[Raised]:
             if partition.leader == node:
                 record = _led_by(partition, node, partition.in_sync)
                 yield Raised(topic.id, partition.index, record, partition.revision)
+
+
+def unsure(image: Image, tails: Iterable[tuple[TopicPartition, Tail]]) -> Iterator[Raised]:
+    """Replicas in sync that may have lost the ends of their logs are marked as such, with what they have left."""
+    for name, tail in tails:
+        topic, partition = image.topics.get(name.topic), image.partition(*name)
+        if (
+            topic is None
+            or partition is None
+            or tail.node not in partition.in_sync
+            or tail in partition.unsure
+        ):
+            continue
+        others = tuple(one for one in partition.unsure if one.node != tail.node)
+        record = partition.record._replace(
+            unsure=(*others, tail), partition_epoch=partition.partition_epoch + 1
+        )
+        yield Raised(topic.id, partition.index, record, partition.revision)
 
 
 def _led_by(partition: Partition, leader: NodeId | None, in_sync: Replicas) -> PartitionRecord:

@@ -27,6 +27,8 @@ class Broker(NamedTuple):
     fenced: bool
     leaving: bool = False
     http: str | None = None
+    home: str = ""
+    incarnation: str = ""
 
     @property
     def host(self) -> str:

@@ -55,6 +55,10 @@ class BrokerRecord(NamedTuple):
     fenced: bool = False
     leaving: bool = False
     http: str | None = None
+    home: str = ""
+    """The data it has and the boot of the machine it runs on: a process with the same is the same broker again."""
+    incarnation: str = ""
+    """Of this process alone."""
 
     def encode(self) -> bytes:
         return _json(self._asdict())
@@ -64,7 +68,13 @@ class BrokerRecord(NamedTuple):
         fields = json.loads(value)
         endpoints = tuple(Endpoint(*endpoint) for endpoint in fields["endpoints"])
         return BrokerRecord(
-            endpoints, fields["rack"], fields["fenced"], fields.get("leaving", False), fields.get("http")
+            endpoints,
+            fields["rack"],
+            fields["fenced"],
+            fields.get("leaving", False),
+            fields.get("http"),
+            fields.get("home", ""),
+            fields.get("incarnation", ""),
         )
 
 

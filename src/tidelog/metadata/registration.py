@@ -1,4 +1,8 @@
-"""A broker's place in the cluster: a key that lives as long as the broker keeps its lease alive."""
+"""A broker's place in the cluster: a key that lives as long as the broker keeps its lease alive.
+
+A process that was killed and is started again takes the place of its last life at once: it has the lock on the same
+data, on a machine that stayed up, so the other one cannot be there any more.  Whoever has other data waits for the
+lease to end, and is refused when it does not."""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ import logging
 
 from tidelog import errors
 from tidelog.clock import Clock
+from tidelog.metadata.image import Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
-from tidelog.metadata.store import ABSENT, Compare, Lease, LeaseEnded, MetadataStore, Put, Unanswered
+from tidelog.metadata.store import ABSENT, Compare, Entry, Lease, LeaseEnded, MetadataStore, Put, Unanswered
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.metadata")
@@ -16,6 +21,30 @@ log = logging.getLogger("tidelog.metadata")
 TAKEN_MS = 3_000  # beyond its lease, a broker that is still there is another one
 RETRY_S = 0.1
 HEARTBEATS = 4  # how often a lease is renewed in the time it lasts
+
+
+def same_home(found: Entry, home: str) -> bool:
+    """Whether a broker's key was written by a process with the same data, on the machine as it runs now."""
+    return home != "" and BrokerRecord.decode(found.value).home == home
+
+
+def _taken(node: NodeId) -> errors.TidelogError:
+    return errors.DuplicateBrokerRegistration(
+        f"broker {node} is registered already: give this one another node.id"
+    )
+
+
+async def await_place(store: MetadataStore, node: NodeId, home: str, clock: Clock, lease_ms: int) -> None:
+    """Before anything is changed in the name of `node`: nobody else has it.  One that runs elsewhere, or ran on other
+    data, keeps it for as long as its lease."""
+    deadline = clock.monotonic_ms() + lease_ms + TAKEN_MS
+    while True:
+        found = await store.get(broker_key(node))
+        if found is None or same_home(found, home):
+            return
+        if clock.monotonic_ms() >= deadline:
+            raise _taken(node)
+        await asyncio.sleep(RETRY_S)
 
 
 class Registration:
@@ -29,14 +58,13 @@ class Registration:
         self._lease_ms = lease_ms
         self._lease: Lease | None = None
         self._unsure = False  # the store gave no answer: nobody knows which keys are bound to the lease
+        self._hurry = asyncio.Event()
         self.epoch = -1
         self.control_revision: int | None = None
         """When this broker became the controller; None when it is not, as far as it knows."""
 
     async def register(self) -> int:
-        """The broker's epoch, larger than any before; it is the revision too that makes the broker known.
-
-        One that was killed and comes back finds itself registered until its old lease is over."""
+        """The broker's epoch, larger than any before; it is the revision too that makes the broker known."""
         deadline = self._clock.monotonic_ms() + self._lease_ms + TAKEN_MS
         while True:
             try:
@@ -58,23 +86,49 @@ class Registration:
             raise
 
     async def _enter(self, lease: Lease) -> int:
-        key = broker_key(self._node)
-        me = Put(key, self._record.encode(), lease.id)
+        place = Compare(broker_key(self._node), await self._own_place())
+        me = Put(place.key, self._record.encode(), lease.id)
         control = Put(CONTROLLER, b"%d" % self._node, lease.id)
-        epoch = await self._store.txn([Compare(key, ABSENT), Compare(CONTROLLER, ABSENT)], [me, control])
+        free, epoch = await self._free_control(), None
+        if free is not None:
+            epoch = await self._store.txn([place, Compare(CONTROLLER, free)], [me, control])
         if epoch is not None:
             self.control_revision = epoch
         else:
             # Another broker is the controller.
-            epoch = await self._store.txn([Compare(key, ABSENT)], [me])
+            epoch = await self._store.txn([place], [me])
         if epoch is None:
             await lease.end()
-            raise errors.DuplicateBrokerRegistration(
-                f"broker {self._node} is registered already: give this one another node.id"
-            )
+            raise _taken(self._node)
         self.epoch = epoch
         self._unsure = False
         return epoch
+
+    async def _own_place(self) -> int:
+        """The revision of what an earlier life of this broker left, or that there is nothing."""
+        found = await self._store.get(broker_key(self._node))
+        return found.revision if found is not None and same_home(found, self._record.home) else ABSENT
+
+    async def _free_control(self) -> int | None:
+        """As `_own_place`, of the controller's key; None when another broker has it."""
+        found = await self._store.get(CONTROLLER)
+        if found is None:
+            return ABSENT
+        return found.revision if found.value == b"%d" % self._node else None
+
+    def learned(self, image: Image) -> None:
+        """Every change of the brokers.  A place that others took from this broker, as they do when they find nobody at
+        its address, is taken anew; one that another process has is lost for good."""
+        if self._record.leaving or image.revision < self.epoch or self.epoch < 0:
+            return
+        found = image.brokers.get(self._node)
+        if found is None:
+            self._unsure = True
+            self._hurry.set()
+        elif found.incarnation != self._record.incarnation:
+            raise errors.DuplicateBrokerRegistration(
+                f"another process runs as broker {self._node}, with a copy of this one's data: stop one of them"
+            )
 
     async def take_control(self) -> None:
         """Becomes the controller, if nobody is."""
@@ -105,7 +159,7 @@ class Registration:
         what this broker leads it leads on; others may take over once its lease is over."""
         away = False
         while True:
-            await asyncio.sleep(self._lease_ms / HEARTBEATS / 1000)
+            await self._heartbeat_due()
             try:
                 if self._unsure or self._lease is None or not await self._lease.keep_alive():
                     await self.register()
@@ -118,6 +172,14 @@ class Registration:
                 if not away:
                     log.warning("the metadata store cannot be reached: %s", problem)
                 away = True
+
+    async def _heartbeat_due(self) -> None:
+        try:
+            async with asyncio.timeout(self._lease_ms / HEARTBEATS / 1000):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+        self._hurry.clear()
 
     async def end(self) -> None:
         """Others learn at once that this broker is gone."""

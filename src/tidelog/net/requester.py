@@ -125,6 +125,7 @@ class Requester:
         self._correlation = 0
         self._waiting: dict[int, _Waiting] = {}
         self._places: deque[asyncio.Future[None]] = deque()
+        self._ends: list[asyncio.Future[None]] = []
         self._out: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
         self._buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self._filled = 0
@@ -217,6 +218,13 @@ class Requester:
 
     def close(self) -> None:
         self._break(errors.NetworkException(f"the connection to {self.peer} was closed on this side"))
+
+    async def ended(self) -> None:
+        """Returns when the connection is broken, from whichever side."""
+        if self.broken is None:
+            end: asyncio.Future[None] = self._loop.create_future()
+            self._ends.append(end)
+            await end
 
     async def _place(self) -> None:
         place: asyncio.Future[None] = self._loop.create_future()
@@ -421,6 +429,9 @@ class Requester:
         self._out.clear()
         while self._places:
             self._wake_next()
+        for end in self._ends:
+            if not end.done():
+                end.set_result(None)
 
 
 def _fail(future: asyncio.Future[Any], problem: errors.TidelogError) -> None:

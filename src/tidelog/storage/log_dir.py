@@ -62,7 +62,7 @@ class LogDir:
 
     async def start(self, cluster_id: str, node_id: int, configs: Configs) -> list[Report]:
         """What recovery found, if the last stop was not clean.  A directory that is somebody else's, or in use,
-        raises; one whose disk fails is offline."""
+        raises; one whose disk fails is offline.  Until `began`, the next start finds all as it is now."""
         try:
             self._claim(cluster_id, node_id)
             self._list()
@@ -70,11 +70,18 @@ class LogDir:
             reports: list[Report] = []
             if not last.clean and self.names:
                 reports = await self._disk.run(lambda: self._recover(configs, last))
-            identity.mark_running(self._disk, self.path)
         except OSError as problem:
             self.volume.failed(problem, f"start {self.path}", at_risk=True)
             return []
         return reports
+
+    def began(self) -> None:
+        """From here on a stop without `stop` is a crash.  Whoever has to know how the last run ended knows it."""
+        if self.problem is None:
+            try:
+                identity.mark_running(self._disk, self.path)
+            except OSError as problem:
+                self.volume.failed(problem, f"start {self.path}", at_risk=True)
 
     def _claim(self, cluster_id: str, node_id: int) -> None:
         disk, path = self._disk, self.path

@@ -30,7 +30,19 @@ class LogDirs:
         self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
-        """What had to be recovered.  KafkaStorageError when no directory at all can be used."""
+        """As `recover` and `began`."""
+        reports = await self.recover(cluster_id, node_id)
+        self.began()
+        return reports
+
+    def began(self) -> None:
+        """Logs may be written from here on."""
+        for each in self.dirs:
+            each.began()
+
+    async def recover(self, cluster_id: str, node_id: int) -> list[Report]:
+        """What had to be recovered.  KafkaStorageError when no directory at all can be used.  As long as it is not
+        `began`, the next start is told the same of the last run."""
         started = await asyncio.gather(
             *(each.start(cluster_id, node_id, self._configs) for each in self.dirs), return_exceptions=True
         )
@@ -85,6 +97,12 @@ class LogDirs:
 
     def online(self) -> list[LogDir]:
         return [each for each in self.dirs if each.problem is None]
+
+    @property
+    def home_id(self) -> str:
+        """Of the data and of the machine's boot: whoever has the lock on these directories is the only one with it."""
+        ids = sorted(each.identity.directory_id.hex for each in self.online() if each.identity is not None)
+        return "/".join((self.dirs[0].volume.disk.boot_id(), *ids))
 
     @property
     def complete(self) -> bool:

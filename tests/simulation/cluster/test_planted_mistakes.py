@@ -26,6 +26,7 @@ from tidelog.replication import follower
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
+from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import Epoch, NodeId
 
 SEEDS = range(40)
@@ -87,7 +88,9 @@ def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:
+    """Nor does the broker wait for the lease of its last life, as a machine that went down should."""
     patch.setattr(lifecycle, "_lost_power", lambda where: False)
+    patch.setattr(LogDirs, "home_id", "the same")
 
 
 LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack", "LogsAgree", "CommittedIsHeldByAll"}

@@ -55,7 +55,12 @@ class Cluster:
         self.brokers[node] = await machine.process.run(self._start(node))
 
     async def start_all(self) -> None:
+        """Returns when each of them knows all others."""
         await asyncio.gather(*(self.start(node) for node in self.machines))
+        while any(
+            len(broker._controller.image.brokers) < len(self.machines) for broker in self.brokers.values()
+        ):
+            await asyncio.sleep(0.01)
 
     async def stop(self, node: int) -> None:
         broker = self.brokers.pop(node)

@@ -66,7 +66,7 @@ class Node:
         random = Random(1)
         config = BrokerConfig()
         self._store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
-        self.controller = await Controller.start(self._store, NODE, config, random, True)
+        self.controller = await Controller.start(self._store, NODE, config, random)
         folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
         self.dirs = LogDirs([folder], self.controller.topic_config)
         await self.dirs.start(self.controller.image.cluster_id, NODE)

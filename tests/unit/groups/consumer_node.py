@@ -48,7 +48,7 @@ class Node:
         random = Random(1)
         config = BrokerConfig.of({"offsets.topic.num.partitions": "1", **self.settings})
         store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
-        self.controller = await Controller.start(store, NODE, config, random, True)
+        self.controller = await Controller.start(store, NODE, config, random)
         folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
         dirs = LogDirs([folder], self.controller.topic_config)
         await dirs.start(self.controller.image.cluster_id, NODE)

@@ -47,7 +47,7 @@ class ShareNode:
         random = Random(1)
         config = BrokerConfig.of({"share.coordinator.state.topic.num.partitions": "1", **self._given})
         self._store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
-        self.controller = await Controller.start(self._store, NODE, config, random, True)
+        self.controller = await Controller.start(self._store, NODE, config, random)
         folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
         self.dirs = LogDirs([folder], self.controller.topic_config)
         await self.dirs.start(self.controller.image.cluster_id, NODE)

@@ -10,6 +10,7 @@ from random import Random
 from tidelog.config import BrokerConfig
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.homecoming import raise_epochs
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite_store import SqliteStore, connect
@@ -40,7 +41,9 @@ class Node:
     ) -> Node:
         connection = connection or connect(":memory:")
         store = await SqliteStore.over(connection, EXECUTOR, VirtualClock())
-        controller = await Controller.start(store, NODE, config or BrokerConfig(), random, clean)
+        if not clean:
+            await raise_epochs(store, NODE)
+        controller = await Controller.start(store, NODE, config or BrokerConfig(), random)
         node = Node(store, controller, connection)
         await controller.reached(await node.registration.register())
         return node

@@ -75,7 +75,7 @@ def test_an_image_that_fell_behind_waits_for_the_store_to_catch_up() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
         store = metadata.connect("broker")
-        controller = await Controller.start(store, NODE, BrokerConfig(), random, True)
+        controller = await Controller.start(store, NODE, BrokerConfig(), random)
         metadata.cut_off("broker")
         await metadata.connect("other").txn((), [Put(topic_key("a"), TOPIC)])
         metadata.compact()

@@ -33,6 +33,7 @@ def make_dir(disk: VirtualDisk, path: str = "/srv/data") -> LogDir:
 async def started(disk: VirtualDisk, path: str = "/srv/data") -> LogDir:
     home = make_dir(disk, path)
     await home.start("cluster-a", 1, configs)
+    home.began()
     return home
 
 

@@ -1,0 +1,139 @@
+"""Who may have a broker's place, how soon, and what happens when it is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.unit.metadata.cluster import NODE, record
+from tidelog import errors, testing
+from tidelog.metadata import changes
+from tidelog.metadata.image import Image
+from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
+from tidelog.metadata.registration import TAKEN_MS, Registration, await_place
+from tidelog.metadata.store import Delete
+from tidelog.testing import VirtualClock, VirtualMetadata
+
+LEASE_MS = 60_000
+
+
+def life(metadata: VirtualMetadata, home: str, incarnation: str) -> Registration:
+    known = record(9092)._replace(home=home, incarnation=incarnation)
+    return Registration(metadata.connect(incarnation), NODE, known, VirtualClock(), LEASE_MS)
+
+
+def image(metadata: VirtualMetadata) -> Image:
+    return changes.read(metadata.select(""))
+
+
+def test_a_process_that_was_killed_is_back_before_its_lease_ends() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        first = life(metadata, "boot/a", "one")
+        epoch = await first.register()
+        began = asyncio.get_running_loop().time()
+        store = metadata.connect("two")
+        await await_place(store, NODE, "boot/a", VirtualClock(), LEASE_MS)
+        second = life(metadata, "boot/a", "two")
+        assert await second.register() > epoch
+        assert asyncio.get_running_loop().time() - began < 1
+        assert second.control_revision == second.epoch
+
+    testing.run(scenario)
+
+
+def test_the_keys_of_the_last_life_do_not_go_with_its_lease() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        await life(metadata, "boot/a", "one").register()
+        await asyncio.sleep(LEASE_MS / 2000)
+        second = life(metadata, "boot/a", "two")
+        await second.register()
+        await asyncio.sleep(LEASE_MS / 2000 + 1)
+        assert set(metadata.content()) == {broker_key(NODE), CONTROLLER}
+        assert BrokerRecord.decode(metadata.content()[broker_key(NODE)]).incarnation == "two"
+
+    testing.run(scenario)
+
+
+@pytest.mark.parametrize("home", ["boot/b", "boot-2/a", ""])
+def test_other_data_or_another_boot_waits_and_is_refused_while_the_first_one_lives(home: str) -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        first = life(metadata, "boot/a", "one")
+        await first.register()
+        keeping = asyncio.ensure_future(first.keep())
+        before, began = metadata.content(), asyncio.get_running_loop().time()
+        with pytest.raises(errors.DuplicateBrokerRegistration, match=r"give this one another node\.id"):
+            await await_place(metadata.connect("two"), NODE, home, VirtualClock(), LEASE_MS)
+        assert asyncio.get_running_loop().time() - began >= (LEASE_MS + TAKEN_MS) / 1000
+        with pytest.raises(errors.DuplicateBrokerRegistration):
+            await life(metadata, home, "two").register()
+        assert metadata.content() == before
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_a_place_that_others_took_away_is_taken_anew_at_once() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        one = life(metadata, "boot/a", "one")
+        epoch = await one.register()
+        keeping = asyncio.ensure_future(one.keep())
+        await asyncio.sleep(0.1)
+        await metadata.connect("other").txn((), [Delete(broker_key(NODE)), Delete(CONTROLLER)])
+        one.learned(image(metadata))
+        await asyncio.sleep(1)
+        assert one.epoch > epoch
+        assert image(metadata).brokers[NODE].epoch == one.epoch
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_an_image_from_before_the_registration_says_nothing_about_it() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        empty = image(metadata)
+        one = life(metadata, "boot/a", "one")
+        one.learned(empty)
+        epoch = await one.register()
+        one.learned(empty)
+        keeping = asyncio.ensure_future(one.keep())
+        await asyncio.sleep(LEASE_MS / 1000)
+        assert one.epoch == epoch
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_a_broker_that_leaves_does_not_come_back() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        one = life(metadata, "boot/a", "one")
+        await one.register()
+        await one.leave()
+        keeping = asyncio.ensure_future(one.keep())
+        await metadata.connect("other").txn((), [Delete(broker_key(NODE))])
+        one.learned(image(metadata))
+        await asyncio.sleep(LEASE_MS / 1000)
+        assert NODE not in image(metadata).brokers
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_a_second_process_on_a_copy_of_the_data_ends_the_first() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        first = life(metadata, "boot/a", "one")
+        await first.register()
+        first.learned(image(metadata))
+        await life(metadata, "boot/a", "two").register()
+        with pytest.raises(errors.DuplicateBrokerRegistration, match="another process runs as broker 1"):
+            first.learned(image(metadata))
+
+    testing.run(scenario)
