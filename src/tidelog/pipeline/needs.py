@@ -7,10 +7,10 @@ import importlib.util
 from tidelog.pipeline.option_text import PipelineError
 
 
-def need_spark() -> None:
+def need_spark(*others: str) -> None:
     """One clear line where the packages of the pipeline are not installed."""
-    missing = [one for one in ("pyspark", "pyarrow") if importlib.util.find_spec(one) is None]
+    missing = [one for one in ("pyspark", "pyarrow", *others) if importlib.util.find_spec(one) is None]
     if missing:
         raise PipelineError(
-            f"pipelines need {' and '.join(missing)}, which is not installed: pip install 'tidelog[pipeline]'"
+            f"pipelines need {' and '.join(missing)}, not installed here: pip install 'tidelog[pipeline]'"
         )

@@ -16,8 +16,15 @@ from tests.unit.cli.commands import execute, invoke, leaves
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
-OFFLINE = ("log dump", "model fit", "model queue")  # they ask no broker
-PROCESSES = ("serve", "dev restart")  # they start something, and say when it is ready
+# They ask no broker.
+OFFLINE = (
+    "log dump",
+    "model fit",
+    "model queue",
+    *(f"pipeline {one}" for one in ("list", "restart", "status", "stop")),
+)
+# They start something, and say when it is ready.
+PROCESSES = ("serve", "dev restart", "pipeline run", "pipeline submit")
 
 
 def examples_of(text: str) -> list[str]:
@@ -54,6 +61,13 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "brokers list",
         "brokers load",
         "cluster status",
+        "pipeline list",
+        "pipeline restart",
+        "pipeline run",
+        "pipeline status",
+        "pipeline stop",
+        "pipeline submit",
+        "sql",
         "model fit",
         "model group",
         "model measure",

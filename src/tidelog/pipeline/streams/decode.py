@@ -34,12 +34,16 @@ def struct_type(schema: str | StructType) -> StructType:
         raise PipelineError(
             f"the schema {schema!r} is not like 'id bigint, amount double': {reason}"
         ) from None
-    assert isinstance(parsed, StructType)
-    return parsed
+    # `double` alone is one column.
+    return parsed if isinstance(parsed, StructType) else StructType([StructField("value", parsed)])
 
 
-def decode_json(frame: DataFrame, schema: StructType, on_error: OnError, app: str) -> Decoded:
-    """`frame` has Kafka's columns; the result has the schema's fields, and Kafka's with `_` in front."""
+def decode_json(
+    frame: DataFrame, schema: StructType, on_error: OnError, app: str, *, deletions: bool = False
+) -> Decoded:
+    """`frame` has Kafka's columns; the result has the schema's fields, and Kafka's with `_` in front.
+
+    `deletions` adds `_deleted`: the record has no value."""
     clash = [one for one in schema.names if one in {f"_{name}" for name in METADATA}]
     if clash:
         raise PipelineError(f"the schema names {clash[0]!r}, which is a column of every record")
@@ -50,6 +54,8 @@ def decode_json(frame: DataFrame, schema: StructType, on_error: OnError, app: st
     bad = F.col(f"_parsed.{CORRUPT}").isNotNull()
     metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in frame.columns]
     fields = [F.col(f"_parsed.`{name}`").alias(name) for name in schema.names]
+    if deletions:
+        metadata.append(F.col("value").isNull().alias("_deleted"))
     if on_error == "fail":
         where = F.concat_ws(
             "", F.col("topic"), F.lit("/"), F.col("partition"), F.lit(" at "), F.col("offset")

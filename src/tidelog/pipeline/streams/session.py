@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.needs import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
+OF_STATE = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     # Uploads what changed instead of whole snapshots: the quickest commits of state.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+SETTINGS = {
+    **OF_STATE,
+    "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -38,7 +42,8 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.appName(name)
-    if master is not None or "spark.master" not in _submitted():
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is not None or not submitted:
         builder = builder.master(master or LOCAL)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -47,12 +52,6 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _submitted() -> dict[str, str]:
-    from pyspark import SparkConf
-
-    return dict(SparkConf().getAll()) if os.environ.get("PYSPARK_GATEWAY_PORT") else {}
 
 
 def _shuffle_partitions(master: str | None) -> int:
@@ -66,12 +65,17 @@ def _shuffle_partitions(master: str | None) -> int:
     return max(8, cores)
 
 
-def need_spark() -> None:
-    """One clear line where the packages of the pipeline are not installed."""
-    import importlib.util
-
-    missing = [one for one in ("pyspark", "pyarrow") if importlib.util.find_spec(one) is None]
-    if missing:
-        raise PipelineError(
-            f"pipelines need {' and '.join(missing)}, which is not installed: pip install 'tidelog[pipeline]'"
-        )
+@contextmanager
+def state_settings(spark: SparkSession) -> Iterator[None]:
+    """A query takes the settings of the moment it starts: state in RocksDB, also in a session that others made."""
+    before = {name: spark.conf.get(name, None) for name in OF_STATE}
+    for name, value in OF_STATE.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,78 @@
+"""From a file or folder to pipelines: Python files define them, SQL files are made into one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.pipeline.option_text import PipelineError
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.streams.pipeline import Pipeline
+
+KINDS = (".py", ".sql")
+
+
+def files_of(source: Path) -> list[Path]:
+    if source.is_dir():
+        found = sorted(
+            one for one in source.iterdir() if one.suffix in KINDS and not one.name.startswith(("_", "."))
+        )
+        if not found:
+            raise PipelineError(f"{source} has no .py or .sql files")
+        return found
+    if not source.exists():
+        raise PipelineError(f"there is no file {source}")
+    if source.suffix not in KINDS:
+        raise PipelineError(f"{source} is neither .py nor .sql")
+    return [source]
+
+
+def load(source: Path, app: str, bootstrap: str) -> list[Pipeline]:
+    """The pipelines of all files; none of them has been started."""
+    pipelines: list[Pipeline] = []
+    for path in files_of(source):
+        pipelines += _python(path) if path.suffix == ".py" else _sql(path, app, bootstrap)
+    if not pipelines:
+        raise PipelineError(
+            f"{source} defines no pipeline: pipeline = Pipeline('name'), and .to(topic) at the end"
+        )
+    names = [one.name for one in pipelines]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise PipelineError(
+            f"{source} defines two pipelines named {twice!r}: their checkpoints would be the same"
+        )
+    return pipelines
+
+
+def _python(path: Path) -> list[Pipeline]:
+    from pyspark import cloudpickle
+
+    from tidelog.pipeline.streams.pipeline import DEFINED
+
+    before = len(DEFINED)
+    name = f"tidelog_pipeline_{path.stem.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # Neighbours of the file can be imported by it; its own functions travel to the executors whole.
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    spec.loader.exec_module(module)
+    return DEFINED[before:]
+
+
+def _sql(path: Path, app: str, bootstrap: str) -> list[Pipeline]:
+    from tidelog.pipeline.sql.engine import Engine
+    from tidelog.pipeline.streams.pipeline import Pipeline
+
+    stem = path.stem.replace(" ", "-")
+    pipeline = Pipeline(app if app == stem else f"{app}-{stem}", bootstrap=bootstrap)
+    engine = Engine(pipeline, starting=False)
+    engine.script(path.read_text(encoding="utf-8"), path.name)
+    return [pipeline]

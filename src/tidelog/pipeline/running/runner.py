@@ -1,0 +1,202 @@
+"""The process of an application: it loads pipelines, starts them, and writes down how they do until they end.
+
+SIGTERM and SIGINT stop it in order; after anything worse the next run goes on from the checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import TidelogError
+from tidelog.pipeline.running.apps import App, AppFolder
+from tidelog.pipeline.running.loading import load
+from tidelog.pipeline.running.progress import QueryProgress, prometheus
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.streams.pipeline import Pipeline
+
+STATUS_EVERY_S = 1.0
+ERROR_CHARS_MAX = 2000
+
+
+class Runner:
+    def __init__(self, folder: AppFolder, app: App, until_done: bool, say: Callable[[str], None]) -> None:
+        self._folder, self._app = folder, app
+        self._until_done = until_done
+        self._say = say
+        self._asked = threading.Event()
+        self._lock = threading.Lock()
+        self._queries: dict[str, QueryProgress] = {}  # by the name Spark knows
+        self._pipelines: list[Pipeline] = []
+        self._admin: Any = None
+
+    def run(self) -> bool:
+        """True if all of it ended well or was asked to stop."""
+        self._folder.take()
+        self._folder.write_app(self._app)
+        self._folder.write_status({"state": "starting"})
+        os.environ["TIDELOG_BOOTSTRAP"] = self._app.bootstrap
+        os.environ["TIDELOG_CHECKPOINTS"] = str(self._folder.checkpoints)
+        server = self._serve_metrics()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._asked.set())
+        try:
+            return self._drive()
+        except BaseException as problem:
+            self._folder.write_status({"state": "failed", "error": reason_of(problem)})
+            raise
+        finally:
+            if server is not None:
+                server.shutdown()
+            if self._admin is not None:
+                self._admin.close()
+
+    def _drive(self) -> bool:
+        from tidelog.pipeline.streams.session import session
+
+        spark = session(self._app.name, self._app.master, self._app.settings)
+        self._pipelines = load(Path(self._app.source), self._app.name, self._app.bootstrap)
+        listener = _listener(self._reported)
+        spark.streams.addListener(listener)
+        try:
+            for pipeline in self._pipelines:
+                for name in pipeline.outputs():
+                    known = name if len(self._pipelines) == 1 else f"{pipeline.name}.{name}"
+                    self._queries[f"{pipeline.name}.{name}"] = QueryProgress(known, "starting")
+                pipeline.start(until_done=self._until_done)
+            self._write("running")
+            self._say(f"running {self._app.name}: {', '.join(one.name for one in self._queries.values())}")
+            failed = self._watch()
+        finally:
+            for pipeline in self._pipelines:
+                pipeline.stop()
+            spark.streams.removeListener(listener)
+        self._write("failed" if failed else "stopped" if self._asked.is_set() else "ended")
+        return not failed
+
+    def _watch(self) -> bool:
+        """Until all have ended, one has failed (true), or somebody asked to stop."""
+        while True:
+            waits = False
+            failed = False
+            for pipeline in self._pipelines:
+                for name, query in pipeline.queries.items():
+                    progress = self._queries[f"{pipeline.name}.{name}"]
+                    problem = None if query.isActive else query.exception()
+                    waits = waits or query.isActive
+                    progress.state = "running" if query.isActive else "failed" if problem else "ended"
+                    if problem is not None:
+                        failed, progress.error = True, reason_of(problem)
+            self._look_up_ends()
+            self._write("running")
+            if failed or not waits or self._asked.wait(STATUS_EVERY_S):
+                return failed
+
+    def _reported(self, text: str) -> None:
+        progress = json.loads(text)
+        with self._lock:
+            one = self._queries.get(progress.get("name") or "")
+            if one is not None:
+                one.reported(progress, time.time_ns() // 1_000_000)
+
+    def _look_up_ends(self) -> None:
+        with self._lock:
+            wanted = {
+                TopicPartition(topic, int(index))
+                for one in self._queries.values()
+                for topic, partitions in one.positions.items()
+                for index in partitions
+            }
+        if not wanted:
+            return
+        try:
+            if self._admin is None:
+                self._admin = self._pipelines[0].admin()
+            found = self._admin.list_offsets(dict.fromkeys(wanted, "latest"))
+        except (TidelogError, ExceptionGroup):
+            return  # The broker is away: the lag of the last time stands, and the query says what it thinks.
+        ends = {(one.topic, one.partition): offset.offset for one, offset in found.items()}
+        with self._lock:
+            for query in self._queries.values():
+                query.ends(ends)
+
+    def _write(self, state: str) -> None:
+        with self._lock:
+            queries = {one.name: one.json() for one in self._queries.values()}
+            text = prometheus(self._app.name, self._queries)
+        errors = [one["error"] for one in queries.values() if one["error"]]
+        self._folder.write_status(
+            {"state": state, "error": errors[0] if errors else None, "queries": queries}
+        )
+        self._folder.write_metrics(text)
+
+    def _serve_metrics(self) -> ThreadingHTTPServer | None:
+        if self._app.metrics is None:
+            return None
+        host, _, port = self._app.metrics.rpartition(":")
+        runner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                with runner._lock:
+                    body = prometheus(runner._app.name, runner._queries).encode()
+                there = self.path.split("?")[0] == "/metrics"
+                self.send_response(200 if there else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(body if there else b"there is /metrics\n")
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+        self._say(f"metrics http://{host or '127.0.0.1'}:{server.server_port}/metrics")
+        return server
+
+
+def _listener(reported: Callable[[str], None]) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            reported(event.progress.json)
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    return Listener()
+
+
+OURS = ("PipelineError: ", "TidelogError: ", "USER_RAISED_EXCEPTION] ")
+
+
+def reason_of(problem: BaseException) -> str:
+    """What a person needs of Spark's long stories: our own message where there is one, else the first line."""
+    text = str(problem) or type(problem).__name__
+    for mark in OURS:
+        if mark in text:
+            return _first_line(text.rsplit(mark, 1)[1])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # The last line of a Python traceback names the error.
+    raised = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and ": " in line]
+    return (raised[-1] if raised and "Traceback" in text else lines[0] if lines else text)[:ERROR_CHARS_MAX]
+
+
+def _first_line(text: str) -> str:
+    lines: Iterable[str] = text.splitlines()
+    return next((line.strip() for line in lines if line.strip()), text)[:ERROR_CHARS_MAX]

@@ -1,0 +1,1 @@
+"""SQL on streams: topics are tables.  sqlglot reads it, Spark runs it."""

@@ -1,0 +1,84 @@
+"""The streams and tables that were declared: which topic they are, how its records are read, and what by.
+
+Kept in a file where one is given, so that the next session knows them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tidelog.pipeline.sql.statements import Kind, SqlError
+
+PROPERTIES = (
+    "topic",
+    "format",
+    "key",
+    "timestamp",
+    "watermark",
+    "starting",
+    "on_error",
+    "partitions",
+    "replicas",
+)
+OF_SOURCE = ("schema", "message", "registry", "subject", "mode")  # handed on to the source that decodes
+FORMATS = ("json", "text", "bytes", "avro", "protobuf")
+WATERMARK = "10 seconds"
+OnError = Literal["fail", "skip"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    kind: Kind
+    name: str
+    topic: str
+    format: str
+    columns: tuple[tuple[str, str], ...]
+    key: str | None = None
+    timestamp: str | None = None
+    watermark: str = WATERMARK
+    starting: str = "earliest"
+    on_error: OnError = "fail"
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> str:
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns)
+
+
+class Catalog:
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._relations: dict[str, Relation] = {}
+        if path is not None and path.exists():
+            try:
+                for one in json.loads(path.read_text(encoding="utf-8")):
+                    one["columns"] = tuple((name, kind) for name, kind in one["columns"])
+                    self._relations[one["name"].lower()] = Relation(**one)
+            except (ValueError, TypeError, KeyError) as problem:
+                raise SqlError(f"the catalog {path} is damaged ({problem}): remove it") from None
+
+    def __iter__(self) -> Iterator[Relation]:
+        return iter(self._relations.values())
+
+    def get(self, name: str) -> Relation | None:
+        return self._relations.get(name.lower())
+
+    def add(self, relation: Relation) -> None:
+        self._relations[relation.name.lower()] = relation
+        self._save()
+
+    def remove(self, name: str) -> None:
+        del self._relations[name.lower()]
+        self._save()
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_name(f".{self._path.name}.new")
+        new.write_text(json.dumps([asdict(one) for one in self], indent=1) + "\n", encoding="utf-8")
+        os.replace(new, self._path)

@@ -1,0 +1,116 @@
+"""A relation as a DataFrame: the past of a topic, its records as they come, or the latest row of each key.
+
+A topic that nobody declared has its key and value as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
+
+from tidelog.pipeline.sql.catalog import Relation
+from tidelog.pipeline.sql.statements import SqlError
+from tidelog.pipeline.streams.decode import METADATA, decode_json, struct_type
+from tidelog.pipeline.streams.durations import spark_interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from sqlglot import exp
+
+    from tidelog.pipeline.streams.pipeline import Pipeline
+
+ORDER = ("_timestamp", "_offset")
+HIDDEN = tuple(f"_{name}" for name in METADATA)
+
+
+def undeclared(topic: str) -> Relation:
+    return Relation("stream", topic, topic, "text", ())
+
+
+def frame(pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None) -> DataFrame:
+    """`version` is time travel: up to an offset or a time, or between two of them."""
+    if relation.kind == "table":
+        rows = _records(pipeline, relation, streaming, version)
+        if streaming:
+            return rows.where(~F.col("_deleted")).drop("_deleted")
+        newest = Window.partitionBy("_key").orderBy(*[F.col(one).desc() for one in ORDER])
+        ranked = rows.withColumn("_rank", F.row_number().over(newest))
+        return ranked.where((F.col("_rank") == 1) & ~F.col("_deleted")).drop("_rank", "_deleted")
+    rows = _records(pipeline, relation, streaming, version).drop("_deleted")
+    if relation.timestamp is not None and streaming:
+        rows = rows.withWatermark(relation.timestamp, spark_interval(relation.watermark))
+    return rows
+
+
+def _records(
+    pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None
+) -> DataFrame:
+    options: dict[str, Any] = dict(relation.options)
+    if streaming:
+        options["starting"] = relation.starting
+    decoded = relation.format in ("avro", "protobuf")
+    if decoded:
+        options["format"] = relation.format
+    raw = pipeline.read(relation.topic, options, streaming)
+    if version is not None:
+        if streaming:
+            raise SqlError("time travel reads the past: it does not go with EMIT CHANGES")
+        raw = raw.where(travelled(version, "_" if decoded else ""))
+    if decoded:
+        return raw.withColumn("_deleted", F.lit(False))
+    if relation.format == "json":
+        return _json(pipeline, relation, raw)
+    metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in raw.columns]
+    fields = struct_type(relation.schema) if relation.columns else None
+    kind = "string" if relation.format == "text" else "binary"
+    names = fields.names if fields is not None else ["key", "value"]
+    if len(names) != 2:
+        raise SqlError(
+            f"{relation.name} is of format {relation.format}: it has two columns, of the key and the value"
+        )
+    key, value = (
+        F.col(one).cast(kind).alias(name) for one, name in zip(("key", "value"), names, strict=True)
+    )
+    return raw.select(key, value, *metadata, F.col("value").isNull().alias("_deleted"))
+
+
+def _json(pipeline: Pipeline, relation: Relation, raw: DataFrame) -> DataFrame:
+    whole = struct_type(relation.schema)
+    if relation.kind == "table":
+        raw = raw.where("key IS NOT NULL")
+    rows = decode_json(raw, whole, relation.on_error, pipeline.name, deletions=True).rows
+    if relation.key is not None and relation.kind == "table":
+        # The primary key is the record's key; a value may repeat it, and need not.
+        kind = whole[relation.key].dataType
+        rows = rows.withColumn(
+            relation.key, F.coalesce(F.col(relation.key), F.col("_key").cast("string").cast(kind))
+        )
+    return rows
+
+
+def travelled(version: exp.Version, prefix: str = "") -> Column:
+    """AS OF: up to and with it.  FROM a TO b: b is not in it; BETWEEN a AND b: it is."""
+    kind, this = str(version.args.get("kind")), str(version.this).upper()
+    column = F.col(f"{prefix}timestamp" if this == "TIMESTAMP" else f"{prefix}offset")
+
+    def bound(one: Any) -> Column:
+        text = one.sql(dialect="spark")
+        value = F.expr(text)
+        return value.cast("timestamp") if this == "TIMESTAMP" else value.cast("bigint")
+
+    expression = version.expression
+    if kind == "AS OF":
+        return column <= bound(expression)
+    begin, end = (bound(one) for one in expression.expressions)
+    upper = column < end if kind == "FROM" else column <= end
+    return (column >= begin) & upper
+
+
+def columns_of(schema: StructType) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (one.name, one.dataType.simpleString())
+        for one in schema.fields
+        if one.name not in (*HIDDEN, "_deleted")
+    )

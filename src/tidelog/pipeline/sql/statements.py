@@ -1,0 +1,393 @@
+"""Our statements around a query: CREATE STREAM and TABLE, INSERT INTO, EMIT, SHOW, TERMINATE, on sqlglot's tokens.
+
+Queries themselves are sqlglot's to parse.  Pure: texts in, statements out; errors carry the line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from tidelog.pipeline.option_text import PipelineError
+
+Emit = Literal["changes", "final"]
+Kind = Literal["stream", "table"]
+GLUED = (TokenType.DASH, TokenType.DOT, TokenType.VAR, TokenType.NUMBER)
+
+
+class SqlError(PipelineError):
+    """What is wrong, with the line and column where it is."""
+
+    def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(text if line is None else f"line {line}, column {column}: {text}")
+        self.line, self.column = line, column
+
+
+@dataclass(frozen=True)
+class Query:
+    tree: exp.Expression
+    emit: Emit | None
+    limit: int | None
+    tokens: tuple[Token, ...]
+
+    def position(self, name: str) -> tuple[int | None, int | None]:
+        """Where the text first says `name`."""
+        for token in self.tokens:
+            if token.text.lower() == name.lower():
+                return token.line, token.col - len(token.text) + 1
+        return None, None
+
+
+@dataclass(frozen=True)
+class Create:
+    kind: Kind
+    name: str
+    columns: tuple[tuple[str, str], ...]  # names and Spark's types
+    key: str | None
+    properties: dict[str, str]
+    query: Query | None
+    replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class Insert:
+    name: str
+    columns: tuple[str, ...]
+    rows: exp.Values | None
+    query: Query | None
+
+
+@dataclass(frozen=True)
+class Select:
+    query: Query
+
+
+@dataclass(frozen=True)
+class Explain:
+    query: Query
+
+
+@dataclass(frozen=True)
+class Show:
+    what: Literal["topics", "streams", "tables", "queries"]
+
+
+@dataclass(frozen=True)
+class Describe:
+    name: str
+
+
+@dataclass(frozen=True)
+class Terminate:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True)
+class Drop:
+    kind: Kind
+    name: str
+    delete_topic: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class Set:
+    name: str
+    value: str
+
+
+Statement = Create | Insert | Select | Explain | Show | Describe | Terminate | Drop | Set
+
+
+def parse_script(text: str) -> Iterator[Statement]:
+    """The statements of a text, each parsed when it is its turn."""
+    try:
+        tokens = sqlglot.tokenize(text, dialect="spark")
+    except TokenError:
+        line = text.count("\n") + 1
+        raise SqlError("a quote or comment is not closed", line, len(text.rsplit("\n", 1)[-1])) from None
+    part: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if part:
+                yield _statement(text, part)
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield _statement(text, part)
+
+
+def _statement(text: str, tokens: list[Token]) -> Statement:
+    first = tokens[0]
+    if first.text.upper() != "EXPLAIN":
+        return _Parser(text, tokens).statement()
+    # sqlglot takes what follows this word as one piece: the word is blanked out, and the rest read again.
+    blank = _blank(text[: first.end + 1]) + text[first.end + 1 : tokens[-1].end + 1]
+    rest = sqlglot.tokenize(blank, dialect="spark")
+    if not rest:
+        raise SqlError("a query is expected after EXPLAIN", first.line, first.col + 1)
+    return Explain(_Parser(blank, rest)._query())
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if one == "\n" else " " for one in text)
+
+
+def is_complete(text: str) -> bool:
+    """Whether what was typed ends with a semicolon outside of quotes and comments."""
+    try:
+        tokens = sqlglot.tokenize(text, dialect="spark")
+    except TokenError:
+        return False
+    return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
+
+
+@dataclass
+class _Parser:
+    text: str
+    tokens: list[Token]
+    at: int = field(default=0)
+
+    def statement(self) -> Statement:
+        first = self._word()
+        parse = {
+            "CREATE": self._create,
+            "INSERT": self._insert,
+            "SHOW": self._show,
+            "LIST": self._show,
+            "DESCRIBE": self._describe,
+            "DESC": self._describe,
+            "TERMINATE": self._terminate,
+            "DROP": self._drop,
+            "SET": self._set,
+        }.get(first)
+        if parse is not None:
+            return parse()
+        if first in ("SELECT", "WITH", "(", "FROM", "VALUES"):
+            return Select(self._query())
+        raise self._wrong(
+            "a statement begins with SELECT, CREATE, INSERT, SHOW, DESCRIBE, TERMINATE, DROP, SET or EXPLAIN"
+        )
+
+    # Tokens
+
+    def _word(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at].text.upper() if at < len(self.tokens) else ""
+
+    def _take(self, *words: str) -> bool:
+        if all(self._word(at) == word for at, word in enumerate(words)):
+            self.at += len(words)
+            return True
+        return False
+
+    def _need(self, *words: str) -> None:
+        for word in words:
+            if not self._take(word):
+                raise self._wrong(f"{word} is expected here")
+
+    def _name(self, what: str) -> str:
+        if self.at >= len(self.tokens):
+            raise self._wrong(f"the name of {what} is missing")
+        token = self.tokens[self.at]
+        if token.token_type in (TokenType.L_PAREN, TokenType.COMMA, TokenType.NUMBER, TokenType.EQ):
+            raise self._wrong(f"the name of {what} is expected here")
+        self.at += 1
+        name = token.text
+        # Topics may have dots and dashes in their names without quotes.
+        while self.at < len(self.tokens) and self.tokens[self.at].start == self.tokens[self.at - 1].end + 1:
+            if self.tokens[self.at].token_type not in GLUED:
+                break
+            name += self.tokens[self.at].text
+            self.at += 1
+        return name
+
+    def _end(self) -> None:
+        if self.at < len(self.tokens):
+            raise self._wrong("the statement should end here")
+
+    def _wrong(self, said: str) -> SqlError:
+        if self.at >= len(self.tokens):
+            last = self.tokens[-1]
+            return SqlError(f"{said}, and the statement ends", last.line, last.col + 1)
+        token = self.tokens[self.at]
+        return SqlError(f"{said}, not {token.text!r}", token.line, token.col - len(token.text) + 1)
+
+    # Statements
+
+    def _create(self) -> Statement:
+        self._need("CREATE")
+        replace = self._take("OR", "REPLACE")
+        kind: Kind
+        if self._take("STREAM"):
+            kind = "stream"
+        elif self._take("TABLE"):
+            kind = "table"
+        else:
+            raise self._wrong("CREATE STREAM or CREATE TABLE")
+        exists = self._take("IF", "NOT", "EXISTS")
+        name = self._name(f"the {kind}")
+        columns, key = self._columns() if self._word() == "(" else ((), None)
+        properties = self._properties() if self._take("WITH") else {}
+        query = None
+        if self._take("AS"):
+            query = self._query()
+        self._end()
+        if query is not None and columns:
+            raise SqlError(f"{name} has columns and a query: the columns are those of the query")
+        return Create(kind, name, columns, key, properties, query, replace, exists)
+
+    def _columns(self) -> tuple[tuple[tuple[str, str], ...], str | None]:
+        begin = self.at
+        depth = 0
+        while self.at < len(self.tokens):
+            kind = self.tokens[self.at].token_type
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            self.at += 1
+            if depth == 0:
+                break
+        else:
+            raise self._wrong("a parenthesis is not closed")
+        tree = self._parsed(begin, self.at, "CREATE TABLE t ")
+        found, key = [], None
+        for one in tree.this.expressions:
+            if not isinstance(one, exp.ColumnDef) or one.kind is None:
+                token = self.tokens[begin]
+                raise SqlError(f"columns are names and types, not {one.sql()!r}", token.line, token.col)
+            found.append((one.name, one.kind.sql(dialect="spark")))
+            if any(isinstance(each.kind, exp.PrimaryKeyColumnConstraint) for each in one.constraints):
+                key = one.name
+        return tuple(found), key
+
+    def _properties(self) -> dict[str, str]:
+        self._need("(")
+        found: dict[str, str] = {}
+        while not self._take(")"):
+            name = self._name("a property").lower()
+            self._need("=")
+            if self.at >= len(self.tokens):
+                raise self._wrong("a value is expected here")
+            found[name] = self.tokens[self.at].text
+            self.at += 1
+            if not self._take(",") and self._word() != ")":
+                raise self._wrong(", or ) is expected here")
+        return found
+
+    def _insert(self) -> Statement:
+        self._need("INSERT", "INTO")
+        name = self._name("the stream, table or topic")
+        columns: list[str] = []
+        if self._word() == "(" and self._word(1) not in ("SELECT", "WITH"):
+            self._need("(")
+            while not self._take(")"):
+                columns.append(self._name("a column"))
+                if not self._take(",") and self._word() != ")":
+                    raise self._wrong(", or ) is expected here")
+        if self._word() == "VALUES":
+            tree = self._parsed(self.at, len(self.tokens), "SELECT * FROM ")
+            values = tree.find(exp.Values)
+            assert values is not None
+            self.at = len(self.tokens)
+            return Insert(name, tuple(columns), values, None)
+        query = self._query()
+        self._end()
+        return Insert(name, tuple(columns), None, query)
+
+    def _show(self) -> Statement:
+        self.at += 1
+        word = self._word()
+        if word not in ("TOPICS", "STREAMS", "TABLES", "QUERIES"):
+            raise self._wrong("SHOW TOPICS, STREAMS, TABLES or QUERIES")
+        self.at += 1
+        self._end()
+        return Show(word.lower())  # type: ignore[arg-type]
+
+    def _describe(self) -> Statement:
+        self.at += 1
+        name = self._name("a stream, table or topic")
+        self._end()
+        return Describe(name)
+
+    def _terminate(self) -> Statement:
+        self.at += 1
+        name = self._name("a query")
+        self._end()
+        return Terminate(None if name.upper() == "ALL" else name)
+
+    def _drop(self) -> Statement:
+        self.at += 1
+        kind: Kind
+        if self._take("STREAM"):
+            kind = "stream"
+        elif self._take("TABLE"):
+            kind = "table"
+        else:
+            raise self._wrong("DROP STREAM or DROP TABLE")
+        exists = self._take("IF", "EXISTS")
+        name = self._name(f"the {kind}")
+        delete = self._take("DELETE", "TOPIC")
+        self._end()
+        return Drop(kind, name, delete, exists)
+
+    def _set(self) -> Statement:
+        self.at += 1
+        name = self._name("a setting")
+        self._need("=")
+        value = self._name("a value")
+        self._end()
+        return Set(name, value)
+
+    # Queries
+
+    def _query(self) -> Query:
+        begin, end = self.at, len(self.tokens)
+        emit: Emit | None = None
+        limit: int | None = None
+        if end - begin > 4 and self.tokens[end - 2].token_type is TokenType.LIMIT and self._emits(end - 4):
+            limit = int(self.tokens[end - 1].text)
+            end -= 2
+        if self._emits(end - 2):
+            word = self.tokens[end - 1].text.lower()
+            if word not in ("changes", "final"):
+                self.at = end - 1
+                raise self._wrong("EMIT CHANGES or EMIT FINAL")
+            emit = "changes" if word == "changes" else "final"
+            end -= 2
+        if end <= begin:
+            self.at = end
+            raise self._wrong("a query is expected here")
+        tree = self._parsed(begin, end)
+        tokens = tuple(self.tokens[begin:end])
+        self.at = len(self.tokens)
+        return Query(tree, emit, limit, tokens)
+
+    def _emits(self, at: int) -> bool:
+        return at >= 0 and self.tokens[at].text.upper() == "EMIT"
+
+    def _parsed(self, begin: int, end: int, before: str = "") -> exp.Expression:
+        """Parsed by sqlglot; what comes before is blank, so that its lines and columns are those of the text."""
+        first, last = self.tokens[begin], self.tokens[end - 1]
+        lead = _blank(self.text[: first.start])
+        if before:
+            lead = (
+                lead[: -len(before)] + before
+                if len(lead) >= len(before) and "\n" not in lead[-len(before) :]
+                else before
+            )
+        try:
+            tree = sqlglot.parse_one(lead + self.text[first.start : last.end + 1], dialect="spark")
+        except ParseError as problem:
+            error = problem.errors[0] if problem.errors else {}
+            word = str(error.get("highlight") or "")
+            said = str(error.get("description") or "this is no SQL").split(" but got")[0].rstrip(".")
+            column = int(error.get("col") or 0) - max(0, len(word) - 1)
+            raise SqlError(f"{said} at {word!r}", int(error.get("line") or 0), column) from None
+        assert isinstance(tree, exp.Expression)
+        return tree

@@ -1,0 +1,39 @@
+"""Lengths of time as people write them: `10 minutes`, `1 hour 30 minutes`, `500 ms`.  Pure."""
+
+from __future__ import annotations
+
+from tidelog.pipeline.option_text import PipelineError
+
+UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
+}
+
+
+def duration_ms(text: str | None) -> int | None:
+    """None stays None; what is no length of time is refused."""
+    if text is None:
+        return None
+    words = text.split()
+    total = 0.0
+    try:
+        if not words or len(words) % 2:
+            raise ValueError
+        for number, unit in zip(words[::2], words[1::2], strict=True):
+            total += float(number) * UNITS_MS[unit.lower()]
+    except (ValueError, KeyError):
+        raise PipelineError(
+            f"{text!r} is no length of time: write it like '10 minutes' or '500 ms'"
+        ) from None
+    if total <= 0:
+        raise PipelineError(f"{text!r} is no length of time: it has to be above zero")
+    return int(total)
+
+
+def spark_interval(text: str) -> str:
+    """As Spark reads it."""
+    return f"{duration_ms(text)} milliseconds"

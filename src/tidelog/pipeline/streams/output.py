@@ -1,0 +1,87 @@
+"""Where a stream goes: a topic, files, or a function for every micro-batch.  Each starts one Spark query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.pipeline.streams.durations import spark_interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Output(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery: ...
+
+
+def _writer(df: DataFrame, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> Any:
+    writer = df.writeStream.queryName(query).option("checkpointLocation", checkpoint)
+    if until_done:
+        return writer.trigger(availableNow=True)
+    return writer if trigger is None else writer.trigger(processingTime=spark_interval(trigger))
+
+
+@dataclass(frozen=True)
+class TopicOutput:
+    name: str
+    rows: DataFrame
+    mode: str
+    options: Mapping[str, Any]
+
+    def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done).outputMode(self.mode)
+        options = {name: str(value) for name, value in self.options.items()}
+        if self.mode == "append":
+            writer = writer.format("tidelog").options(**options)
+        else:
+            # Spark gives sinks written in Python no updates: they go as batches, each with the query's name and number.
+            writer = writer.foreachBatch(TopicBatches(options))
+        started: StreamingQuery = writer.start()
+        return started
+
+
+class TopicBatches:
+    """Writes every micro-batch of updates to a topic."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        rows.write.format("tidelog").options(**self._options).mode("append").save()
+
+
+@dataclass(frozen=True)
+class TableOutput:
+    name: str
+    rows: DataFrame
+    path: str
+    format: str
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+
+    def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done)
+        writer = writer.format(self.format).options(**self.options).option("path", self.path)
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        started: StreamingQuery = writer.outputMode("append").start()
+        return started
+
+
+@dataclass(frozen=True)
+class BatchOutput:
+    name: str
+    rows: DataFrame
+    mode: str
+    function: Callable[[DataFrame, int], None]
+
+    def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done)
+        started: StreamingQuery = writer.outputMode(self.mode).foreachBatch(self.function).start()
+        return started

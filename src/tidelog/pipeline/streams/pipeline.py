@@ -1,0 +1,326 @@
+"""A pipeline: streams of topics, what is made of them, and where it goes; each output is one Spark query.
+
+clicks = Pipeline("clicks", bootstrap="127.0.0.1:9092")
+(
+    clicks.stream("clicks", schema="user string, page string, at timestamp")
+    .key_by("page")
+    .watermark("at", "1 minute")
+    .tumbling("1 minute")
+    .count()
+    .suppress()
+    .to("page-views")
+)
+clicks.run()
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
+from tidelog.pipeline.option_text import OptionText, PipelineError
+from tidelog.pipeline.streams.decode import Decoded, OnError, decode_json, struct_type
+from tidelog.pipeline.streams.encode import Format, encoded
+from tidelog.pipeline.streams.output import BatchOutput, Output, TableOutput, TopicOutput
+from tidelog.pipeline.streams.session import session, state_settings
+from tidelog.pipeline.streams.stream import Stream
+from tidelog.pipeline.streams.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidelog.client.blocking_admin import Admin
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+DEAD_LETTERS = "dead-letters"
+
+
+class Pipeline:
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        checkpoint: str | None = None,
+        dead_letters: str | None = None,
+        guarantee: str = "exactly_once",
+        trigger: str | None = None,
+        master: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """`checkpoint`: a folder that survives restarts (default: `pipelines/NAME` in the current one).
+
+        `trigger`: how often micro-batches begin ('500 ms'); by default one after the other.  `settings` are Spark's,
+        `options` those of every source and sink (security, for example).  Where nothing is said, `tidelog pipeline
+        run` and TIDELOG_BOOTSTRAP decide on the broker, the checkpoint and the master.
+        """
+        if not NAME.fullmatch(name):
+            raise PipelineError(f"a pipeline's name has letters, digits, '.', '_' and '-', not {name!r}")
+        self.name = name
+        self.bootstrap = bootstrap or os.environ.get("TIDELOG_BOOTSTRAP", "127.0.0.1:9092")
+        folder = os.environ.get("TIDELOG_CHECKPOINTS", "pipelines")
+        self.checkpoint = checkpoint or os.path.abspath(os.path.join(folder, name))
+        self.dead_letters = dead_letters
+        self.guarantee = guarantee
+        self.trigger = trigger
+        self.options = dict(options or {})
+        self._spark = spark
+        self._master, self._settings = master or os.environ.get("TIDELOG_MASTER"), dict(settings or {})
+        self._outputs: dict[str, Output] = {}
+        self._dead: list[DataFrame] = []
+        self.queries: dict[str, StreamingQuery] = {}
+        DEFINED.append(self)
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = session(self.name, self._master, self._settings)
+        return self._spark
+
+    # In
+
+    def stream(
+        self,
+        topics: str | list[str] | None = None,
+        *,
+        schema: str | StructType | None = None,
+        format: str | None = None,
+        starting: str = "earliest",
+        on_error: OnError | None = None,
+        **options: Any,
+    ) -> Stream:
+        """The records of topics, from now to the end of days.
+
+        With a `schema` (SQL: 'id bigint, at timestamp') values are JSON and become columns; `format` avro and protobuf
+        take the schema's text or a `registry`, as `format("tidelog")` does; without, the columns are Kafka's.
+        `on_error`: fail, skip, or dead_letter for records that do not fit.  Other options are the source's.
+        """
+        on_error = on_error or ("fail" if self.dead_letters is None else "dead_letter")
+        if on_error == "dead_letter" and self.dead_letters is None:
+            raise PipelineError("on_error='dead_letter' needs a topic: Pipeline(..., dead_letters='topic')")
+        options = {"starting": starting, "groupId": self.name, **options}
+        decoded = self._decoded(self.read(topics, options, True), schema, format, on_error)
+        if decoded.dead is not None:
+            self.add_dead(decoded.dead)
+        return Stream(self, decoded.rows)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        schema: str | StructType,
+        key: str = "key",
+        key_type: str = "string",
+        on_error: OnError | None = None,
+        **options: Any,
+    ) -> Table:
+        """A compacted topic as a table: `key` names the column that the records' keys become."""
+        on_error = on_error or ("fail" if self.dead_letters is None else "dead_letter")
+        shape = struct_type(schema)
+        fields = StructType([one for one in shape.fields if one.name != key])
+
+        def rows(streaming: bool) -> Decoded:
+            given = {"starting": "earliest", **({"groupId": self.name} if streaming else {}), **options}
+            raw = self.read(topic, given, streaming).where("key IS NOT NULL")
+            decoded = decode_json(raw, fields, on_error, self.name, deletions=True)
+            text = F.col("_key") if key_type == "binary" else F.col("_key").cast("string").cast(key_type)
+            return Decoded(decoded.rows.withColumn(key, text), decoded.dead)
+
+        decoded = rows(True)
+        if decoded.dead is not None:
+            self.add_dead(decoded.dead)
+        return Table(self, Stream(self, decoded.rows, (key,)), key, lambda: rows(False).rows)
+
+    def from_df(self, df: DataFrame) -> Stream:
+        """A streaming DataFrame from anywhere."""
+        if not df.isStreaming:
+            raise PipelineError(
+                "from_df takes a streaming DataFrame (spark.readStream), and this one is a batch"
+            )
+        return Stream(self, df)
+
+    def read(self, topics: str | list[str] | None, options: Mapping[str, Any], streaming: bool) -> DataFrame:
+        """Kafka's columns of topics, as a batch or a stream; options are the source's."""
+        reader: Any = self.spark.readStream if streaming else self.spark.read
+        reader = reader.format("tidelog").option("bootstrap", self.bootstrap)
+        if topics is not None:
+            options = {"topics": topics if isinstance(topics, str) else ",".join(topics), **options}
+        for name, value in {**self.options, **options}.items():
+            reader = reader.option(name, str(value).lower() if isinstance(value, bool) else str(value))
+        frame: DataFrame = reader.load()
+        return frame
+
+    def another(self, name: str, checkpoint: str) -> Pipeline:
+        """A pipeline beside this one: same session, broker and options."""
+        return Pipeline(
+            name,
+            bootstrap=self.bootstrap,
+            checkpoint=checkpoint,
+            dead_letters=self.dead_letters,
+            guarantee=self.guarantee,
+            trigger=self.trigger,
+            options=self.options,
+            spark=self.spark,
+        )
+
+    def admin(self) -> Admin:
+        """A client of the same broker, with the same security."""
+        from tidelog.client.blocking_admin import Admin
+
+        known = {one.lower() for one in (*KNOWN, *ALIASES)}
+        given = {name: one for name, one in self.options.items() if name.lower() in known}
+        settings = connection_of(
+            OptionText({**given, "bootstrap": self.bootstrap}, KNOWN, ALIASES, "pipeline")
+        )
+        return Admin(bootstrap_servers=settings.bootstrap, security=settings.security())
+
+    def _decoded(
+        self, raw: DataFrame, schema: str | StructType | None, format: str | None, on_error: OnError
+    ) -> Decoded:
+        if schema is None or format in ("avro", "protobuf"):
+            return Decoded(raw, None)
+        if format not in (None, "json"):
+            raise PipelineError(f"format is json, avro or protobuf, not {format!r}")
+        return decode_json(raw, struct_type(schema), on_error, self.name)
+
+    def add_dead(self, rows: DataFrame) -> None:
+        """Rows that failed, for the dead-letter topic."""
+        self._dead.append(rows)
+
+    # Out
+
+    def write(
+        self,
+        stream: Stream,
+        topic: str,
+        *,
+        name: str | None = None,
+        format: Format | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        guarantee: str | None = None,
+        **options: Any,
+    ) -> None:
+        """A topic as output: values are JSON of all columns, or `format` bytes or text of `value` (SQL); keys are
+        those of `key_by`, or `key` (SQL)."""
+        rows = encoded(stream, format, key, value)
+        given = {"bootstrap": self.bootstrap, **self.options, **options, "topic": topic}
+        given["guarantee"] = guarantee or self.guarantee
+        self._add(TopicOutput(name or topic, rows, stream.mode, given))
+
+    def write_table(
+        self, stream: Stream, path: str, *, format: str = "parquet", name: str | None = None, **options: Any
+    ) -> None:
+        if stream.mode != "append":
+            raise PipelineError(
+                "rows that are renewed cannot be appended to files: .suppress() the windows, or write them to a topic"
+            )
+        given = {one: str(value) for one, value in options.items() if one != "partition_by"}
+        by = options.get("partition_by") or ()
+        columns = (by,) if isinstance(by, str) else tuple(by)
+        self._add(
+            TableOutput(name or os.path.basename(path.rstrip("/")), stream.df, path, format, columns, given)
+        )
+
+    def write_batches(
+        self, stream: Stream, function: Callable[[DataFrame, int], None], *, name: str | None = None
+    ) -> None:
+        self._add(BatchOutput(name or f"batches-{len(self._outputs)}", stream.df, stream.mode, function))
+
+    def _add(self, output: Output) -> None:
+        if output.name in self._outputs or output.name == DEAD_LETTERS:
+            raise PipelineError(
+                f"there is an output {output.name!r} already: give this one a name of its own, name=..."
+            )
+        if self.queries:
+            raise PipelineError("the pipeline runs: outputs are added before it starts")
+        self._outputs[output.name] = output
+
+    # Running
+
+    def outputs(self) -> dict[str, Output]:
+        if not self._outputs:
+            raise PipelineError(f"pipeline {self.name!r} has no output: end a stream with .to(topic)")
+        if not self._dead or self.dead_letters is None:
+            return dict(self._outputs)
+        rows = reduce(lambda one, other: one.unionByName(other), self._dead)
+        given = {
+            "bootstrap": self.bootstrap,
+            **self.options,
+            "topic": self.dead_letters,
+            "guarantee": self.guarantee,
+        }
+        return {**self._outputs, DEAD_LETTERS: TopicOutput(DEAD_LETTERS, rows, "append", given)}
+
+    def start(self, *, until_done: bool = False) -> dict[str, StreamingQuery]:
+        """Starts every output as a query; with `until_done` they end when what is there now has been processed."""
+        if any(query.isActive for query in self.queries.values()):
+            raise PipelineError(f"pipeline {self.name!r} runs already")
+        self.queries = {}
+        try:
+            with state_settings(self.spark):
+                for name, output in self.outputs().items():
+                    folder = os.path.join(self.checkpoint, _file_name(name))
+                    self.queries[name] = output.start(f"{self.name}.{name}", folder, self.trigger, until_done)
+        except BaseException:
+            self.stop()
+            raise
+        return dict(self.queries)
+
+    def run(self, *, until_done: bool = False) -> None:
+        """Starts, and waits for the end; the first output that fails stops the others and is raised."""
+        self.start(until_done=until_done)
+        self.wait()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until all queries have ended (true), or for so many seconds."""
+        import time
+
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                active = [query for query in self.queries.values() if query.isActive]
+                failed = [query.exception() for query in self.queries.values() if not query.isActive]
+                problem = next((one for one in failed if one is not None), None)
+                if problem is not None:
+                    raise problem
+                if not active:
+                    return True
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+                active[0].awaitTermination(1)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        for query in self.queries.values():
+            query.stop()
+
+    # State
+
+    def query(
+        self, output: str, *, store: str | None = None, operator: int = 0, batch: int | None = None
+    ) -> DataFrame:
+        """The state of an output as its last checkpoint has it; `store` names one of `process`'s stores."""
+        from tidelog.pipeline.streams.state import state_of
+
+        return state_of(self.spark, os.path.join(self.checkpoint, _file_name(output)), store, operator, batch)
+
+
+# Every pipeline that was defined in this process: what `tidelog pipeline run FILE.py` starts.
+DEFINED: list[Pipeline] = []
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)

@@ -1,0 +1,147 @@
+"""`process`: a function of one key, its rows, and the state it keeps, on Spark's transformWithState.
+
+def rule(key, rows, context):
+    total = context.stores.total
+    for row in rows:
+        total.set(total.get(0.0) + row.amount)
+    context.timers.at(context.now_ms + 60_000)
+    yield {"card": key, "total": total.get()}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import Row as SparkRow
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.streams.rows import Row
+from tidelog.pipeline.streams.stores import Declared, Opening
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Time = Literal["none", "event", "processing"]
+MODES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
+Function = Callable[[Any, Iterator[Row], "Context"], Iterable[Any] | None]
+OnTimer = Callable[[Any, int, "Context"], Iterable[Any] | None]
+
+
+class Stores:
+    """The declared stores as attributes."""
+
+    def __init__(self, handle: Any, openings: Mapping[str, Opening]) -> None:
+        for name, one in openings.items():
+            setattr(self, name, one.opened(handle, name))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class Timers:
+    """Moments, in milliseconds since 1970, at which `on_timer` is called for this key."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def at(self, time_ms: int) -> None:
+        self._handle.registerTimer(int(time_ms))
+
+    def delete(self, time_ms: int) -> None:
+        self._handle.deleteTimer(int(time_ms))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._handle.listTimers()))
+
+
+class Context:
+    """`now_ms` is the machine's time, `watermark_ms` that of the events (-1 without a watermark)."""
+
+    def __init__(self, stores: Stores, timers: Timers, now_ms: int, watermark_ms: int) -> None:
+        self.stores, self.timers = stores, timers
+        self.now_ms, self.watermark_ms = now_ms, watermark_ms
+
+
+class Process(StatefulProcessor):
+    """What Spark calls on the executors, once for each key with new rows or due timers."""
+
+    def __init__(
+        self,
+        function: Function,
+        on_timer: OnTimer | None,
+        declared: Mapping[str, Declared],
+        schema: StructType,
+        single_key: bool,
+    ) -> None:
+        self._function, self._on_timer = function, on_timer
+        self._openings = {name: Opening(one) for name, one in declared.items()}
+        self._schema = schema
+        self._single_key = single_key
+
+    def init(self, handle: Any) -> None:
+        self._stores = Stores(handle, self._openings)
+        self._timers = Timers(handle)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:  # noqa: N802, N803
+        given = (Row(one.asDict()) for one in rows)
+        yield from self._rows(self._function(self._key(key), given, self._context(timerValues)))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[SparkRow]:  # noqa: N802, N803
+        if self._on_timer is not None:
+            due_ms = expiredTimerInfo.getExpiryTimeInMs()
+            yield from self._rows(self._on_timer(self._key(key), due_ms, self._context(timerValues)))
+
+    def close(self) -> None:
+        pass
+
+    def _key(self, key: Any) -> Any:
+        return key[0] if self._single_key else tuple(key)
+
+    def _context(self, times: Any) -> Context:
+        return Context(
+            self._stores, self._timers, times.getCurrentProcessingTimeInMs(), times.getCurrentWatermarkInMs()
+        )
+
+    def _rows(self, results: Iterable[Any] | None) -> Iterator[SparkRow]:
+        names = self._schema.names
+        for result in results or ():
+            if isinstance(result, dict):
+                unknown = result.keys() - set(names)
+                if unknown:
+                    raise PipelineError(
+                        f"process returned fields its schema has not: {', '.join(sorted(unknown))}"
+                    )
+                values = [result.get(name) for name in names]
+            else:
+                values = list(result) if isinstance(result, tuple | list) else [result]
+                if len(values) != len(names):
+                    raise PipelineError(f"process returned {len(values)} values, its schema has {len(names)}")
+            yield SparkRow(**dict(zip(names, values, strict=True)))
+
+
+def time_mode(
+    declared: Mapping[str, Declared], on_timer: bool, watermarked: bool, asked: Time | None
+) -> Time:
+    """Times to live run on the machine's clock; timers on the events' where there is a watermark."""
+    lives = any(one.ttl is not None for one in declared.values())
+    if asked is None:
+        asked = "processing" if lives else "event" if on_timer and watermarked else "none"
+        if on_timer and asked == "none":
+            asked = "processing"
+    if lives and asked != "processing":
+        raise PipelineError(f"a store's ttl runs on the machine's clock: it does not go with time={asked!r}")
+    if asked == "event" and not watermarked:
+        raise PipelineError("timers on event time need .watermark(column, delay) first")
+    if on_timer and asked == "none":
+        raise PipelineError("on_timer needs time='event' or time='processing'")
+    return asked
+
+
+def processed(
+    frame: DataFrame, keys: list[Any], process: Process, schema: StructType, time: Time
+) -> DataFrame:
+    return frame.groupBy(*keys).transformWithState(process, schema, "Append", MODES[time])

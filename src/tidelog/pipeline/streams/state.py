@@ -1,0 +1,42 @@
+"""The state of a query, as its last checkpoint has it, through Spark's state reader."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.option_text import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def state_of(
+    spark: SparkSession, checkpoint: str, store: str | None, operator: int, batch: int | None
+) -> DataFrame:
+    """Keys and values as columns; `batch` is an earlier checkpoint."""
+    if not os.path.isdir(os.path.join(checkpoint, "state")):
+        raise PipelineError(f"there is no state in {checkpoint}: the output keeps none, or has not run yet")
+    reader = spark.read.format("statestore").option("operatorId", operator)
+    if store is not None:
+        reader = reader.option("stateVarName", store)
+    if batch is not None:
+        reader = reader.option("batchId", batch)
+    try:
+        frame = reader.load(checkpoint)
+    except Exception as problem:
+        reason = str(problem).split("\n")[0]
+        raise PipelineError(f"the state in {checkpoint} cannot be read: {reason}") from None
+    columns: dict[str, Column] = {}
+    for field in frame.schema.fields:
+        if field.name == "partition_id":
+            continue
+        if not isinstance(field.dataType, StructType):
+            columns[field.name] = F.col(field.name)
+            continue
+        for one in field.dataType.names:
+            columns.setdefault(one, F.col(f"{field.name}.`{one}`").alias(one))
+    return frame.select(*columns.values())

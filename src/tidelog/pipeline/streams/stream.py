@@ -1,0 +1,270 @@
+"""A stream: a DataFrame, what its rows are keyed by, which column is their time, and how it is to be written.
+
+Every method returns a new stream; nothing runs until the pipeline starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.streams import joins, processing, sliding, windows
+from tidelog.pipeline.streams.decode import dead_letters, struct_type
+from tidelog.pipeline.streams.durations import spark_interval
+from tidelog.pipeline.streams.rows import FAILED, Kind, Row, RowFunction
+from tidelog.pipeline.streams.stores import Declared, Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidelog.pipeline.streams.pipeline import Pipeline
+    from tidelog.pipeline.streams.table import Table
+
+Expression = str | Column
+
+
+@dataclass(frozen=True)
+class Stream:
+    pipeline: Pipeline
+    df: DataFrame
+    keys: tuple[str, ...] = ()
+    time: str | None = None  # the column that windows go by
+    watermarked: bool = False
+    mode: str = "append"  # or "update": rows are newer versions of earlier ones
+    closes: bool = False  # windows that a watermark will close
+    steps: tuple[str, ...] = field(default=())
+
+    # Rows
+
+    def map(self, function: Callable[[Row], Any], schema: str | StructType | None = None) -> Stream:
+        """Calls `function(row)`; what it returns (a dict, tuple or dataclass) is the new row, None is none."""
+        return self._python(function, "map", schema)
+
+    def flat_map(
+        self, function: Callable[[Row], Iterable[Any] | None], schema: str | StructType | None = None
+    ) -> Stream:
+        """Calls `function(row)`; each of what it returns or yields is a row."""
+        return self._python(function, "flat_map", schema)
+
+    def filter(self, condition: Expression | Callable[[Row], Any]) -> Stream:
+        """Keeps rows for which an SQL text, a Column or a function is true; Spark runs the first two fastest."""
+        if isinstance(condition, str | Column):
+            return replace(self, df=self.df.where(condition))
+        return self._python(condition, "filter", None)
+
+    where = filter
+
+    def select(self, *columns: Expression, **named: Expression) -> Stream:
+        """SQL texts or Columns, and new ones by name: `select("id", total="price * count")`."""
+        made = [*map(_column, columns), *(_column(one).alias(name) for name, one in named.items())]
+        chosen = self.df.select(*made)
+        kept = tuple(one for one in self.keys if one in chosen.columns)
+        time = self.time if self.time in chosen.columns else None
+        return replace(self, df=chosen, keys=kept if len(kept) == len(self.keys) else (), time=time)
+
+    def with_columns(self, **named: Expression) -> Stream:
+        return replace(self, df=self.df.withColumns({name: _column(one) for name, one in named.items()}))
+
+    def drop(self, *columns: str) -> Stream:
+        keys = () if set(columns) & set(self.keys) else self.keys
+        return replace(self, df=self.df.drop(*columns), keys=keys)
+
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> Stream:
+        """Any change of the DataFrame."""
+        return replace(self, df=function(self.df))
+
+    def branch(self, *conditions: Expression) -> list[Stream]:
+        """One stream for each condition, the first that is true taking the row, and one of what is left."""
+        taken: Column = F.lit(False)
+        branches = []
+        for condition in conditions:
+            mine = F.coalesce(_column(condition), F.lit(False))
+            branches.append(replace(self, df=self.df.where(mine & ~taken)))
+            taken = taken | mine
+        return [*branches, replace(self, df=self.df.where(~taken))]
+
+    def merge(self, *others: Stream) -> Stream:
+        """The rows of all; columns by name, null where a stream has none of that name."""
+        df = self.df
+        for other in others:
+            df = df.unionByName(other.df, allowMissingColumns=True)
+        watermarked = self.watermarked and all(one.watermarked for one in others)
+        return replace(self, df=df, watermarked=watermarked)
+
+    def _python(self, function: Callable[[Row], Any], kind: Kind, schema: str | StructType | None) -> Stream:
+        shape = self.df.schema if schema is None else struct_type(schema)
+        caught = self.pipeline.dead_letters is not None
+        step = f"{kind} {getattr(function, '__name__', 'function')}"
+        call = RowFunction(function, kind, shape, step, caught)
+        df = self.df.mapInArrow(call, call.output)
+        if caught:
+            failed = df.where("_error IS NOT NULL")
+            key, value, error, place = (
+                F.col(name) for name in ("_failed_key", "_failed_value", "_error", "_failed_from")
+            )
+            self.pipeline.add_dead(dead_letters(failed, key, value, error, place, self.pipeline.name))
+            df = df.where("_error IS NULL").drop(*FAILED.names)
+        keys = self.keys if set(self.keys) <= set(df.columns) else ()
+        # A function's rows are new rows: Spark knows no watermark for them.
+        return replace(
+            self, df=df, keys=keys, time=self.time if self.time in df.columns else None, watermarked=False
+        )
+
+    # Keys, time, windows
+
+    def key_by(self, *columns: str, **named: Expression) -> Stream:
+        """What aggregates, joins, `process` and the keys of written records go by."""
+        df = self.df.withColumns({name: _column(one) for name, one in named.items()}) if named else self.df
+        keys = (*columns, *named)
+        self._check_columns(df, keys)
+        return replace(self, df=df, keys=keys)
+
+    def watermark(self, column: str, delay: str) -> Stream:
+        """`column` is the time of a row; rows that come more than `delay` behind the newest are late and left out."""
+        self._check_columns(self.df, (column,))
+        return replace(
+            self, df=self.df.withWatermark(column, spark_interval(delay)), time=column, watermarked=True
+        )
+
+    def tumbling(self, size: str) -> windows.Windowed:
+        """Windows of `size`, one after the other."""
+        return windows.Windowed(self, windows.fixed(self, size, size))
+
+    def hopping(self, size: str, every: str) -> windows.Windowed:
+        """Windows of `size` that begin `every` so often, and overlap."""
+        return windows.Windowed(self, windows.fixed(self, size, every))
+
+    def session(self, gap: str) -> windows.Windowed:
+        """Windows that end when a key is silent for `gap`; each is a row once the watermark has passed its end."""
+        return windows.Windowed(self, windows.session(self, gap), final=True)
+
+    def sliding(self, size: str, *, grace: str | None = None) -> sliding.Sliding:
+        """For every row a window of the rows of its key up to `size` before it; rows more than `grace` behind the
+        newest of their key (default: `size`) are late and left out."""
+        return sliding.Sliding(self, size, grace or size)
+
+    # State
+
+    def aggregate(self, **aggregates: Expression) -> Stream:
+        """For each key, over all of its rows so far: `aggregate(total="sum(amount)", best="max(score)")`."""
+        return windows.aggregated(self, None, aggregates)
+
+    def count(self, name: str = "count") -> Stream:
+        return windows.aggregated(self, None, {name: F.count(F.lit(1))})
+
+    def reduce(self, function: Callable[[Row, Row], Any]) -> Stream:
+        """Folds the rows of a key into one: `function(so far, row)`."""
+        return windows.reduced(self, function)
+
+    def deduplicate(self, *columns: str, within: str | None = None) -> Stream:
+        """Leaves out rows that were there already, by `columns` (default: the keys).
+
+        `within` a time that the watermark covers, state is forgotten; without it, everything is remembered."""
+        names = list(columns or self.keys) or None
+        if within is None:
+            return replace(self, df=self.df.dropDuplicates(names))
+        stream = self
+        if not self.watermarked:
+            stream = self.watermark(windows.time_column(self), within)
+        return replace(stream, df=stream.df.dropDuplicatesWithinWatermark(names))
+
+    def process(
+        self,
+        function: processing.Function,
+        schema: str | StructType,
+        *,
+        stores: Mapping[str, Declared | str] | None = None,
+        on_timer: processing.OnTimer | None = None,
+        time: processing.Time | None = None,
+    ) -> Stream:
+        """`function(key, rows, context)` yields rows; see `tidelog.pipeline.streams.processing`.
+
+        `stores` are kept for each key in RocksDB: `{"total": "double", "last": List("at timestamp", ttl="1 hour")}`.
+        """
+        if not self.keys:
+            raise PipelineError("process works on keys: .key_by(column) first")
+        declared = {name: Value(one) if isinstance(one, str) else one for name, one in (stores or {}).items()}
+        mode = processing.time_mode(declared, on_timer is not None, self.watermarked, time)
+        shape = struct_type(schema)
+        call = processing.Process(function, on_timer, declared, shape, len(self.keys) == 1)
+        df = processing.processed(self.df, list(self.keys), call, shape, mode)
+        keys = self.keys if set(self.keys) <= set(shape.names) else ()
+        return Stream(self.pipeline, df, keys)
+
+    def suppress(self) -> Stream:
+        """One row for each window, when the watermark has closed it, instead of one for every change."""
+        if not self.closes:
+            raise PipelineError(
+                "suppress waits for windows to close: it comes after aggregate, count or reduce of a window, "
+                "on a stream with .watermark(column, delay)"
+            )
+        return replace(self, mode="append")
+
+    # Joins
+
+    def join(
+        self,
+        other: Stream | Table,
+        on: str | list[str] | None = None,
+        *,
+        within: str | None = None,
+        how: joins.How = "inner",
+        snapshot: bool = False,
+    ) -> Stream:
+        """With a stream: rows with equal `on` at most `within` apart.  With a table: its row at that time.
+
+        `snapshot`: the table is read whole in every micro-batch; fast for small tables."""
+        from tidelog.pipeline.streams.table import Table
+
+        if isinstance(other, Table):
+            if within is not None:
+                raise PipelineError(
+                    "within is for joins of two streams: a table has one row for a key at a time"
+                )
+            return joins.stream_table(self, other, on, how, snapshot)
+        if snapshot:
+            raise PipelineError("snapshot is for joins with a table")
+        return joins.stream_stream(self, other, on, within, how)
+
+    # Out
+
+    def to(self, topic: str, **options: Any) -> Stream:
+        """Writes to `topic`; see `Pipeline.write`.  Returns this stream, for more."""
+        self.pipeline.write(self, topic, **options)
+        return self
+
+    def to_table(self, path: str, *, format: str = "parquet", **options: Any) -> Stream:
+        """Appends to files under `path`, in any format Spark writes."""
+        self.pipeline.write_table(self, path, format=format, **options)
+        return self
+
+    def to_table_of(self, key: str | None = None) -> Table:
+        """The latest row of each key, as a changing table."""
+        from tidelog.pipeline.streams.table import Table
+
+        stream = self.key_by(key) if key is not None else self
+        if not stream.keys:
+            raise PipelineError("a table goes by a key: .key_by(column) first")
+        return Table.of_stream(stream)
+
+    def for_each_batch(
+        self, function: Callable[[DataFrame, int], None], *, name: str | None = None
+    ) -> Stream:
+        """Calls `function(rows, number)` for every micro-batch, on the driver."""
+        self.pipeline.write_batches(self, function, name=name)
+        return self
+
+    @staticmethod
+    def _check_columns(df: DataFrame, names: Iterable[str]) -> None:
+        for name in names:
+            if name.split(".")[0] not in df.columns:
+                raise PipelineError(f"there is no column {name!r}: there are {', '.join(df.columns)}")
+
+
+def _column(expression: Expression) -> Column:
+    return F.expr(expression) if isinstance(expression, str) else expression

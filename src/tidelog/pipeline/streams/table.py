@@ -1,0 +1,99 @@
+"""A compacted topic as a changing table: the latest row of each key; a record without a value deletes its row.
+
+`changes` is the stream of its changes: the key, the fields, and `_deleted`.  `latest()` is the table as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import Window
+
+from tidelog.pipeline.option_text import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
+
+    from tidelog.pipeline.streams import joins
+    from tidelog.pipeline.streams.pipeline import Pipeline
+    from tidelog.pipeline.streams.stream import Stream
+
+DELETED = "_deleted"
+ORDER = ("_timestamp", "_partition", "_offset")
+
+
+@dataclass(frozen=True)
+class Table:
+    pipeline: Pipeline
+    changes: Stream
+    key: str
+    read: Callable[[], DataFrame] | None  # the same records, as a batch
+
+    @property
+    def df(self) -> DataFrame:
+        return self.changes.df
+
+    @property
+    def fields(self) -> list[str]:
+        """Columns besides the key and those that begin with `_`."""
+        return [one for one in self.df.columns if one != self.key and not one.startswith("_")]
+
+    @classmethod
+    def of_stream(cls, stream: Stream) -> Table:
+        """The latest row of each key of any stream."""
+        if len(stream.keys) != 1:
+            raise PipelineError("a table goes by one column: .key_by(column)")
+        df = stream.df
+        if DELETED not in df.columns:
+            df = df.withColumn(DELETED, F.lit(False))
+        return cls(stream.pipeline, replace(stream, df=df, mode="append"), stream.keys[0], None)
+
+    def latest(self) -> DataFrame:
+        """The table as it stands, as a batch; read anew whenever it is used."""
+        if self.read is None:
+            raise PipelineError(
+                "only a table of a topic can be read as it stands: write this one to a topic first"
+            )
+        rows = self.read()
+        newest = Window.partitionBy(self.key).orderBy(*[F.col(one).desc() for one in ORDER])
+        ranked = rows.withColumn("_rank", F.row_number().over(newest))
+        return ranked.where((F.col("_rank") == 1) & ~F.col(DELETED)).select(self.key, *self.fields)
+
+    def filter(self, condition: str | Column) -> Table:
+        """Rows for which the condition does not hold are deleted."""
+        held = F.coalesce(F.expr(condition) if isinstance(condition, str) else condition, F.lit(False))
+        return self._changed(lambda df: df.withColumn(DELETED, F.col(DELETED) | ~held))
+
+    def select(self, *columns: str, **named: str) -> Table:
+        def chosen(df: DataFrame) -> DataFrame:
+            made = [F.expr(one) for one in columns] + [F.expr(one).alias(name) for name, one in named.items()]
+            kept = [F.col(one) for one in df.columns if one == self.key or one.startswith("_")]
+            return df.select(*kept, *made)
+
+        return self._changed(chosen)
+
+    def _changed(self, change: Callable[[DataFrame], DataFrame]) -> Table:
+        read = self.read
+        return replace(
+            self,
+            changes=replace(self.changes, df=change(self.changes.df)),
+            read=None if read is None else lambda: change(read()),
+        )
+
+    def join(self, other: Table, how: joins.How = "inner") -> Table:
+        """The rows of both with the same key, as a table that changes when either does."""
+        from tidelog.pipeline.streams import joins
+
+        return joins.table_table(self, other, how)
+
+    def to_stream(self) -> Stream:
+        """The changes without deletions, as a stream."""
+        return replace(self.changes, df=self.df.where(~F.col(DELETED)).drop(DELETED), keys=(self.key,))
+
+    def to(self, topic: str, **options: Any) -> Table:
+        """Writes the changes; deletions are records without a value, as compacted topics want them."""
+        self.pipeline.write(replace(self.changes, keys=(self.key,)), topic, **options)
+        return self

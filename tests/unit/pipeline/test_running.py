@@ -1,0 +1,143 @@
+"""The state of applications and what is made of Spark's reports, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.cli.commands import invoke
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.running.apps import App, AppFolder, all_apps
+from tidelog.pipeline.running.loading import files_of
+from tidelog.pipeline.running.progress import QueryProgress, prometheus
+from tidelog.pipeline.running.runner import reason_of
+from tidelog.pipeline.streams.durations import duration_ms
+
+REPORT = {
+    "name": "shop.totals",
+    "batchId": 4,
+    "numInputRows": 120,
+    "inputRowsPerSecond": 60.0,
+    "processedRowsPerSecond": "NaN",
+    "durationMs": {"triggerExecution": 250},
+    "eventTime": {"watermark": "2026-01-31T12:00:00.000Z"},
+    "stateOperators": [{"numRowsTotal": 7, "memoryUsedBytes": 1000, "numRowsDroppedByWatermark": 2}],
+    "sources": [
+        {"endOffset": '{"orders": {"0": 10, "1": 20}, "@ids": {"orders": "x"}}'},
+        {"endOffset": {"orders": {"0": 8}, "other": {"0": 1}}},
+        {"endOffset": "17"},
+    ],
+}
+
+
+def test_reports_become_figures() -> None:
+    query = QueryProgress("totals")
+    query.reported(REPORT, now_ms=1000)
+    assert (query.batch, query.batches, query.records, query.batch_ms) == (4, 1, 120, 250)
+    assert (query.records_per_s, query.processed_per_s) == (60.0, 0.0)
+    assert (query.state_rows, query.state_bytes, query.late_rows) == (7, 1000, 2)
+    # Where two reads of a topic are at different places, the one that is behind counts.
+    assert query.positions == {"orders": {"0": 8, "1": 20}, "other": {"0": 1}}
+    query.ends({("orders", 0): 18, ("orders", 1): 25, ("other", 0): 0})
+    assert query.lag == 15
+    query.reported({**REPORT, "numInputRows": 0}, now_ms=2000)
+    assert (query.batches, query.records) == (1, 120)  # an idle moment is no batch
+
+
+def test_figures_are_read_by_scrapers() -> None:
+    query = QueryProgress('to"tals')
+    query.reported(REPORT, now_ms=1)
+    families = {one.name: one for one in text_string_to_metric_families(prometheus("shop", {"q": query}))}
+    (sample,) = families["tidelog_pipeline_records"].samples
+    assert sample.value == 120 and sample.labels == {"pipeline": "shop", "output": 'to"tals'}
+    assert families["tidelog_pipeline_up"].samples[0].value == 1
+    assert families["tidelog_pipeline_lag_records"].samples == []  # not known yet
+
+
+def test_an_app_is_known_by_its_folder(tmp_path: Path) -> None:
+    folder = AppFolder(tmp_path, "shop")
+    with pytest.raises(PipelineError, match="no pipeline 'shop'"):
+        folder.read_app()
+    app = App("shop", "/x/shop.py", "127.0.0.1:9092", settings={"a": "b"}, pid=7)
+    folder.write_app(app)
+    folder.write_status({"state": "running"})
+    assert AppFolder(tmp_path, "shop").read_app() == app
+    assert [one.name for one in all_apps(tmp_path)] == ["shop"] and not folder.running
+    with pytest.raises(PipelineError, match="letters, digits"):
+        AppFolder(tmp_path, "../shop")
+
+
+def test_the_lock_of_an_app_ends_with_its_process(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from tidelog.pipeline.running.apps import AppFolder
+folder = AppFolder(Path(sys.argv[1]), "shop")
+folder.take()
+print("held", flush=True)
+sys.stdin.read()
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None and child.stdout.readline() == b"held\n"
+        assert AppFolder(tmp_path, "shop").running
+        with pytest.raises(PipelineError, match="runs already"):
+            AppFolder(tmp_path, "shop").take()
+    finally:
+        child.kill()
+        child.communicate()
+    assert not AppFolder(tmp_path, "shop").running
+    AppFolder(tmp_path, "shop").take()
+
+
+def test_commands_about_apps(tmp_path: Path) -> None:
+    home = ("--home", str(tmp_path))
+    folder = AppFolder(tmp_path, "shop")
+    folder.write_app(App("shop", "/x/shop.py", "127.0.0.1:9092"))
+    query = QueryProgress("totals", lag=3)
+    folder.write_status({"state": "running", "queries": {"totals": query.json()}})
+    listed = invoke("pipeline", "list", *home)
+    assert "shop" in listed.output and "killed" in listed.output  # it says running, and nobody holds its lock
+    shown = invoke("pipeline", "status", "shop", *home)
+    assert "totals" in shown.output and "STATE-ROWS" in shown.output
+    assert "does not run" in invoke("pipeline", "stop", "shop", *home).stderr
+    assert "no pipeline 'other'" in invoke("pipeline", "status", "other", *home).stderr
+    assert "there is no file" in invoke("pipeline", "run", "nothing.py", *home).stderr
+
+
+def test_sources_are_files_or_folders(tmp_path: Path) -> None:
+    for name in ("b.sql", "a.py", "_c.py", "d.txt"):
+        (tmp_path / name).write_text("")
+    assert [one.name for one in files_of(tmp_path)] == ["a.py", "b.sql"]
+    with pytest.raises(PipelineError, match=r"neither \.py nor \.sql"):
+        files_of(tmp_path / "d.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("10 minutes", 600_000), ("1 hour 30 min", 5_400_000), ("500 ms", 500)]
+)
+def test_durations(text: str, ms: int) -> None:
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["10", "minutes", "0 s", "ten minutes", ""])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(PipelineError, match="no length of time"):
+        duration_ms(text)
+
+
+def test_the_reason_of_a_long_story_is_one_line() -> None:
+    story = (
+        "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n"
+        "tidelog.pipeline.option_text.PipelineError: topic 'orders' is gone\n\tat org.apache.spark..."
+    )
+    assert reason_of(RuntimeError(story)) == "topic 'orders' is gone"
+    python = "[STREAM_FAILED] x\nTraceback (most recent call last):\nZeroDivisionError: division by zero\n\tat java"
+    assert reason_of(RuntimeError(python)) == "ZeroDivisionError: division by zero"
+    assert reason_of(RuntimeError("one line\nanother")) == "one line"

@@ -1,0 +1,126 @@
+"""Statements of SQL on streams, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.pipeline.sql.catalog import Catalog, Relation
+from tidelog.pipeline.sql.statements import (
+    Create,
+    Describe,
+    Drop,
+    Explain,
+    Insert,
+    Select,
+    Set,
+    Show,
+    SqlError,
+    Terminate,
+    is_complete,
+    parse_script,
+)
+
+
+def parsed(text: str) -> Any:
+    (one,) = parse_script(text)
+    return one
+
+
+def test_a_stream_has_columns_and_properties() -> None:
+    made = parsed(
+        "CREATE OR REPLACE STREAM clicks (user VARCHAR, n DECIMAL(10, 2), at TIMESTAMP, tags ARRAY<STRING>) "
+        "WITH (topic = 'web-clicks', format = json, timestamp = 'at', partitions = 3)"
+    )
+    assert isinstance(made, Create) and made.kind == "stream" and made.replace and made.query is None
+    assert made.columns == (
+        ("user", "STRING"),
+        ("n", "DECIMAL(10, 2)"),
+        ("at", "TIMESTAMP"),
+        ("tags", "ARRAY<STRING>"),
+    )
+    assert made.properties == {"topic": "web-clicks", "format": "json", "timestamp": "at", "partitions": "3"}
+
+
+def test_a_table_has_a_primary_key() -> None:
+    made = parsed(
+        "create table if not exists users (id bigint primary key, name string) with (topic='users')"
+    )
+    assert (made.kind, made.key, made.if_not_exists) == ("table", "id", True)
+
+
+def test_queries_say_how_they_emit() -> None:
+    made = parsed("CREATE TABLE t AS SELECT page, count(*) FROM clicks GROUP BY page EMIT CHANGES")
+    assert isinstance(made, Create) and made.query is not None
+    assert made.query.emit == "changes" and "EMIT" not in made.query.tree.sql()
+    live = parsed("select * from clicks emit final limit 5")
+    assert isinstance(live, Select) and (live.query.emit, live.query.limit) == ("final", 5)
+    batch = parsed("select * from clicks limit 5")
+    assert (batch.query.emit, batch.query.limit) == (None, None) and "LIMIT 5" in batch.query.tree.sql()
+
+
+def test_inserts_take_values_and_queries() -> None:
+    values = parsed("INSERT INTO users (id, name) VALUES (1, 'a;b'), (2, 'c')")
+    assert isinstance(values, Insert) and values.columns == ("id", "name") and values.rows is not None
+    query = parsed("insert into audit.log select * from clicks emit changes")
+    assert query.name == "audit.log" and query.query is not None and query.query.emit == "changes"
+
+
+def test_the_small_statements() -> None:
+    found = list(
+        parse_script(
+            "SHOW TOPICS; list queries; DESCRIBE web-clicks; terminate all; TERMINATE totals;\n"
+            "DROP STREAM IF EXISTS x DELETE TOPIC; SET 'spark.sql.ansi.enabled' = 'false'; -- the end\n"
+            "EXPLAIN SELECT 1;"
+        )
+    )
+    assert found[:6] == [
+        Show("topics"),
+        Show("queries"),
+        Describe("web-clicks"),
+        Terminate(None),
+        Terminate("totals"),
+        Drop("stream", "x", True, True),
+    ]
+    assert found[6] == Set("spark.sql.ansi.enabled", "false") and isinstance(found[7], Explain)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "said"),
+    [
+        ("selec 1", 1, 1, "a statement begins with SELECT"),
+        ("show\n  me", 2, 3, "SHOW TOPICS, STREAMS, TABLES or QUERIES, not 'me'"),
+        ("SELECT 1;\nselect a from\n  where x", 3, 3, "Expected table name at 'where'"),
+        ("create view v", 1, 8, "CREATE STREAM or CREATE TABLE, not 'view'"),
+        ("create stream x with (topic", 1, 28, "= is expected here, and the statement ends"),
+        ("create stream x (a) with (topic='t')", 1, 17, "columns are names and types"),
+        ("select * from t emit nothing", 1, 22, "EMIT CHANGES or EMIT FINAL, not 'nothing'"),
+        ("describe a b", 1, 12, "the statement should end here, not 'b'"),
+        ("select 'abc", 1, 11, "a quote or comment is not closed"),
+    ],
+)
+def test_errors_say_where(text: str, line: int, column: int, said: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        list(parse_script(text))
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert said in str(caught.value) and str(caught.value).startswith(f"line {line}, column {column}: ")
+
+
+def test_a_statement_is_complete_at_its_semicolon() -> None:
+    assert is_complete("select 1;") and is_complete("select 1; -- done")
+    assert not is_complete("select ';") and not is_complete("select 1") and not is_complete("")
+
+
+def test_a_catalog_is_there_the_next_time(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "catalog.json"
+    users = Relation("table", "Users", "users", "json", (("id", "BIGINT"), ("name", "STRING")), "id")
+    Catalog(file).add(users)
+    again = Catalog(file)
+    assert again.get("USERS") == users and list(again) == [users]
+    again.remove("users")
+    assert list(Catalog(file)) == []
+    file.write_text("[{]")
+    with pytest.raises(SqlError, match="is damaged"):
+        Catalog(file)
