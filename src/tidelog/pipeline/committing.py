@@ -34,7 +34,8 @@ COMMITTED = ("PrepareCommit", "CompleteCommit")
 OPEN = "Ongoing"
 SWEEP_EVERY_S = 30.0
 
-_swept: dict[str, float] = {}
+_swept: dict[str, tuple[str, float]] = {}
+"""By sink: in which life of the query, and when."""
 
 
 def commit(options: SinkOptions, epoch: Epoch, parts: Sequence[Part], *, attempts: bool, last: bool) -> None:
@@ -199,9 +200,10 @@ async def _was_committed(here: Clients, transaction: PreparedTransaction) -> boo
 def _sweep(options: SinkOptions, epoch: Epoch, decided: Decision | None, attempts: bool) -> None:
     """Aborts open transactions of this sink that nobody will end: readers would wait for their time-out."""
     now = time.monotonic()
-    if not attempts and now - _swept.get(epoch.key, -SWEEP_EVERY_S) < SWEEP_EVERY_S:
+    run, when = _swept.get(epoch.key, ("", 0.0))
+    if not attempts and run == epoch.run and now - when < SWEEP_EVERY_S:
         return
-    _swept[epoch.key] = now
+    _swept[epoch.key] = epoch.run, now
     kept = (
         {one.transaction.transactional_id for one in decided.parts if one.transaction} if decided else set()
     )
