@@ -24,6 +24,7 @@ class JsonSchema:
     def __init__(self, root: Any, document: Document) -> None:
         self._root = root
         self._document = document
+        self._means = [_dump(root), *(f"{name}={_dump(one.root)}" for name, one in document.others.items())]
 
     @property
     def name(self) -> str | None:
@@ -40,6 +41,8 @@ class JsonSchema:
         return self.canonical()
 
     def differences(self, written: JsonSchema, lenient: bool = False) -> list[Difference]:
+        if self._means == written._means:
+            return []
         reader, writer = Node(self._root, self._document), Node(written._root, written._document)
         return differences(reader, writer, lenient)
 
