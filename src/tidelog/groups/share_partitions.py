@@ -75,6 +75,10 @@ class SharePartitions:
         led = self._led.get(ShareKey(group, *part))
         return led if led is not None and led.current else None
 
+    def of_group(self, group: str) -> list[LedShare]:
+        """All that are loaded."""
+        return [led for key, led in self._led.items() if key.group == group and led.current]
+
     async def open(self, group: str, part: Part) -> LedShare:
         """The share partition, loaded first if it must be."""
         key = ShareKey(group, *part)

@@ -65,11 +65,11 @@ def clock_time(time_ms: int) -> str:
 
 
 def duration(time_ms: float | None) -> str:
-    """350 ms, 4.2 s, 3 min, 2 h, 5 d"""
+    """0.42 ms, 350 ms, 4.2 s, 3 min, 2 h, 5 d"""
     if time_ms is None or time_ms < 0:
         return NOTHING
     if time_ms < 1000:
-        return f"{time_ms:.0f} ms"
+        return f"{_three(time_ms) if time_ms < 10 else round(time_ms)} ms"
     seconds = time_ms / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -6,7 +6,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tidelog.gateways.console import files, messages, overview, produce, settings, tail, topic, topics
+from tidelog.gateways.console import (
+    alerts,
+    brokers,
+    files,
+    groups,
+    messages,
+    overview,
+    produce,
+    reset,
+    schemas,
+    settings,
+    shares,
+    tail,
+    topic,
+    topics,
+    transactions,
+)
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.frame import refused
 from tidelog.gateways.http.surroundings import Surroundings
@@ -33,6 +49,33 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.page("/console/topics/{topic}/produce", produce.produce),
         console.deed("/console/topics/{topic}/produce", produce.write),
         console.deed("/console/settings", settings.change),
+        console.page("/console/groups", groups.groups),
+        console.page("/console/groups/show", groups.group),
+        console.page("/console/groups/live", groups.group_live),
+        console.page("/console/groups/settings", groups.group_settings),
+        console.deed("/console/groups/delete", groups.delete),
+        console.deed("/console/groups/remove", groups.remove),
+        console.page("/console/groups/reset", reset.preview),
+        console.deed("/console/groups/reset", reset.execute),
+        console.page("/console/shares", shares.shares),
+        console.page("/console/shares/show", shares.share),
+        console.page("/console/shares/live", shares.share_live),
+        console.peer("/console/peer/shares", shares.peer_shares),
+        console.page("/console/transactions", transactions.transactions),
+        console.page("/console/transactions/show", transactions.transaction),
+        console.deed("/console/transactions/abort", transactions.abort),
+        console.page("/console/schemas", schemas.schemas),
+        console.deed("/console/schemas", schemas.register),
+        console.page("/console/schemas/show", schemas.schema),
+        console.deed("/console/schemas/try", schemas.try_out),
+        console.deed("/console/schemas/compatibility", schemas.set_compatibility),
+        console.deed("/console/schemas/delete", schemas.delete),
+        console.page("/console/brokers", brokers.brokers),
+        console.page("/console/brokers/live", brokers.brokers_live),
+        console.page("/console/brokers/{node:int}", brokers.broker),
+        console.peer("/console/peer/process", brokers.peer_process),
+        console.page("/console/alerts", alerts.alerts),
+        console.page("/console/alerts/live", alerts.alerts_live),
         files.route(),
         console.page("/console/{rest:path}", nowhere),
     ]

@@ -56,6 +56,14 @@ class Console:
 
         return Route(address, answer)
 
+    def peer(self, address: str, told: Shown) -> Route:
+        """For other brokers, whose console somebody looks at."""
+
+        async def answer(request: Request) -> Response:
+            return await told(self, request)
+
+        return Route(address, answer)
+
     def deed(self, address: str, done: Shown) -> Route:
         """A form that changes something.  A failure is told on the page that the person came from."""
 

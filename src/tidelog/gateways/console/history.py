@@ -76,3 +76,17 @@ def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float |
         else:
             found.append(max(0, now - before) / seconds)
     return found
+
+
+def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
+    """Below which so large a share lies, from counts by bucket (the last one has no upper bound).  Within a bucket
+    evenly spread; None when nothing was counted."""
+    total = sum(counts)
+    if total <= 0 or min(counts) < 0:
+        return None
+    wanted, below, low = share * total, 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=False):
+        if count and below + count >= wanted:
+            return low + (bound - low) * (wanted - below) / count
+        below, low = below + count, bound
+    return low

@@ -10,10 +10,17 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import sub
+from typing import TYPE_CHECKING, Any
 
+from tidelog._speed.tally import TIME_BOUNDS_MS
 from tidelog.errors import TidelogError
-from tidelog.gateways.console.history import History
+from tidelog.gateways.console import peers
+from tidelog.gateways.console.condition import condition
+from tidelog.gateways.console.history import History, quantile
+from tidelog.gateways.console.markup import path
+from tidelog.gateways.console.process import COUNTERS, process_figures
+from tidelog.gateways.console.rules import Alerts, Facts
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,6 +37,8 @@ IDLE_MS = 900_000  # nobody has looked: stop
 DISKS_EVERY = 6
 PARTITIONS_AT_ONCE = 500
 FIRST_WAIT_S = 0.7
+RECENT_MS = 300_000
+SETTLED = frozenset({"Stable", "Empty", "Dead", ""})
 
 
 @dataclass
@@ -41,6 +50,8 @@ class Look:
     groups: list[GroupListing] = field(default_factory=list)
     lags: Mapping[str, int] = field(default_factory=dict)
     disks: Mapping[int, list[LogDir]] = field(default_factory=dict)
+    processes: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    """What each broker says of itself; without those that cannot be asked."""
     problem: str | None = None
     """Why the last look failed, if it did; the rest is then from the one before."""
 
@@ -61,6 +72,7 @@ class Lookout:
         self._around = around
         self.history = History()
         self.look = Look()
+        self.alerts = Alerts()
         self._seen_ms = 0
         self._count = 0
         self._beating: asyncio.Task[None] | None = None
@@ -103,15 +115,65 @@ class Lookout:
         look.groups = await admin.list_groups()
         look.lags = await self._lags(admin, look)
         look.disks = await admin.describe_log_dirs() if self._count % DISKS_EVERY == 0 else self.look.disks
+        look.processes = await self._processes()
         self._count += 1
         look.at_ms = self._around.clock.now_ms()
-        self.look = look
+        before, self.look = self.look, look
         ends: dict[str, int] = {}
         for partition, end in look.ends.items():
             ends[partition.topic] = ends.get(partition.topic, 0) + end
         totals = {"messages": sum(ends.values()), "lag": sum(look.lags.values())}
         totals["bytes"] = sum(look.topic_sizes().values())
+        for node, figures in look.processes.items():
+            totals |= {f"{node}.{name}": figures[name] for name in COUNTERS}
+        totals["produce_p99_us"] = _produce_p99_us(before, look)
         self.history.add(look.at_ms, ends, look.lags, totals)
+        self.alerts.seen(self._facts(), look.at_ms)
+
+    def rates(self, name: str) -> list[float | None]:
+        """Of one of the counters that brokers keep, all brokers together."""
+        found: list[float | None] = [None] * len(self.history.times_ms)
+        for node in self.look.processes:
+            for at, rate in enumerate(self.history.rates(self.history.totals.of(f"{node}.{name}"))):
+                if rate is not None:
+                    found[at] = (found[at] or 0) + rate
+        return found
+
+    async def _processes(self) -> dict[int, dict[str, Any]]:
+        around = self._around
+        found: dict[int, dict[str, Any]] = {around.node_id: process_figures(around)}
+        others = [one.node_id for one in around.image.reachable_brokers if one.node_id != around.node_id]
+        answers = await asyncio.gather(*(peers.ask(around, one, path("peer", "process")) for one in others))
+        return found | {node: one for node, one in zip(others, answers, strict=True) if one is not None}
+
+    def _facts(self) -> Facts:
+        """For the alerts."""
+        around, look = self._around, self.look
+        found = condition(around.image, around.config.topic_defaults.min_insync_replicas)
+        shrinks = 0
+        for node in look.processes:
+            known = [one for one in self._recent(f"{node}.isr_shrinks") if one is not None]
+            shrinks += max(0, known[-1] - known[0]) if known else 0
+        return Facts(
+            under_replicated=len(found.under_replicated),
+            offline=len(found.offline),
+            below_min=len(found.below_min),
+            missing_brokers=tuple(sorted(found.missing)),
+            lags=look.lags,
+            rebalancing=tuple(one.group_id for one in look.groups if one.state not in SETTLED),
+            disks={
+                f"broker {node} {one.path}": 1 - one.usable_bytes / one.total_bytes
+                for node, disks in look.disks.items()
+                for one in disks
+                if one.total_bytes > 0 and one.usable_bytes >= 0
+            },
+            isr_shrinks=shrinks,
+        )
+
+    def _recent(self, name: str) -> list[int | None]:
+        times = self.history.times_ms
+        since = next((at for at, time in enumerate(times) if time >= times[-1] - RECENT_MS), 0)
+        return self.history.totals.of(name)[since:]
 
     async def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
         image = self._around.image
@@ -143,3 +205,15 @@ class Lookout:
             if offsets:
                 lags[name] = sum(behind)
         return lags
+
+
+def _produce_p99_us(before: Look, now: Look) -> int:
+    """99 of 100 produce requests since the last look were answered within so long; -1 when there were none."""
+    counts = [0] * (len(TIME_BOUNDS_MS) + 1)
+    for node, figures in now.processes.items():
+        old = before.processes.get(node, {}).get("produce_times") or []
+        new = figures["produce_times"]
+        if len(old) == len(new) == len(counts):
+            counts = [sum(one) for one in zip(counts, map(sub, new, old), strict=True)]
+    found = quantile(0.99, TIME_BOUNDS_MS, counts)
+    return -1 if found is None else int(1000 * found)

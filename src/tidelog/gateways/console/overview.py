@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.gateways.console.amounts import count, short, size
-from tidelog.gateways.console.chart import Line, line_chart
+from tidelog.gateways.console.amounts import count, duration, short, size
+from tidelog.gateways.console.chart import Line, legend, line_chart
 from tidelog.gateways.console.condition import condition
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.frame import notice, page, part
@@ -39,13 +41,16 @@ def _content(console: Console) -> list[Child]:
     history, look = console.lookout.history, console.lookout.look
     found = condition(image, console.around.config.topic_defaults.min_insync_replicas)
     level, words = found.words
-    rates = history.rates(history.totals.of("messages"))
+    firing = len(console.lookout.alerts.firing(console.now_ms()))
     lag, stored = history.totals.of("lag"), history.totals.of("bytes")
-    now = rates[-1] if rates else None
+    messages = _both(console, "messages_in", "messages_out")
+    traffic = _both(console, "bytes_in", "bytes_out")
+    waits = [None if one is None else one / 1000 for one in history.totals.of("produce_p99_us")]
+    now = messages[0].values[-1] if messages[0].values else None
     return [
         problem_of(console),
         h.div(
-            figure("Health", words, f"cluster {image.cluster_id}", level, path("alerts")),
+            figure("Health", words, f"{firing or 'no'} alerts firing", level, path("alerts")),
             figure("Messages in", per_second(now)),
             figure("Lag", count(lag[-1]) if lag else "–", "messages, all groups", href=path("groups")),
             figure("Stored", size(stored[-1]) if stored else "–", "all replicas"),
@@ -62,16 +67,10 @@ def _content(console: Console) -> list[Child]:
             class_="figures",
         ),
         h.div(
-            card(
-                line_chart("Messages in", history.times_ms, [Line("in", rates)], per_second),
-                title="Messages in",
-                more=h.span(per_second(now), class_="now"),
-            ),
-            card(
-                line_chart("Lag of all groups", history.times_ms, [Line("lag", lag)]),
-                title="Lag",
-                more=h.span(short(lag[-1]) if lag else "–", class_="now"),
-            ),
+            _card("Messages", history.times_ms, messages, per_second),
+            _card("Traffic", history.times_ms, traffic, bytes_per_second),
+            _card("Lag of all groups", history.times_ms, [Line("messages", lag)]),
+            _card("Produce, 99 of 100 within", history.times_ms, [Line("p99", waits)], duration),
             class_="two",
         ),
         h.div(
@@ -81,6 +80,23 @@ def _content(console: Console) -> list[Child]:
         ),
         h.p(f"Figures of {(look.at_ms and _seconds(console)) or 'no'} ago.", class_="muted small"),
     ]
+
+
+def _both(console: Console, *names: str) -> list[Line]:
+    return [Line(name.rpartition("_")[2], console.lookout.rates(name)) for name in names]
+
+
+def bytes_per_second(value: float | None) -> str:
+    return "–" if value is None else f"{size(value)}/s"
+
+
+def _card(
+    title: str,
+    times_ms: Sequence[int],
+    lines: Sequence[Line],
+    shown: Callable[[float | None], str] = short,
+) -> Markup:
+    return card(line_chart(title, times_ms, lines, shown), legend(lines, shown), title=title)
 
 
 def problem_of(console: Console) -> Markup | None:

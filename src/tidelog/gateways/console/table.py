@@ -10,6 +10,7 @@ from tidelog.gateways.console.markup import Child, Markup, h, path
 T = TypeVar("T")
 
 ROWS = 50
+LONG = 13  # letters of a figure that is set smaller
 
 
 class Column(NamedTuple):
@@ -132,7 +133,12 @@ def card(*inside: Child, title: str | None = None, id_: str | None = None, more:
 
 def figure(name: str, value: Child, note: Child = None, level: str = "", href: str | None = None) -> Markup:
     """One number that matters."""
-    inside = [h.span(name, class_="label"), h.b(value), h.span(note, class_="note") if note else None]
+    long = isinstance(value, str) and len(value) > LONG
+    inside = [
+        h.span(name, class_="label"),
+        h.b(value, class_="long" if long else None),
+        h.span(note, class_="note") if note else None,
+    ]
     if href is not None:
         return h.a(inside, href=href, class_=f"figure {level}".strip())
     return h.div(inside, class_=f"figure {level}".strip())

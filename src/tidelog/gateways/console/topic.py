@@ -94,7 +94,7 @@ def _figures(console: Console, found: Topic) -> list[Child]:
             figure(
                 "Partitions",
                 count(len(found.partitions)),
-                f"{len(found.partitions[0].replicas)} replicas each",
+                _each(len(found.partitions[0].replicas)),
             ),
             figure(
                 "Settings of its own",
@@ -111,6 +111,10 @@ def _figures(console: Console, found: Topic) -> list[Child]:
             title="Messages in",
         ),
     ]
+
+
+def _each(replicas: int) -> str:
+    return "one replica each" if replicas == 1 else f"{replicas} replicas each"
 
 
 async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Markup:

@@ -44,7 +44,8 @@ def test_what_is_not_known_is_a_dash() -> None:
 def test_times() -> None:
     assert amounts.moment(1_769_850_000_123) == "2026-01-31 09:00:00.123"
     assert amounts.moment(2**62) == str(2**62)
-    assert [amounts.duration(one) for one in (350, 4_200, 180_000, 7_200_000, 500_000_000)] == [
+    assert [amounts.duration(one) for one in (0.42, 350, 4_200, 180_000, 7_200_000, 500_000_000)] == [
+        "0.42 ms",
         "350 ms",
         "4.2 s",
         "3 min",

@@ -1,0 +1,152 @@
+"""Offsets of a group, set anew: first shown, then done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.gateways.console.amounts import count
+from tidelog.gateways.console.console import Console
+from tidelog.gateways.console.forms import choice, field, form, sent
+from tidelog.gateways.console.frame import go, page
+from tidelog.gateways.console.markup import Child, Markup, h, path
+from tidelog.gateways.console.messages import OFFSET_MAX, time_of
+from tidelog.gateways.console.resets import TARGETS, Bounds, NothingToShift, Target, plan
+from tidelog.gateways.console.table import Column, card, table
+from tidelog.gateways.http.problem import Problem
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+
+FIELDS = ("name", "topic", "to", "number", "time")
+ROWS_MAX = 1_000
+
+
+def reset_form(name: str, given: Mapping[str, str]) -> Markup:
+    return h.form(
+        h.input(type="hidden", name="name", value=name),
+        field(
+            "Topic",
+            h.input(name="topic", value=given.get("topic"), placeholder="all it has read", maxlength=249),
+        ),
+        field("To", choice("to", TARGETS, given.get("to"))),
+        field(
+            "Offset or number",
+            h.input(name="number", value=given.get("number"), inputmode="numeric", size=12),
+        ),
+        field(
+            "Time, UTC", h.input(name="time", type="datetime-local", step="0.001", value=given.get("time"))
+        ),
+        h.button("Preview"),
+        method="get",
+        action=path("groups", "reset"),
+        class_="grid",
+    )
+
+
+async def preview(console: Console, request: Request) -> Response:
+    given = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    given["name"] = request.query_params.get("name", "")
+    name = given["name"]
+    before, after = await _planned(await console.admin(), given)
+    rows: list[list[Child]] = [
+        [
+            one.topic,
+            one.partition,
+            count(before.get(one)),
+            count(after[one]),
+            "–" if one not in before else f"{after[one] - before[one]:+,}",
+        ]
+        for one in sorted(after)[:ROWS_MAX]
+    ]
+    columns = [
+        Column("Topic"),
+        Column("Partition", True),
+        Column("Now", True),
+        Column("Then", True),
+        Column("Change", True),
+    ]
+    changed = sum(before.get(one) != after[one] for one in after)
+    return page(
+        request,
+        "Reset offsets",
+        card(reset_form(name, given), title=f"Of group {name}"),
+        card(
+            table(columns, rows, "There is nothing to reset.", "Offsets now and then"),
+            form(
+                request,
+                path("groups", "reset"),
+                [h.input(type="hidden", name=key, value=value) for key, value in given.items()],
+                h.button(f"Reset {count(changed)} of {count(len(after))} partitions", class_="main"),
+                h.a("Leave it", href=path("groups", "show", name=name), class_="button"),
+                class_="grid",
+            ),
+            title="Preview: nothing has been changed",
+        ),
+        place="Groups",
+        crumbs={"Groups": path("groups"), name or "(no name)": path("groups", "show", name=name)},
+    )
+
+
+async def execute(console: Console, request: Request) -> Response:
+    given = await sent(request)
+    name = given.get("name", "")
+    admin = await console.admin()
+    _, after = await _planned(admin, given)
+    if await _is_share(admin, name):
+        await admin.alter_share_group_offsets(name, after)
+        return go(path("shares", "show", name=name), f"{count(len(after))} partitions of {name} were reset.")
+    await admin.alter_group_offsets(name, after)
+    return go(path("groups", "show", name=name), f"{count(len(after))} partitions of {name} were reset.")
+
+
+async def _is_share(admin: Admin, name: str) -> bool:
+    return any(one.group_id == name for one in await admin.list_groups(types=["share"]))
+
+
+async def _planned(
+    admin: Admin, given: Mapping[str, str]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Offsets now, and then."""
+    name, topic, target = given.get("name", ""), given.get("topic", "").strip(), _target(given)
+    if await _is_share(admin, name):
+        before = {one: it.offset for one, it in (await admin.list_share_group_offsets(name)).items()}
+    else:
+        before = {one: it.offset for one, it in (await admin.list_group_offsets(name)).items()}
+    if topic:
+        described = (await admin.describe_topics([topic]))[topic]
+        partitions = [TopicPartition(topic, one.index) for one in described.partitions]
+    else:
+        known = {one.name for one in await admin.list_topics(internal=True)}
+        partitions = [one for one in before if one.topic in known]
+    if not partitions:
+        raise Problem(400, f"group {name!r} has no offsets: name a topic")
+    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    bounds = {one: Bounds(starts[one].offset, ends[one].offset) for one in partitions}
+    times: dict[TopicPartition, int] = {}
+    if target.kind == "time":
+        found = await admin.list_offsets(dict.fromkeys(partitions, target.value))
+        times = {one: at.offset for one, at in found.items()}
+    try:
+        return before, plan(target, partitions, before, bounds, times)
+    except NothingToShift as problem:
+        raise Problem(400, str(problem)) from None
+
+
+def _target(given: Mapping[str, str]) -> Target:
+    kind = given.get("to", "")
+    if kind not in TARGETS:
+        raise Problem(400, f"{kind!r} is no place to reset to")
+    if kind == "time":
+        return Target(kind, time_of(given.get("time", "").strip()))
+    if kind in ("offset", "shift"):
+        text = given.get("number", "").strip().replace(",", "")
+        if not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
+            raise Problem(400, f"{text[:40]!r} is no whole number: write one into the field Offset or number")
+        return Target(kind, max(-OFFSET_MAX, min(int(text), OFFSET_MAX)))
+    return Target(kind)

@@ -1,0 +1,61 @@
+"""Where a reset puts a group: what was asked for, and what that is in each partition.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.types import TopicPartition
+
+TARGETS = {
+    "earliest": "the first message",
+    "latest": "the end",
+    "offset": "this offset",
+    "shift": "so many on (or back with -)",
+    "time": "this time",
+}
+
+
+class Bounds(NamedTuple):
+    start: int
+    end: int
+
+
+class Target(NamedTuple):
+    """`value`: the offset, by how much to shift, or the time in milliseconds."""
+
+    kind: str
+    value: int = 0
+
+
+class NothingToShift(ValueError):
+    """Partitions without an offset cannot be shifted; the message names one."""
+
+
+def plan(
+    target: Target,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    at_time: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Every offset lies within its log: what is asked for outside of it becomes the nearest there is.  `at_time`: the
+    first message that is not older than the target's time, -1 where there is none."""
+    after = {}
+    for one in partitions:
+        start, end = bounds[one]
+        if target.kind == "earliest":
+            wanted = start
+        elif target.kind == "latest":
+            wanted = end
+        elif target.kind == "offset":
+            wanted = target.value
+        elif target.kind == "shift":
+            if one not in committed:
+                raise NothingToShift(f"{one} has no committed offset to shift: choose another target")
+            wanted = committed[one] + target.value
+        else:
+            # Nothing is that late: go on with what comes next.
+            wanted = at_time[one] if at_time[one] >= 0 else end
+        after[one] = min(max(wanted, start), end)
+    return after

@@ -1,0 +1,160 @@
+"""The alerts: the rules of `deploy/prometheus/rules.yml`, worked out on what the console sees.  Pure.
+
+A rule that holds is pending first; after its time it fires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LAG_LARGE, LAG_HUGE = 10_000, 1_000_000
+DISK_FILLING, DISK_FULL = 0.8, 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    under_replicated: int = 0
+    offline: int = 0
+    below_min: int = 0
+    missing_brokers: tuple[int, ...] = ()
+    lags: Mapping[str, int] = field(default_factory=dict)
+    """By group."""
+    rebalancing: tuple[str, ...] = ()
+    """Names of groups."""
+    disks: Mapping[str, float] = field(default_factory=dict)
+    """What share of each disk is used, by broker and folder."""
+    isr_shrinks: int = 0
+    """In the last five minutes."""
+
+
+class Rule(NamedTuple):
+    name: str
+    severity: str
+    after_ms: int
+    about: str
+    holds: Callable[[Facts], list[str]]
+    """What it holds for, in words; empty when all is well."""
+
+
+def _number(count: int, words: str) -> list[str]:
+    return [f"{count:,} {words}"] if count else []
+
+
+def _lag(facts: Facts, least: int) -> list[str]:
+    return [
+        f"group {name}: {lag:,} messages behind" for name, lag in sorted(facts.lags.items()) if lag > least
+    ]
+
+
+def _disk(facts: Facts, least: float) -> list[str]:
+    return [f"{name}: {used * 100:.0f} % used" for name, used in sorted(facts.disks.items()) if used > least]
+
+
+MINUTE = 60_000
+RULES = (
+    Rule(
+        "UnderReplicatedPartitions",
+        "P0",
+        MINUTE,
+        "Partitions with fewer copies in sync than they should have: another failure may lose data.",
+        lambda facts: _number(facts.under_replicated, "partitions"),
+    ),
+    Rule(
+        "OfflinePartitions",
+        "P0",
+        MINUTE,
+        "Partitions without a leader: nobody can write or read them.",
+        lambda facts: _number(facts.offline, "partitions"),
+    ),
+    Rule(
+        "BelowMinInSyncReplicas",
+        "P0",
+        MINUTE,
+        "Partitions with fewer replicas in sync than min.insync.replicas: producers with acks=all are refused.",
+        lambda facts: _number(facts.below_min, "partitions"),
+    ),
+    Rule(
+        "BrokerDown",
+        "P0",
+        MINUTE,
+        "A broker that holds replicas is not there.",
+        lambda facts: [f"broker {node}" for node in facts.missing_brokers],
+    ),
+    Rule(
+        "DiskFull",
+        "P0",
+        MINUTE,
+        "A disk is almost full: its broker will stop taking messages.",
+        lambda facts: _disk(facts, DISK_FULL),
+    ),
+    Rule(
+        "ConsumerLagHuge",
+        "P1",
+        5 * MINUTE,
+        "A group is more than a million messages behind.",
+        lambda facts: _lag(facts, LAG_HUGE),
+    ),
+    Rule(
+        "IsrShrinking",
+        "P1",
+        0,
+        "Followers fell out of sync in the last five minutes.",
+        lambda facts: _number(facts.isr_shrinks, "times"),
+    ),
+    Rule(
+        "DiskFilling",
+        "P2",
+        5 * MINUTE,
+        "A disk is more than 80 % full: add disks or brokers, or keep messages for a shorter time.",
+        lambda facts: _disk(facts, DISK_FILLING),
+    ),
+    Rule(
+        "ConsumerLagLarge",
+        "P2",
+        5 * MINUTE,
+        "A group is more than ten thousand messages behind.",
+        lambda facts: _lag(facts, LAG_LARGE),
+    ),
+    Rule(
+        "GroupRebalancing",
+        "P2",
+        5 * MINUTE,
+        "A group is dealing out its partitions and reads nothing meanwhile.",
+        lambda facts: [f"group {name}" for name in facts.rebalancing],
+    ),
+)
+
+
+class Standing(NamedTuple):
+    """How a rule stands: `since_ms` is when it began to hold, None while it does not."""
+
+    rule: Rule
+    since_ms: int | None
+    details: list[str]
+
+    def state(self, now_ms: int) -> str:
+        if self.since_ms is None:
+            return "ok"
+        return "firing" if now_ms - self.since_ms >= self.rule.after_ms else "pending"
+
+
+class Alerts:
+    def __init__(self, rules: tuple[Rule, ...] = RULES) -> None:
+        self._rules = rules
+        self._since: dict[str, int] = {}
+        self.standings = [Standing(rule, None, []) for rule in rules]
+
+    def seen(self, facts: Facts, now_ms: int) -> None:
+        self.standings = []
+        for rule in self._rules:
+            details = rule.holds(facts)
+            if details:
+                since: int | None = self._since.setdefault(rule.name, now_ms)
+            else:
+                self._since.pop(rule.name, None)
+                since = None
+            self.standings.append(Standing(rule, since, details))
+
+    def firing(self, now_ms: int) -> list[Standing]:
+        return [one for one in self.standings if one.state(now_ms) == "firing"]
