@@ -12,14 +12,26 @@ from pathlib import Path
 
 from bench import machine, runner
 from bench.clients.compare import cases, compare
-from bench.load import compaction, consume, flush, groups, idle, latency, memory, produce, small, start
+from bench.load import (
+    cluster,
+    compaction,
+    consume,
+    flush,
+    groups,
+    idle,
+    latency,
+    memory,
+    produce,
+    small,
+    start,
+)
 from bench.scale import DEFAULT, FULL, GB, QUICK, Scale
 from bench.systems import System, kafka, tidelog
 from tests.conformance import apache_kafka
 
 SCENARIOS = [
     module.SCENARIO
-    for module in (start, memory, produce, consume, small, latency, flush, groups, idle, compaction)
+    for module in (start, memory, produce, consume, small, latency, flush, groups, idle, compaction, cluster)
 ]
 # Not a scenario: its figures are of the clients, on the same broker.
 CLIENTS = "clients"

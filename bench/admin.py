@@ -94,12 +94,14 @@ class Admin:
     def brokers(self) -> int:
         return len(self._ask(MetadataRequest(topics=[]), MetadataResponse).brokers)
 
+    replication_factor = 1
+
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Returns when every partition has a leader."""
         wanted = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=self.replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)

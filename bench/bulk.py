@@ -32,14 +32,22 @@ class Load(NamedTuple):
 
 class BulkProducer:
     """An idempotent producer for each partition of a topic, each with a connection of its own.  `contents` are sent
-    in turn."""
+    in turn.  `port`: of the leader, or of each partition's own."""
 
     def __init__(
-        self, port: int, topic: Topic, contents: Sequence[Batch], identities: Sequence[Identity]
+        self,
+        port: int | Sequence[int],
+        topic: Topic,
+        contents: Sequence[Batch],
+        identities: Sequence[Identity],
     ) -> None:
         assert len(identities) == topic.partitions
+        ports = [port] * topic.partitions if isinstance(port, int) else port
         self._lanes = [
-            _Lane(connect(port), [ProduceFrame(topic, number, content, identity) for content in contents])
+            _Lane(
+                connect(ports[number]),
+                [ProduceFrame(topic, number, content, identity) for content in contents],
+            )
             for number, identity in enumerate(identities)
         ]
 

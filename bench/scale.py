@@ -27,9 +27,12 @@ class Scale:
     compaction_bytes: int = 600 * MB
     compaction_seconds_max: int = 60
     client_megabytes: int = 50  # that each Python client moves in one round
+    cluster_partitions: int = 3_000
+    cluster_outages: int = 3  # of each kind
+    reassigned_bytes: int = 1500 * MB
 
 
-FULL = Scale(memory_load_bytes=10 * GB, latency_seconds=30)
+FULL = Scale(memory_load_bytes=10 * GB, latency_seconds=30, reassigned_bytes=10 * GB)
 DEFAULT = Scale()
 QUICK = Scale(
     rounds=2,
@@ -49,4 +52,7 @@ QUICK = Scale(
     compaction_bytes=60 * MB,
     compaction_seconds_max=30,
     client_megabytes=10,
+    cluster_partitions=300,
+    cluster_outages=1,
+    reassigned_bytes=200 * MB,
 )
