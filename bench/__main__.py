@@ -23,6 +23,7 @@ from bench.load import (
     memory,
     produce,
     small,
+    spark,
     start,
 )
 from bench.scale import DEFAULT, FULL, GB, QUICK, Scale
@@ -31,7 +32,20 @@ from tests.conformance import apache_kafka
 
 SCENARIOS = [
     module.SCENARIO
-    for module in (start, memory, produce, consume, small, latency, flush, groups, idle, compaction, cluster)
+    for module in (
+        start,
+        memory,
+        produce,
+        consume,
+        small,
+        latency,
+        flush,
+        groups,
+        idle,
+        compaction,
+        cluster,
+        spark,
+    )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.
 CLIENTS = "clients"
