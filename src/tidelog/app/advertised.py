@@ -18,7 +18,8 @@ def endpoints_of(config: BrokerConfig, bound: Bound, host_name: str) -> tuple[En
     endpoints = []
     for name, (host, port) in bound.items():
         host, port = told.get(name, (host, port))
-        endpoints.append(Endpoint(name, host or host_name, port or bound[name][1]))
+        host = host_name if host in EVERY_ADDRESS else host
+        endpoints.append(Endpoint(name, host, port or bound[name][1]))
     return tuple(endpoints)
 
 

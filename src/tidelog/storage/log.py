@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
-from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import aborted, lookup, rolling, snapshots
 from tidelog.storage.disk import File
 from tidelog.storage.durability import Append
@@ -238,23 +238,6 @@ class Log(Extent):
             return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
-
-    def end_of(self, part: Slice, offset: int, bound: int) -> int:
-        """Past the last record of a slice that was read from `offset` on, with the bound `bound`; for those who count,
-        so nothing is raised: `offset` when it cannot be told."""
-        segment = self._active
-        try:
-            if part.file is segment._file:
-                if part.position + part.size == segment.size:
-                    return min(segment.end, bound)
-                return segment.end_at(part.position + part.size, offset, bound)
-            for number in range(self.segments.holding(offset), len(self.segments)):
-                segment = self.segments[number]
-                if part.file is segment._file:
-                    return segment.end_at(part.position + part.size, offset, bound)
-        except (OSError, CorruptMessage):
-            pass
-        return offset
 
     def aborted(self, start: int, end: int, part: Slice | None = None) -> list[Aborted]:
         """The aborted transactions that have records from `start` on and below `end`, or in the slice that was read

@@ -79,3 +79,18 @@ def _limit(segment: Segment, offset: int, end: int) -> int:
         if bad.start <= end < bad.end:
             return limit
     return limit if end >= segment.end else min(limit, segment.locate(end)[0])
+
+
+def end_of(segments: Segments, part: Slice, offset: int, bound: int) -> int:
+    """Past the last record of a slice that was read from `offset` on, with the bound `bound`.  For those who count, so
+    nothing is raised: `offset` when it cannot be told."""
+    segment = segments.last
+    try:
+        if part.file is segment._file:
+            return segment.end_at(part.position + part.size, offset, bound)
+        for number in range(segments.holding(offset), len(segments)):
+            if part.file is segments[number]._file:
+                return segments[number].end_at(part.position + part.size, offset, bound)
+    except (OSError, CorruptMessage):
+        pass
+    return offset

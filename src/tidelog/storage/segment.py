@@ -232,10 +232,9 @@ class Segment(SegmentFiles):
             return min(self.end, bound)
         if self._recent.get(bound) == stop or self._before.get(bound) == stop:
             return bound
-        end = offset
-        known, position = self.index.before(stop)
-        if known < offset:
-            position, _ = self.locate(offset)
+        end, position = self.index.before(stop)
+        if end < offset:
+            end, position = offset, self.locate(offset)[0]
         for at, header in self.headers(position, stop):
             if at + header.size > stop:
                 break

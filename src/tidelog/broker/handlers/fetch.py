@@ -18,7 +18,7 @@ from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import Slice
+from tidelog.storage.reading import Slice, end_of
 from tidelog.types import NodeId, Offset
 
 RACKS_FROM = 11
@@ -232,7 +232,8 @@ class FetchInFlight:
             return
         now_ms = self._services.clock.now_ms()
         for partition, offset, records in self._taken:
-            end = partition.log.end_of(records, offset, partition.readable_end(ask.read_committed))
+            bound = partition.readable_end(ask.read_committed)
+            end = end_of(partition.log.segments, records, offset, bound)
             partition.fetched(tallies.requests, offset, end, records.size, now_ms)
 
     def _encode(self, found: Found) -> list[Any]:
