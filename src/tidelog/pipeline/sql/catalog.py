@@ -24,7 +24,7 @@ PROPERTIES = (
     "partitions",
     "replicas",
 )
-OF_SOURCE = ("schema", "message", "registry", "subject", "mode")  # handed on to the source that decodes
+OF_SOURCE = ("schema", "message", "registry", "subject")  # handed on to the source that decodes
 FORMATS = ("json", "text", "bytes", "avro", "protobuf")
 WATERMARK = "10 seconds"
 OnError = Literal["fail", "skip"]

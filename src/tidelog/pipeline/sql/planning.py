@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ def _relation(catalog: Catalog, table: exp.Table, query: Query, topics: Callable
 def _run(pipeline: Pipeline, tree: exp.Expression, query: Query) -> DataFrame:
     from pyspark.errors import PySparkException
 
+    # PySpark also logs what it raises.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         return pipeline.spark.sql(tree.sql(dialect="spark"))
     except PySparkException as problem:

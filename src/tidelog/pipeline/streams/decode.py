@@ -80,6 +80,23 @@ def decode_json(
     return Decoded(good.select(*fields, *metadata), dead)
 
 
+# What the source does with values that do not fit: it stops, leaves them out, or shows them with `_error` and `_value`.
+MODES = {"fail": "failfast", "skip": "dropmalformed", "dead_letter": "permissive"}
+
+
+def decoded_by_source(frame: DataFrame, on_error: OnError, app: str) -> Decoded:
+    """`frame` was read with `format` and the mode of `on_error`."""
+    if on_error != "dead_letter":
+        return Decoded(frame, None)
+    came_from = F.to_json(
+        F.array(*[F.col(f"_{one}").cast("string") for one in ("topic", "partition", "offset")])
+    )
+    reason = F.concat(F.lit("decode: "), F.col("_error"))
+    bad = frame.where("_error IS NOT NULL")
+    dead = dead_letters(bad, F.col("_key"), F.col("_value"), reason, came_from, app)
+    return Decoded(frame.where("_error IS NULL").drop("_error", "_value"), dead)
+
+
 def dead_letters(rows: DataFrame, key: Any, value: Any, error: Any, came_from: Any, app: str) -> DataFrame:
     """Rows for the dead-letter topic; `came_from` is a JSON list of topic, partition and offset."""
     places = F.from_json(came_from, "array<string>")

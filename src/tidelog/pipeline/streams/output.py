@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,26 @@ class Output(Protocol):
     def name(self) -> str: ...
 
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery: ...
+
+
+# Spark gives the process that plans a source ten seconds to begin, which a busy machine may not keep.
+SLOW_START = "Python worker failed to connect back"
+STARTS_MAX = 5
+LOOK_EVERY_S = 0.05
+
+
+def started(
+    output: Output, query: str, checkpoint: str, trigger: str | None, until_done: bool
+) -> StreamingQuery:
+    """Returns when the query has its sources: queries that begin one after the other do not starve each other."""
+    for number in range(STARTS_MAX):
+        running = output.start(query, checkpoint, trigger, until_done)
+        while running.isActive and running.status["message"].startswith("Initializing"):
+            time.sleep(LOOK_EVERY_S)
+        problem = None if running.isActive else running.exception()
+        if problem is None or SLOW_START not in str(problem) or number == STARTS_MAX - 1:
+            break
+    return running
 
 
 def _writer(df: DataFrame, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> Any:

@@ -26,9 +26,16 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
 from tidelog.pipeline.option_text import OptionText, PipelineError
-from tidelog.pipeline.streams.decode import Decoded, OnError, decode_json, struct_type
+from tidelog.pipeline.streams.decode import (
+    MODES,
+    Decoded,
+    OnError,
+    decode_json,
+    decoded_by_source,
+    struct_type,
+)
 from tidelog.pipeline.streams.encode import Format, encoded
-from tidelog.pipeline.streams.output import BatchOutput, Output, TableOutput, TopicOutput
+from tidelog.pipeline.streams.output import BatchOutput, Output, TableOutput, TopicOutput, started
 from tidelog.pipeline.streams.session import session, state_settings
 from tidelog.pipeline.streams.stream import Stream
 from tidelog.pipeline.streams.table import Table
@@ -109,7 +116,7 @@ class Pipeline:
         if on_error == "dead_letter" and self.dead_letters is None:
             raise PipelineError("on_error='dead_letter' needs a topic: Pipeline(..., dead_letters='topic')")
         options = {"starting": starting, "groupId": self.name, **options}
-        decoded = self._decoded(self.read(topics, options, True), schema, format, on_error)
+        decoded = self._decoded(topics, options, schema, format, on_error)
         if decoded.dead is not None:
             self.add_dead(decoded.dead)
         return Stream(self, decoded.rows)
@@ -185,12 +192,23 @@ class Pipeline:
         return Admin(bootstrap_servers=settings.bootstrap, security=settings.security())
 
     def _decoded(
-        self, raw: DataFrame, schema: str | StructType | None, format: str | None, on_error: OnError
+        self,
+        topics: str | list[str] | None,
+        options: dict[str, Any],
+        schema: str | StructType | None,
+        format: str | None,
+        on_error: OnError,
     ) -> Decoded:
-        if schema is None or format in ("avro", "protobuf"):
-            return Decoded(raw, None)
-        if format not in (None, "json"):
+        if format not in (None, "json", "avro", "protobuf"):
             raise PipelineError(f"format is json, avro or protobuf, not {format!r}")
+        if format in ("avro", "protobuf") or "registry" in options:
+            given = {"format": format or "json", "mode": MODES[on_error], **options}
+            if schema is not None:
+                given["schema"] = schema
+            return decoded_by_source(self.read(topics, given, True), on_error, self.name)
+        raw = self.read(topics, options, True)
+        if schema is None:
+            return Decoded(raw, None)
         return decode_json(raw, struct_type(schema), on_error, self.name)
 
     def add_dead(self, rows: DataFrame) -> None:
@@ -262,24 +280,31 @@ class Pipeline:
         }
         return {**self._outputs, DEAD_LETTERS: TopicOutput(DEAD_LETTERS, rows, "append", given)}
 
-    def start(self, *, until_done: bool = False) -> dict[str, StreamingQuery]:
-        """Starts every output as a query; with `until_done` they end when what is there now has been processed."""
+    def start(self, *only: str, until_done: bool = False) -> dict[str, StreamingQuery]:
+        """Starts every output (or `only` these) as a query; with `until_done` they end when what is there now has been
+        processed."""
         if any(query.isActive for query in self.queries.values()):
             raise PipelineError(f"pipeline {self.name!r} runs already")
+        outputs = self.outputs()
+        for name in only:
+            if name not in outputs:
+                raise PipelineError(f"there is no output {name!r}: there are {', '.join(outputs)}")
         self.queries = {}
         try:
             with state_settings(self.spark):
-                for name, output in self.outputs().items():
+                for name in only or outputs:
                     folder = os.path.join(self.checkpoint, _file_name(name))
-                    self.queries[name] = output.start(f"{self.name}.{name}", folder, self.trigger, until_done)
+                    self.queries[name] = started(
+                        outputs[name], f"{self.name}.{name}", folder, self.trigger, until_done
+                    )
         except BaseException:
             self.stop()
             raise
         return dict(self.queries)
 
-    def run(self, *, until_done: bool = False) -> None:
+    def run(self, *only: str, until_done: bool = False) -> None:
         """Starts, and waits for the end; the first output that fails stops the others and is raised."""
-        self.start(until_done=until_done)
+        self.start(*only, until_done=until_done)
         self.wait()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tidelog.pipeline.java import use_java
 from tidelog.pipeline.needs import need_spark
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.appName(name)

@@ -18,7 +18,7 @@ def state_of(
     spark: SparkSession, checkpoint: str, store: str | None, operator: int, batch: int | None
 ) -> DataFrame:
     """Keys and values as columns; `batch` is an earlier checkpoint."""
-    if not os.path.isdir(os.path.join(checkpoint, "state")):
+    if "://" not in checkpoint and not os.path.isdir(os.path.join(checkpoint, "state")):
         raise PipelineError(f"there is no state in {checkpoint}: the output keeps none, or has not run yet")
     reader = spark.read.format("statestore").option("operatorId", operator)
     if store is not None:
