@@ -2,9 +2,9 @@
 
     python -m tests.conformance.group_worker CLIENT BOOTSTRAP GROUP TOPIC STRATEGY [INSTANCE]
 
-Tells what happens as lines of JSON on its standard output: the partitions it has whenever they change, every record it
-has read, and every one it has committed.  A commit that is refused is tried again while the partition is its own.  It
-leaves the group on SIGTERM.
+Tells what happens as lines of JSON on its standard output: the partitions it has whenever they change, with the
+generation (or the member's epoch) in which it has them, every record it has read, and every one it has committed.  A
+commit that is refused is tried again while the partition is its own.  It leaves the group on SIGTERM.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
         settings["group.instance.id"] = instance
     consumer = confluent_kafka.Consumer(settings)
 
+    def has() -> None:
+        # "CGMDv2:", the generation, the names of group and member.
+        described: bytes = consumer.consumer_group_metadata()
+        assert described.startswith(b"CGMDv2:")
+        tell(has=sorted(mine), generation=int.from_bytes(described[7:11], sys.byteorder, signed=True))
+
     def assigned(_: Any, partitions: list[Any]) -> None:
         if cooperative:
             consumer.incremental_assign(partitions)
@@ -58,7 +64,7 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
             consumer.assign(partitions)
             mine.clear()
         mine.update(one.partition for one in partitions)
-        tell(has=sorted(mine))
+        has()
 
     def revoked(_: Any, partitions: list[Any]) -> None:
         if cooperative:
@@ -68,7 +74,7 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
         for one in partitions:
             mine.discard(one.partition)
             unsaved.pop(one.partition, None)
-        tell(has=sorted(mine))
+        has()
 
     consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     while not stopping.is_set():
@@ -90,6 +96,7 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
 
 def kafka_python(bootstrap: str, group: str, topic: str, strategy: str, instance: str | None) -> None:
     import kafka
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -98,17 +105,25 @@ def kafka_python(bootstrap: str, group: str, topic: str, strategy: str, instance
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
     }
 
     unsaved: dict[Any, int] = {}
+    mine: set[int] = set()
 
     class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            unsaved.clear()
-            tell(has=[])
+            for one in revoked:
+                unsaved.pop(one, None)
+                mine.discard(one.partition)
+            self._tell()
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell(has=sorted(one.partition for one in assigned))
+            mine.update(one.partition for one in assigned)
+            self._tell()
+
+        def _tell(self) -> None:
+            tell(has=sorted(mine), generation=consumer.group_metadata().generation_id)
 
     more = {} if instance is None else {"group_instance_id": instance}
     consumer = kafka.KafkaConsumer(
@@ -162,7 +177,7 @@ async def _aiokafka(bootstrap: str, group: str, topic: str, strategy: str, insta
             tell(has=[])
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell(has=sorted(one.partition for one in assigned))
+            tell(has=sorted(one.partition for one in assigned), generation=consumer._coordinator.generation)
 
     consumer = library.AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
@@ -192,7 +207,56 @@ async def _aiokafka(bootstrap: str, group: str, topic: str, strategy: str, insta
     await consumer.stop()
 
 
-CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
+def tidelog(bootstrap: str, group: str, topic: str, strategy: str, instance: str | None) -> None:
+    from tidelog import Consumer, RebalanceListener, TopicPartition, errors
+
+    unsaved: dict[int, int] = {}
+    mine: set[int] = set()
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Any) -> None:
+            for one in partitions:
+                unsaved.pop(one.partition, None)
+                mine.discard(one.partition)
+            self._tell()
+
+        def on_partitions_assigned(self, partitions: Any) -> None:
+            mine.update(one.partition for one in partitions)
+            self._tell()
+
+        def _tell(self) -> None:
+            tell(has=sorted(mine), generation=consumer.group_metadata().generation_id)
+
+    how: dict[str, Any] = {"partition_assignment_strategy": strategy}
+    if strategy.startswith("consumer"):
+        how = {"group_protocol": "consumer", "group_remote_assignor": strategy[9:] or None}
+    consumer = Consumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        group_instance_id=instance,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        **how,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    while not stopping.is_set():
+        for record in consumer.poll(timeout_ms=100, max_records=1):
+            unsaved[record.partition] = record.offset
+            tell(read=[record.partition, record.offset])
+        for partition, offset in list(unsaved.items()):
+            try:
+                consumer.commit({TopicPartition(topic, partition): offset + 1})
+            except errors.TidelogError as problem:
+                tell(refused=repr(problem))
+            else:
+                tell(done=[partition, offset])
+                unsaved.pop(partition, None)
+    consumer.close()
+
+
+CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka, "tidelog": tidelog}
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from tests.conformance.test_group_clients import (
     Worker,
     await_all_read,
     await_committed,
+    check_history,
     parse_console,
     parse_json,
     produce,
@@ -44,8 +45,8 @@ Start = Callable[..., Worker]
 def start() -> Iterator[Start]:
     started: list[Worker] = []
 
-    def start(bootstrap: str, strategy: str = "consumer", *more: str) -> Worker:
-        command = [sys.executable, "-m", "tests.conformance.group_worker", "confluent", bootstrap]
+    def start(bootstrap: str, strategy: str = "consumer", *more: str, client: str = "confluent") -> Worker:
+        command = [sys.executable, "-m", "tests.conformance.group_worker", client, bootstrap]
         started.append(Worker([*command, "group", "orders", strategy, *more], parse_json))
         return started[-1]
 
@@ -85,18 +86,22 @@ def await_described(bootstrap: str, members: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("strategy", ["consumer", "consumer-range"])
-def test_members_come_and_go(strategy: str, broker: Any, start: Start) -> None:
+@pytest.mark.parametrize(
+    ("client", "strategy"),
+    [("confluent", "consumer"), ("confluent", "consumer-range"), ("tidelog", "consumer")],
+)
+def test_members_come_and_go(client: str, strategy: str, broker: Any, start: Start) -> None:
     produce(broker.bootstrap, "orders", 5)
-    one, two = start(broker.bootstrap, strategy), start(broker.bootstrap, strategy)
+    one = start(broker.bootstrap, strategy, client=client)
+    two = start(broker.bootstrap, strategy, client=client)
     settle([one, two])
-    three = start(broker.bootstrap, strategy)
+    three = start(broker.bootstrap, strategy, client=client)
     settle([one, two, three])  # joined
     two.end(signal.SIGTERM)
     settle([one, three])  # left
     three.end(signal.SIGKILL)
     settle([one])  # died
-    four = start(broker.bootstrap, strategy)
+    four = start(broker.bootstrap, strategy, client=client)
     settle([one, four])
     one.send(signal.SIGSTOP)
     settle([four])
@@ -106,6 +111,7 @@ def test_members_come_and_go(strategy: str, broker: Any, start: Start) -> None:
     await_all_read([one, two, three, four], 10)
     with Connection(broker.bootstrap) as connection:
         await_committed(connection, "group", "orders", 10)
+    check_history([one, two, three, four])
 
 
 def test_a_static_member_gets_back_what_it_had(broker: Any, start: Start) -> None:
@@ -120,8 +126,9 @@ def test_a_static_member_gets_back_what_it_had(broker: Any, start: Start) -> Non
     assert [line for line in one.lines[changes:] if "has" in line] == []
 
 
-def test_members_outlive_the_broker(broker: Any, start: Start) -> None:
-    group = [start(broker.bootstrap) for _ in range(2)]
+@pytest.mark.parametrize("client", ["confluent", "tidelog"])
+def test_members_outlive_the_broker(client: str, broker: Any, start: Start) -> None:
+    group = [start(broker.bootstrap, client=client) for _ in range(2)]
     settle(group)
     produce(broker.bootstrap, "orders", 20)
     while sum(len(worker.done) for worker in group) < 20:
@@ -136,6 +143,7 @@ def test_members_outlive_the_broker(broker: Any, start: Start) -> None:
         await_all_read(group, 20)
         await_committed(connection, "group", "orders", 20)
     settle(group)
+    check_history(group)
 
 
 # From one protocol to the other

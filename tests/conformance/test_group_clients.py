@@ -29,9 +29,12 @@ EACH = [
     ("kafka-python", "range"),
     ("kafka-python", "roundrobin"),
     ("kafka-python", "sticky"),
+    ("kafka-python", "cooperative-sticky"),
     ("aiokafka", "range"),
     ("aiokafka", "roundrobin"),
     ("aiokafka", "sticky"),
+    ("tidelog", "range"),
+    ("tidelog", "cooperative-sticky"),
 ]
 WITH_STATIC_MEMBERS = [("confluent", "range"), ("kafka-python", "range"), ("aiokafka", "range")]
 
@@ -39,6 +42,7 @@ WITH_STATIC_MEMBERS = [("confluent", "range"), ("kafka-python", "range"), ("aiok
 class Worker:
     def __init__(self, command: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> None:
         self.has: list[int] = []
+        self.claims: list[tuple[int, list[int]]] = []
         self.read: list[tuple[int, int]] = []
         self.done: list[tuple[int, int]] = []
         self.lines: list[str] = []
@@ -56,6 +60,7 @@ class Worker:
             fact = self._parse(line) or {}
             if "has" in fact:
                 self.has = fact["has"]
+                self.claims.append((fact.get("generation", -1), self.has))
             if "read" in fact:
                 self.read.append(tuple(fact["read"]))
             if "done" in fact:
@@ -115,6 +120,22 @@ def settle(workers: Sequence[Worker], seconds: float = SETTLE_SECONDS_MAX) -> No
         time.sleep(0.02)
 
 
+def check_history(workers: Sequence[Worker]) -> None:
+    """Nobody had a partition that another had in the same generation, and nothing that was committed was done again."""
+    owner: dict[tuple[int, int], int] = {}
+    for number, worker in enumerate(workers):
+        for generation, partitions in worker.claims:
+            assert generation >= 0 or not partitions, worker.claims
+            for partition in partitions:
+                assert owner.setdefault((generation, partition), number) == number, (
+                    f"partition {partition} had two owners in generation {generation}: "
+                    f"{[one.claims for one in workers]}"
+                )
+    done = [one for worker in workers for one in worker.done]
+    again = {one for one in done if done.count(one) > 1}
+    assert not again, f"committed, and then read again: {sorted(again)}"
+
+
 def produce(bootstrap: str, topic: str, count: int) -> None:
     for partition in range(PARTITIONS):
         confluent_produce(bootstrap, topic, [Message(b"%d" % i) for i in range(count)], partition=partition)
@@ -165,6 +186,7 @@ def test_members_come_and_go(
     produce(bootstrap, known, 5)
     await_all_read([one, two, three, four], 10)
     await_committed(connection, group, known, 10)
+    check_history([one, two, three, four])
 
 
 @pytest.mark.parametrize(("client", "strategy"), WITH_STATIC_MEMBERS)
@@ -186,7 +208,12 @@ def test_a_static_member_gets_back_what_it_had(
 
 @pytest.mark.parametrize(
     ("client", "strategy"),
-    [("confluent", "cooperative-sticky"), ("kafka-python", "range"), ("aiokafka", "roundrobin")],
+    [
+        ("confluent", "cooperative-sticky"),
+        ("kafka-python", "range"),
+        ("aiokafka", "roundrobin"),
+        ("tidelog", "cooperative-sticky"),
+    ],
 )
 def test_members_outlive_the_broker(client: str, strategy: str, workers: Start, own_broker: Any) -> None:
     """The broker is killed: members go on in their generation, and what was committed stays committed."""
@@ -209,6 +236,7 @@ def test_members_outlive_the_broker(client: str, strategy: str, workers: Start, 
         await_all_read(group, 20)
         await_committed(connection, "group", "orders", 20)
     settle(group)
+    check_history(group)
 
 
 def test_kcat_balances(workers: Start, bootstrap: str, topic: Any, name: Any, connection: Connection) -> None:
