@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdClient
+from tidelog.metadata.etcd_client import EtcdClient, EtcdRefused
 
 USER = "broker"
 PASSWORD = "open sesame"
@@ -15,11 +15,8 @@ PASSWORD = "open sesame"
 async def give_users(client: EtcdClient, root: str) -> None:
     """root, and a broker who may do what it likes below `root`."""
     for user, role, password in (("root", "root", "rootpw"), (USER, "broker", PASSWORD)):
-        await client.call(
-            "/etcdserverpb.Auth/UserAdd",
-            messages.data(1, user.encode()) + messages.data(2, password.encode()),
-        )
-        await client.call("/etcdserverpb.Auth/RoleAdd", messages.data(1, role.encode()))
+        await _add(client, "User", messages.data(1, user.encode()) + messages.data(2, password.encode()))
+        await _add(client, "Role", messages.data(1, role.encode()))
         await client.call(
             "/etcdserverpb.Auth/UserGrantRole",
             messages.data(1, user.encode()) + messages.data(2, role.encode()),
@@ -31,6 +28,15 @@ async def give_users(client: EtcdClient, root: str) -> None:
         messages.data(1, b"broker") + messages.message(2, permission),
     )
     await client.call("/etcdserverpb.Auth/AuthEnable", b"")
+
+
+async def _add(client: EtcdClient, what: str, named: bytes) -> None:
+    """A call whose answer is late on a busy machine is made again, and finds its own work done."""
+    try:
+        await client.call(f"/etcdserverpb.Auth/{what}Add", named)
+    except EtcdRefused as problem:
+        if "already exists" not in str(problem):
+            raise
 
 
 def make_certificates(folder: Path) -> None:

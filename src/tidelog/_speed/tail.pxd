@@ -82,8 +82,8 @@ cdef class PartitionTail:
     cdef public LogTail log
     cdef public ReplicaTail state
     cdef public object commit_waits
-    cdef public set fetch_waits
-    cdef public set follower_waits
+    cdef public dict fetch_waits
+    cdef public dict follower_waits
     cdef public str topic
     cdef public int64_t _batch_bytes_max
     cdef public int64_t _after_ms_max

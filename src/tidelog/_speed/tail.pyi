@@ -83,8 +83,8 @@ class PartitionTail:
     log: Any
     state: Any
     commit_waits: Any
-    fetch_waits: set[Any]
-    follower_waits: set[Any]
+    fetch_waits: dict[Any, None]
+    follower_waits: dict[Any, None]
     topic: str
     _after_ms_max: int
     _batch_bytes_max: int

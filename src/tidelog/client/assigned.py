@@ -16,6 +16,7 @@ from tidelog import errors
 from tidelog._speed.batch import header_at, walk
 from tidelog._speed.consumed import Record
 from tidelog.client.fetched import Fetched
+from tidelog.client.topology import NO_ID
 from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
 
@@ -33,6 +34,7 @@ class Assigned:
         self.settled_epoch = NO_EPOCH
         self.fetch_offset = 0
         self.fetch_epoch = NO_EPOCH
+        self.topic_id = NO_ID  # of the topic that the position is in
         self.look_up: int | None = None
         self.needs_committed = False
         self.generation = object()
@@ -75,6 +77,7 @@ class Assigned:
 
     def _drop(self) -> None:
         self.generation = object()
+        self.topic_id = NO_ID
         self.fetching = False
         self._fetched.clear()
         self.buffered_bytes = 0

@@ -26,8 +26,10 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.fetch_request import FetchCall, build_fetch, read_fetch
 from tidelog.client.fetch_session import FetchSession
 from tidelog.client.fetched import Fetched
+from tidelog.client.offsets import EARLIEST
 from tidelog.client.options import ConsumerOptions
 from tidelog.client.positions import CommittedOffsets, Positions
+from tidelog.client.topology import NO_ID
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -112,11 +114,14 @@ class Fetcher:
             return []
         self.settle()
         out = self._take(records_max)
+        self._wake_from_here()
+        return out
+
+    def _wake_from_here(self) -> None:
         low = self._low_bytes
         if any(one.buffered_bytes < low for one in self._handed) and not self._pump_due and not self._closed:
             self._pump_due = True
             self._loop.call_soon_threadsafe(self._pump)
-        return out
 
     def _take(self, records_max: int) -> list[Record]:
         out: list[Record] = []
@@ -138,6 +143,22 @@ class Fetcher:
 
     def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         """All whole answers that are buffered, with the position to read each from."""
+        out = self._take_fetched()
+        if not out:
+            self.raise_problem()
+        self.wake()
+        return out
+
+    def take_fetched_here(self) -> list[tuple[Assigned, int, Fetched]]:
+        """In another thread than the loop's, like `take_here`."""
+        if not any(one.has_records for one in self._assigned.values()):
+            return []
+        self.settle()
+        out = self._take_fetched()
+        self._wake_from_here()
+        return out
+
+    def _take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         out = []
         with self._lock:
             for one in self._in_turn():
@@ -145,10 +166,12 @@ class Fetcher:
                 self._handed.append(one)
                 while (fetched := one.take_fetched()) is not None:
                     out.append((one, start, fetched))
-        if not out:
-            self.raise_problem()
-        self.wake()
         return out
+
+    def seek_back(self, one: Assigned, position: int) -> None:
+        """What was taken of it from `position` on is read again."""
+        with self._lock:
+            one.seek_back(position)
 
     def put_back(self, records: list[Record]) -> None:
         """They were taken, and not handed out after all."""
@@ -210,7 +233,7 @@ class Fetcher:
             for one in self._assigned.values():
                 if one.wants_fetch(now_ms, self._low_bytes):
                     node = self._node(one, now_ms)
-                    if node is not None:
+                    if node is not None and not self._made_anew(one):
                         by_node.setdefault(node, []).append(one)
             for node, partitions in by_node.items():
                 self._fetch(node, partitions)
@@ -244,6 +267,25 @@ class Fetcher:
             dialling.add_done_callback(lambda task: self._dialled(node, task))
             return None
         return node
+
+    def _made_anew(self, one: Assigned) -> bool:
+        """The topic was deleted and created again: positions in the old one mean nothing in the new one, of which
+        nothing has been read yet."""
+        topic_id = self._cluster.topology.topics[one.partition.topic].id
+        if topic_id == one.topic_id or NO_ID in (topic_id, one.topic_id):
+            one.topic_id = topic_id
+            return False
+        if one.has_records:
+            return True  # they are handed out first; whoever takes them wakes the pump
+        why = f"{one.partition.topic} was deleted and created again, {one.partition} is another log now"
+        if self._options.auto_offset_reset is None:
+            one.problem = errors.OffsetOutOfRange(f"{why}: seek to where to go on")
+            self._arrived.set()
+        else:
+            log.warning("%s: reading it from its start", why)
+            one.seek_by_look_up(EARLIEST)
+            self._positions.look(self._assigned)
+        return True
 
     def _ready(self, node: int) -> Requester | None:
         return self._channel.ready(self._cluster.address(node))

@@ -1,7 +1,7 @@
 """What a transactional producer may do now, and what a failure means for it.  Pure.
 
-READY -> OPEN -> COMMITTING or ABORTING -> READY; or OPEN -> READY when somebody else is to end it.  A failure of what was sent leaves BROKEN, from where only
-an abort leads back; a fence or a refusal of the id is the end: DEAD.
+READY -> OPEN -> COMMITTING or ABORTING -> READY; or OPEN -> READY when somebody else is to end it.  A failure of what
+was sent leaves BROKEN, from where only an abort leads back; a fence or a refusal of the id is the end: DEAD.
 """
 
 from __future__ import annotations

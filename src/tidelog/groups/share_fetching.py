@@ -145,12 +145,12 @@ class ShareFetch:
         for led in leds:
             led.waits.add(wait)
             if led.state.has_room(led.terms()):
-                led.partition.fetch_waits.add(wait)
+                led.partition.fetch_waits[wait] = None
         try:
             await asyncio.wait([wait.future], timeout=max(seconds, 0))
         finally:
             for led in leds:
                 led.waits.discard(wait)
-                led.partition.fetch_waits.discard(wait)
+                led.partition.fetch_waits.pop(wait, None)
             if not wait.future.done():
                 wait.future.cancel()

@@ -81,8 +81,8 @@ class Partition(PartitionTail):
     log: Log
     state: ReplicaState
     commit_waits: CommitWaits
-    fetch_waits: set[FetchWait]
-    follower_waits: set[FetchWait]
+    fetch_waits: dict[FetchWait, None]  # in the order they came: who waits longest is answered first
+    follower_waits: dict[FetchWait, None]
 
     def __init__(
         self, name: TopicPartition, topic_id: bytes, node: NodeId, log: Log, committed: int = 0
@@ -96,8 +96,8 @@ class Partition(PartitionTail):
         known = min(max(committed, log.start), log.end)
         self.state = ReplicaState(node, Offset(known), Offset(log.end))
         self.commit_waits = CommitWaits()
-        self.fetch_waits = set()
-        self.follower_waits = set()
+        self.fetch_waits = {}
+        self.follower_waits = {}
         # The leader's last word on what is committed, and where its log starts.
         self._told = Offset(0), Offset(0)
         self._replica_count = 1
@@ -320,15 +320,15 @@ class Partition(PartitionTail):
 
     def wait_for_more(self, wait: FetchWait, follows: bool) -> None:
         if follows:
-            self.follower_waits.add(wait)
+            self.follower_waits[wait] = None
         if not follows or len(self.state.in_sync) == 1:
             # With nobody else in sync every append commits, and there is one way to learn of that.
-            self.fetch_waits.add(wait)
+            self.fetch_waits[wait] = None
         self._unstable = self.log.producers.unstable_below(self.state.committed)
 
     def wait_no_more(self, wait: FetchWait) -> None:
-        self.follower_waits.discard(wait)
-        self.fetch_waits.discard(wait)
+        self.follower_waits.pop(wait, None)
+        self.fetch_waits.pop(wait, None)
 
     # Replicating, as the leader
 

@@ -1,0 +1,27 @@
+"""A seed replays a run: nothing depends on where objects lie in memory, nor on how strings are hashed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import hashlib
+from tests.simulation.cluster.play import play
+for seed in (3, 35):
+    played = play(seed)
+    told = played.random.getstate(), played.cluster.clock.monotonic_ms()
+    print(hashlib.sha256(repr(told).encode()).hexdigest())
+"""
+
+
+def test_a_run_takes_the_same_steps_in_every_process() -> None:
+    found = set()
+    for hash_seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1, found
