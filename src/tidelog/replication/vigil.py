@@ -24,7 +24,7 @@ log = logging.getLogger("tidelog.vigil")
 
 CALLS = 3  # before a broker is taken for gone
 BETWEEN_CALLS_S = 0.02
-AGAIN_S = 1.0
+AGAIN_S, AGAIN_S_MAX = 0.05, 1.0
 
 
 class Peers(Protocol):
@@ -53,19 +53,23 @@ class Vigil:
 
     async def _watch(self, broker: Broker) -> None:
         """Until it is gone; cancelled when its registration is."""
+        pause_s = AGAIN_S
         while True:
             try:
                 connection = await self._peers.connect(broker.node_id)
             except errors.TidelogError:
-                await asyncio.sleep(AGAIN_S)
+                # One that has just registered may not answer yet, and can die the moment after.
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, AGAIN_S_MAX)
                 continue
+            pause_s = AGAIN_S
             try:
                 await connection.ended()
             finally:
                 connection.close()
             if await self._refuses(broker.node_id):
                 await self._tell(broker)
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(AGAIN_S_MAX)
 
     async def _refuses(self, node: NodeId) -> bool:
         for call in range(CALLS):
