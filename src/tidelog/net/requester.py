@@ -16,7 +16,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from tidelog import errors
 from tidelog.net.network import Network, Socket
@@ -34,17 +34,12 @@ SOFTWARE_NAME = "tidelog"
 
 
 class Request(Protocol):
+    """One with a method `parts(version)` need not be put together to be sent: what it carries is not copied."""
+
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
 
     def encode(self, version: int) -> bytes: ...
-
-
-@runtime_checkable
-class InParts(Protocol):
-    """A request that need not be put together to be sent: what it carries is not copied."""
-
-    def parts(self, version: int) -> list[bytes | memoryview]: ...
 
 
 class Response(Protocol):
@@ -247,9 +242,11 @@ class Requester:
     def _framed(self, request: Request, version: int) -> list[bytes | memoryview]:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         header = frame.RequestHeader(request.API_KEY, version, self._correlation, self._client_id)
-        if not isinstance(request, InParts):
+        # Asking a protocol class whether this is one of its kind would cost more than all the rest here.
+        in_parts: Callable[[int], list[bytes | memoryview]] | None = getattr(request, "parts", None)
+        if in_parts is None:
             return [frame.encode_request(header, request.encode(version))]
-        parts = request.parts(version)
+        parts = in_parts(version)
         start = frame.encode_request(header, parts[0])
         size = len(start) - LENGTH_BYTES + sum(map(len, parts[1:]))
         return [size.to_bytes(LENGTH_BYTES, "big") + start[LENGTH_BYTES:], *parts[1:]]
