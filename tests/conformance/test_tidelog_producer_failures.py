@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,12 @@ def test_cancelled_tasks_leave_neither_sockets_nor_tasks(own_broker: BrokerFacto
     assert sockets() == before
 
 
-def test_an_interrupted_wait_leaves_a_producer_that_works(own_broker: BrokerFactory) -> None:
+def test_an_interrupted_wait_leaves_a_producer_that_works(
+    own_broker: BrokerFactory, request: pytest.FixtureRequest
+) -> None:
+    # What a shell starts in the background ignores the signal, and so do its children.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     broker = own_broker()
     create_topic(broker.bootstrap, "orders")
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
