@@ -48,21 +48,44 @@ class Worker:
         return False
 
 
-def run_with_kills(promise: str, bootstrap: str, topic: Topic, inputs: int, kills: int) -> Counter[bytes]:
-    """How often each input is in the output, as far as it is committed."""
-    random = Random(f"{promise} {inputs} {kills}")
-    source, target = topic(partitions=PARTITIONS), topic()
-    for index in range(PARTITIONS):
-        values = [Message(b"%d" % number) for number in range(index, inputs, PARTITIONS)]
-        confluent_produce(bootstrap, source, values, partition=index)
-    group = f"loop-{source}"
-    for _ in range(kills):
+class Inputs:
+    """Numbers in a topic, and more of them when there are too few."""
+
+    def __init__(self, bootstrap: str, topic: Topic, count: int) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic(partitions=PARTITIONS)
+        self.count = 0
+        self.add(count)
+
+    def add(self, count: int) -> None:
+        for index in range(PARTITIONS):
+            numbers = range(self.count + index, self.count + count, PARTITIONS)
+            confluent_produce(
+                self.bootstrap, self.topic, [Message(b"%d" % one) for one in numbers], partition=index
+            )
+        self.count += count
+
+    def every(self) -> set[bytes]:
+        return {b"%d" % number for number in range(self.count)}
+
+
+def run_with_kills(
+    promise: str, bootstrap: str, topic: Topic, count: int, kills: int
+) -> tuple[Inputs, Counter[bytes]]:
+    """The inputs, and how often each is in the output, as far as it is committed."""
+    random = Random(f"{promise} {count} {kills}")
+    inputs, target = Inputs(bootstrap, topic, count), topic()
+    group = f"loop-{inputs.topic}"
+    most = 2 + count // 7 // (kills + 1)
+    while kills:
         # Anywhere: before its first transaction, between two, or in the middle of one.
-        lines, then_s = random.randint(0, 2 + inputs // 7 // (kills + 1)), random.uniform(0, TRANSACTION_S)
-        if Worker(promise, bootstrap, group, source, target).live(lines, then_s):
-            break
-    assert Worker(promise, bootstrap, group, source, target).live(inputs + 2)
-    return Counter(read_committed(bootstrap, target))
+        lines, then_s = random.randint(0, most), random.uniform(0, TRANSACTION_S)
+        if Worker(promise, bootstrap, group, inputs.topic, target).live(lines, then_s):
+            inputs.add(count)  # it came to the end before it was killed
+        else:
+            kills -= 1
+    assert Worker(promise, bootstrap, group, inputs.topic, target).live(inputs.count + 2)
+    return inputs, Counter(read_committed(bootstrap, target))
 
 
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
@@ -86,27 +109,49 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
         found.append(message.value().removeprefix(b"seen "))
 
 
-def every(inputs: int) -> set[bytes]:
-    return {b"%d" % number for number in range(inputs)}
-
-
 @pytest.mark.parametrize(
-    ("inputs", "kills"), [(300, 5), pytest.param(3_000, 50, marks=pytest.mark.deep)], ids=["5", "50"]
+    ("count", "kills"), [(300, 5), pytest.param(3_000, 50, marks=pytest.mark.deep)], ids=["5", "50"]
 )
 def test_every_input_is_in_the_output_exactly_once(
-    bootstrap: str, topic: Topic, inputs: int, kills: int
+    bootstrap: str, topic: Topic, count: int, kills: int
 ) -> None:
-    seen = run_with_kills("exactly-once", bootstrap, topic, inputs, kills)
-    assert set(seen) == every(inputs)
+    inputs, seen = run_with_kills("exactly-once", bootstrap, topic, count, kills)
+    assert set(seen) == inputs.every()
+    assert set(seen.values()) == {1}
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
+def test_members_of_a_group_that_die_in_turn_write_every_input_exactly_once(
+    bootstrap: str, topic: Topic, kills: int
+) -> None:
+    """Partitions move from one to the other and back: a transaction of an older generation must not be committed."""
+    random, names = Random(kills), ["a", "b"]
+    inputs, target = Inputs(bootstrap, topic, 400), topic()
+
+    def start(name: str) -> Worker:
+        return Worker(f"exactly-once-as={name}", bootstrap, f"shared-{inputs.topic}", inputs.topic, target)
+
+    alive = {name: start(name) for name in names}
+    while kills:
+        name = names[kills % 2]
+        if alive[name].live(random.randint(1, 8), random.uniform(0, TRANSACTION_S)):
+            inputs.add(400)
+        else:
+            kills -= 1
+        alive[name] = start(name)
+    assert all(worker.live(inputs.count + 2) for worker in alive.values())
+    assert start("a").live(inputs.count + 2)  # what was added while others were at work
+    seen = Counter(read_committed(bootstrap, target))
+    assert set(seen) == inputs.every()
     assert set(seen.values()) == {1}
 
 
 def test_who_commits_after_the_output_sees_every_input_at_least_once(bootstrap: str, topic: Topic) -> None:
-    seen = run_with_kills("at-least-once", bootstrap, topic, 150, 4)
-    assert set(seen) == every(150)
+    inputs, seen = run_with_kills("at-least-once", bootstrap, topic, 150, 4)
+    assert set(seen) == inputs.every()
 
 
 def test_who_commits_before_the_output_sees_every_input_at_most_once(bootstrap: str, topic: Topic) -> None:
-    seen = run_with_kills("at-most-once", bootstrap, topic, 150, 4)
-    assert set(seen) <= every(150)
+    inputs, seen = run_with_kills("at-most-once", bootstrap, topic, 150, 4)
+    assert set(seen) <= inputs.every()
     assert set(seen.values()) <= {1}
