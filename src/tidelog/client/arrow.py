@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog import errors
+from tidelog.client.assigned import Assigned
 from tidelog.client.fetcher import Fetcher
 from tidelog.record.columns import RecordColumns
 
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBatch]:
     """One batch of everything that is buffered; none when that has no record to show."""
     columns = RecordColumns(check_crc=check_crc)
+    stopped: set[Assigned] = set()
     for one, start, fetched in fetcher.take_fetched():
+        if one in stopped:
+            continue
         topic, partition = one.partition
         try:
             columns.add(topic, partition, fetched.data, start, fetched.aborted or ())
         except (errors.CorruptMessage, errors.InvalidRecord) as problem:
-            # What was good goes out first; the next call meets the bad batch again.
+            # What was good goes out first; the next call meets the bad batch again, and what came behind it.
+            stopped.add(one)
             one.seek_back(columns.position)
             if not columns.rows:
                 raise type(problem)(

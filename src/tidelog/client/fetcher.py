@@ -114,14 +114,11 @@ class Fetcher:
             return []
         self.settle()
         out = self._take(records_max)
-        self._wake_from_here()
-        return out
-
-    def _wake_from_here(self) -> None:
         low = self._low_bytes
         if any(one.buffered_bytes < low for one in self._handed) and not self._pump_due and not self._closed:
             self._pump_due = True
             self._loop.call_soon_threadsafe(self._pump)
+        return out
 
     def _take(self, records_max: int) -> list[Record]:
         out: list[Record] = []
@@ -143,22 +140,6 @@ class Fetcher:
 
     def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         """All whole answers that are buffered, with the position to read each from."""
-        out = self._take_fetched()
-        if not out:
-            self.raise_problem()
-        self.wake()
-        return out
-
-    def take_fetched_here(self) -> list[tuple[Assigned, int, Fetched]]:
-        """In another thread than the loop's, like `take_here`."""
-        if not any(one.has_records for one in self._assigned.values()):
-            return []
-        self.settle()
-        out = self._take_fetched()
-        self._wake_from_here()
-        return out
-
-    def _take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         out = []
         with self._lock:
             for one in self._in_turn():
@@ -166,12 +147,10 @@ class Fetcher:
                 self._handed.append(one)
                 while (fetched := one.take_fetched()) is not None:
                     out.append((one, start, fetched))
+        if not out:
+            self.raise_problem()
+        self.wake()
         return out
-
-    def seek_back(self, one: Assigned, position: int) -> None:
-        """What was taken of it from `position` on is read again."""
-        with self._lock:
-            one.seek_back(position)
 
     def put_back(self, records: list[Record]) -> None:
         """They were taken, and not handed out after all."""
