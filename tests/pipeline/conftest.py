@@ -28,7 +28,7 @@ BrokerFactory = Callable[..., BrokerProcess]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and "alone" not in item.keywords:
+        if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -12,7 +12,7 @@ def main() -> None:
     given = argparse.ArgumentParser()
     for one in ("bootstrap", "source", "copy", "counts", "checkpoint"):
         given.add_argument(f"--{one}", required=True)
-    given.add_argument("--transaction-timeout-ms", default="15000")
+    given.add_argument("--transaction-timeout-ms", default="60000")
     options = given.parse_args()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession

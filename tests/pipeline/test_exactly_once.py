@@ -21,6 +21,8 @@ from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.topics import create_topic
 from tidelog import Admin, Consumer, Producer, TopicPartition
 
+pytestmark = pytest.mark.xdist_group("exactly-once")  # a driver of its own, which waits more than it works
+
 RECORDS, KEYS, PARTITIONS = 6_000, 5, 2
 FIRST_MS = 1_790_000_000_000
 WAIT_S = 400
@@ -181,7 +183,7 @@ def run(home: Path, broker: BrokerProcess, faults: list[str], chance: random.Ran
                 driver.kill()
             elif fault == "away":
                 driver.kill()
-                wait_until(lambda: all_ended(broker.bootstrap), 120, "the time-out of all transactions")
+                wait_until(lambda: all_ended(broker.bootstrap), 300, "the time-out of all transactions")
             elif fault == "worker" and (workers := driver.workers()):
                 os.kill(chance.choice(workers), signal.SIGKILL)
             elif fault == "broker":
@@ -203,7 +205,7 @@ def run(home: Path, broker: BrokerProcess, faults: list[str], chance: random.Ran
         wait_until(closed, WAIT_S, f"the last windows; {driver.log()}", every=1)
     finally:
         driver.kill()
-    wait_until(lambda: all_ended(broker.bootstrap), 120, "the end of all transactions")
+    wait_until(lambda: all_ended(broker.bootstrap), 300, "the end of all transactions")
     for name, wanted in (("copy", feed.copied()), ("counts", feed.counted())):
         found = committed(broker.bootstrap, topics[name])
         assert found == wanted, (

@@ -19,7 +19,7 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_ended", "_router", "client_id", "listener", "peer")
+    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer")
 
     def __init__(
         self,
@@ -42,25 +42,32 @@ class Connection(FrameConnection):
         self.peer = peer
         self.listener = listener
         self._ended = ended
+        self._at_fault: int | None = None  # correlation id of the request that is being refused
 
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int
     ) -> Answer | asyncio.Future[Any] | None:
-        if api_key <= FETCH:
-            return self._router.route(self, frame, api_key, version, correlation_id)
-        token = request_id.set((self.peer, correlation_id))
         try:
-            return self._router.route(self, frame, api_key, version, correlation_id)
-        finally:
-            request_id.reset(token)
+            if api_key <= FETCH:
+                return self._router.route(self, frame, api_key, version, correlation_id)
+            token = request_id.set((self.peer, correlation_id))
+            try:
+                return self._router.route(self, frame, api_key, version, correlation_id)
+            finally:
+                request_id.reset(token)
+        except Exception:
+            self._at_fault = correlation_id
+            raise
 
     def refused(self, problem: BaseException) -> None:
         if isinstance(problem, asyncio.CancelledError):
             return
+        token = request_id.set(None if self._at_fault is None else (self.peer, self._at_fault))
         if isinstance(problem, ValueError | OSError) or hasattr(problem, "code"):
             log.warning("closing the connection of %s: %s", self.peer, problem)
         else:
             log.error("closing the connection of %s: a handler failed", self.peer, exc_info=problem)
+        request_id.reset(token)
 
     def connection_closed(self) -> None:
         self._ended(self)

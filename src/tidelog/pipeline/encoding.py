@@ -1,0 +1,171 @@
+"""Rows as values: the fields of a DataFrame encoded as JSON, Avro or Protobuf, one value per row.
+
+The driver settles the schema, and registers it where a registry is named; tasks encode.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.source_options import Decoding
+from tidelog.pipeline.value_format import OF_REGISTRY
+from tidelog.schema.framing import frame
+from tidelog.schema.registry import Registered, Registry, RegistryError
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """`text`: an Avro schema, a Protobuf file set in base64, a JSON Schema or nothing; `fields`: those of the rows."""
+
+    format: str
+    fields: tuple[str, ...]
+    text: str
+    message: str | None
+    schema_id: int | None
+
+    def encode(self, columns: Sequence[Any]) -> Any:
+        """One binary array from the arrays of the fields."""
+        import pyarrow as pa
+
+        struct = pa.StructArray.from_arrays(list(columns), names=list(self.fields))
+        encode, out = self._encoder(), []
+        for row in struct.to_pylist(maps_as_pydicts="strict"):
+            try:
+                out.append(encode(row))
+            except Exception as problem:
+                # Encoders have errors of their own, all of which mean the same to whoever wrote the query.
+                shown = str(row)
+                raise PipelineError(
+                    f"a row does not fit the {self.format} schema: {problem}; the row is {shown[:200]}"
+                ) from problem
+        return pa.array(out, pa.binary())
+
+    def _encoder(self) -> Callable[[dict[str, Any]], bytes]:
+        if self.format == "json":
+            return _json_encoder(self.text, self.schema_id)
+        if self.format == "avro":
+            from tidelog.pipeline import avro_values
+
+            return avro_values.encoder(json.loads(self.text), self.schema_id)
+        from tidelog.pipeline import protobuf_values
+
+        message = protobuf_values.message_of(base64.b64decode(self.text), self.message)
+        return protobuf_values.encoder(message, self.schema_id, protobuf_values.path_of(message))
+
+
+def encoding_of(wanted: Decoding, topic: str | None, rows: StructType) -> Encoding:
+    """`rows`: the fields to encode."""
+    made = _settled(wanted, topic)
+    names = tuple(rows.names)
+    if made.format != "json":
+        for name in names:
+            if name not in made.fields:
+                raise PipelineError(
+                    f"column {name!r} is not in the {made.format} schema: it has {', '.join(map(repr, made.fields))}. "
+                    "Columns for the record itself have a _ in front"
+                )
+    return Encoding(made.format, names, made.text, made.message, made.schema_id)
+
+
+@functools.lru_cache(maxsize=64)
+def _settled(wanted: Decoding, topic: str | None) -> Encoding:
+    """With the schema's own fields.  Asked for with every micro-batch, so it is remembered."""
+    text, schema_id, found = wanted.schema, None, None
+    if wanted.registry is not None:
+        schema_id, found = _registered(wanted, topic)
+        text = found.text
+    if wanted.format == "json":
+        return Encoding("json", (), text if text and text.lstrip().startswith("{") else "", None, schema_id)
+    if text is None:
+        raise PipelineError(f"format {wanted.format} needs option 'schema' or 'registry'")
+    if wanted.format == "avro":
+        from tidelog.pipeline import avro_values
+
+        if wanted.registry is not None and found is not None:
+            parsed = avro_values.registered(Registry(wanted.registry.split(",")), found)
+        else:
+            parsed = avro_values.parse(text)
+        names = tuple(avro_values.spark_schema(parsed).names)
+        return Encoding("avro", names, json.dumps(parsed), None, schema_id)
+    from tidelog.pipeline import protobuf_values
+
+    if wanted.registry is not None and found is not None:
+        files = protobuf_values.registered_files(Registry(wanted.registry.split(",")), found)
+    else:
+        files = protobuf_values.file_set(text)
+    message = protobuf_values.message_of(files, wanted.message)
+    names = tuple(protobuf_values.spark_schema(message).names)
+    return Encoding(
+        "protobuf", names, base64.b64encode(files).decode(), message.DESCRIPTOR.full_name, schema_id
+    )
+
+
+def _registered(wanted: Decoding, topic: str | None) -> tuple[int, Registered]:
+    """The schema that was given, registered; else the newest of the subject."""
+    assert wanted.registry is not None
+    subject = wanted.subject or (f"{topic}-value" if topic is not None else None)
+    if subject is None:
+        raise PipelineError("option 'subject' is needed, since rows go to topics of their own")
+    registry = Registry(wanted.registry.split(","))
+    try:
+        if wanted.schema is None:
+            schema_id, found = registry.latest(subject)
+        else:
+            found = Registered(wanted.schema, OF_REGISTRY[wanted.format])
+            schema_id = registry.register(subject, found)
+    except (RegistryError, ValueError) as problem:
+        raise PipelineError(f"subject {subject!r}: {problem}") from None
+    if found.kind != OF_REGISTRY[wanted.format]:
+        raise PipelineError(
+            f"subject {subject!r} has a schema of kind {found.kind}, but option 'format' is {wanted.format}"
+        )
+    return schema_id, found
+
+
+def _json_encoder(schema: str, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
+    """Nulls are left out, as Spark's `to_json` does."""
+    check = None
+    if schema:
+        import jsonschema_rs
+
+        check = jsonschema_rs.validator_for(json.loads(schema)).validate
+
+    def encode(row: dict[str, Any]) -> bytes:
+        text = json.dumps(_without_nulls(row), default=_plain, ensure_ascii=False, separators=(",", ":"))
+        if check is not None:
+            check(json.loads(text))
+        data = text.encode()
+        return data if schema_id is None else frame(schema_id, data)
+
+    return encode
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC) if value.tzinfo is not None else value
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} is not part of JSON")
