@@ -15,16 +15,20 @@ from pyspark.sql.types import (
     MapType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
+from tidelog.pipeline.encoding import Encoding, encoding_of
 from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow
 
+PREFIX = "_"
 BYTES = (BinaryType, StringType)
 KINDS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "key": (BYTES, "binary or string"),
@@ -49,7 +53,24 @@ class Outgoing(NamedTuple):
 class RecordColumnsOfRows:
     """Checked on the driver against the DataFrame's schema, used by tasks."""
 
-    def __init__(self, schema: StructType, topic: str | None) -> None:
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        self._encoding: Encoding | None = None
+        if options.encoding is not None:
+            own = StructType([one for one in schema.fields if not _of_record(one.name)])
+            self._encoding = encoding_of(options.encoding, options.topic, own)
+            schema = StructType(
+                [
+                    StructField(one.name.removeprefix(PREFIX), one.dataType)
+                    for one in schema.fields
+                    if _of_record(one.name)
+                ]
+            ).add("value", BinaryType())
+        self._check(schema, options.topic)
+        self._topic = options.topic
+        self._names = set(schema.names)
+
+    @staticmethod
+    def _check(schema: StructType, topic: str | None) -> None:
         for one in schema.fields:
             known = KINDS.get(one.name)
             if known is None:
@@ -67,8 +88,6 @@ class RecordColumnsOfRows:
             )
         if topic is None and "topic" not in names:
             raise PipelineError("which topic? set option 'topic', or add a column 'topic'")
-        self._topic = topic
-        self._names = names
 
     @property
     def columns(self) -> dict[str, str | None]:
@@ -78,7 +97,7 @@ class RecordColumnsOfRows:
         }
 
     def outgoing(self, batch: pyarrow.RecordBatch) -> Iterator[Outgoing]:
-        batch = self._without_nulls(batch)
+        batch = self._without_nulls(self._encoded(batch))
         for topic, rows in self._by_topic(batch):
             if "partition" not in self._names:
                 yield Outgoing(topic, rows, False)
@@ -87,6 +106,19 @@ class RecordColumnsOfRows:
             for part, partitioned in ((rows.filter(chosen), True), (rows.filter(_not(chosen)), False)):
                 if part.num_rows:
                     yield Outgoing(topic, part, partitioned)
+
+    def _encoded(self, batch: Any) -> Any:
+        """Fields become the value, and columns of the record lose the sign in front of their names."""
+        if self._encoding is None:
+            return batch
+        import pyarrow as pa
+
+        value = self._encoding.encode([batch.column(name) for name in self._encoding.fields])
+        own = [name for name in batch.schema.names if _of_record(name)]
+        return pa.RecordBatch.from_arrays(
+            [*(batch.column(name) for name in own), value],
+            names=[*(name.removeprefix(PREFIX) for name in own), "value"],
+        )
 
     def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:
         if self._topic is not None:
@@ -118,6 +150,11 @@ class RecordColumnsOfRows:
             filled = pyarrow.array([[] if one is None else one for one in lists], column.type)
             batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", filled)
         return batch
+
+
+def _of_record(name: str) -> bool:
+    """With rows that are encoded: part of the record, not of its value."""
+    return name.startswith(PREFIX) and name.removeprefix(PREFIX) in KINDS and name != "_value"
 
 
 def _not(mask: Any) -> Any:

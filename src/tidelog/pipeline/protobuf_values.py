@@ -262,6 +262,18 @@ def _single_reader(field: Any) -> Callable[[Any], Any]:
     return lambda value: value
 
 
+def path_of(message: Any) -> list[int]:
+    """Where the message is in its file: its place among its neighbours, from the outermost on."""
+    path: list[int] = []
+    inner = message.DESCRIPTOR
+    while inner.containing_type is not None:
+        path.insert(0, [one.name for one in inner.containing_type.nested_types].index(inner.name))
+        inner = inner.containing_type
+    proto = descriptor_pb2.FileDescriptorProto()
+    inner.file.CopyToProto(proto)
+    return [[one.name for one in proto.message_type].index(inner.name), *path]
+
+
 def encoder(message: Any, schema_id: int | None, path: list[int]) -> Callable[[dict[str, Any]], bytes]:
     """`schema_id`: the registry's, written in front with the message's place in its file."""
 

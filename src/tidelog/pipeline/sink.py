@@ -50,7 +50,7 @@ class TaskWriter:
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
-        self._columns = RecordColumnsOfRows(schema, options.topic)
+        self._columns = RecordColumnsOfRows(schema, options)
         # Outside of streams, what is written at once has nothing but this to be known by.
         self._id = uuid.uuid4().hex
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidelog.pipeline import connection_options
 from tidelog.pipeline.connection_options import ConnectionSettings, connection_of
 from tidelog.pipeline.option_text import OptionText, PipelineError
+from tidelog.pipeline.source_options import FORMATS, Decoding
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -15,7 +16,16 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TRANSACTION_TIMEOUT_MS = 600_000
 DECISION_TOPIC = "__tidelog_sink_decisions"
 ONLY_IN_TRANSACTIONS = ("transactionTimeoutMs", "sinkId", "decisionTopic")
-KNOWN = (*connection_options.KNOWN, "topic", "guarantee", "compression", *ONLY_IN_TRANSACTIONS)
+ENCODING = ("schema", "message", "registry", "subject")
+KNOWN = (
+    *connection_options.KNOWN,
+    "topic",
+    "guarantee",
+    "compression",
+    "format",
+    *ENCODING,
+    *ONLY_IN_TRANSACTIONS,
+)
 ALIASES = {**connection_options.ALIASES, "kafka.compression.type": "compression"}
 
 
@@ -30,6 +40,8 @@ class SinkOptions:
     transaction_timeout_ms: int
     sink_id: str
     decision_topic: str
+    encoding: Decoding | None
+    """None: the column `value` as it is."""
 
 
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -50,4 +62,16 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         transaction_timeout_ms=options.count("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS),
         sink_id=options.text("sinkId") or topic or "sink",
         decision_topic=options.text("decisionTopic") or DECISION_TOPIC,
+        encoding=_encoding(options),
     )
+
+
+def _encoding(options: OptionText) -> Decoding | None:
+    form = options.choice("format", FORMATS, "bytes")
+    if form == "bytes":
+        for name in ENCODING:
+            if name in options:
+                raise PipelineError(f"option {name!r} needs option 'format': json, avro or protobuf")
+        return None
+    schema, message, registry, subject = (options.text(name) for name in ENCODING)
+    return Decoding(form, schema, message, registry, subject, "failfast")
