@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from typing import Any
 
 import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 
+from tests.conformance.batches import TRANSACTIONAL, batch
 from tests.conformance.process import BrokerProcess
 from tests.conformance.raw import Connection
 from tests.conformance.test_exactly_once import read_committed
-from tests.conformance.topics import values
+from tests.conformance.topics import append, create_topic, values
 from tests.conformance.transactions import RawProducer, last_stable
 
 Topic = Callable[..., str]
@@ -166,3 +169,39 @@ def test_kafkas_tools_abort_a_hanging_transaction(
         *("abort", "--topic", orders, "--partition", "0", "--start-offset", str(start)),
     )
     assert last_stable(connection, orders) == 2
+
+
+def test_kafkas_tools_find_a_hanging_transaction_and_abort_it(
+    own_broker: Any, kafka_tools: Callable[..., str]
+) -> None:
+    """One that no coordinator knows of, as data that were copied from elsewhere may have."""
+    broker = own_broker()
+    create_topic(broker.bootstrap, "orders")
+    with Connection(broker.bootstrap) as connection:
+        RawProducer(connection, "known").initialize()  # the coordinator is there
+        append(connection, "orders", batch([b"plain"]))
+    broker.kill()
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    foreign = batch(
+        [b"hangs"],
+        attributes=TRANSACTIONAL,
+        base_offset=1,
+        leader_epoch=0,
+        producer_id=4711,
+        producer_epoch=0,
+        base_sequence=0,
+        base_timestamp=hour_ago,
+    )
+    with (broker.data / "orders-0" / f"{0:020d}.log").open("ab") as log:
+        log.write(foreign)
+    broker.start()
+    where = ("--bootstrap-server", broker.bootstrap)
+    here = ("--topic", "orders", "--partition", "0")
+    with Connection(broker.bootstrap) as connection:
+        assert last_stable(connection, "orders") == 1
+        found = kafka_tools("transactions", *where, "find-hanging", *here)
+        assert [line.split()[:3] for line in found.splitlines()[1:]] == [["orders", "0", "4711"]]
+        kafka_tools("transactions", *where, "abort", *here, "--start-offset", "1")
+        assert last_stable(connection, "orders") == 3
+    assert read_committed(broker.bootstrap, "orders") == [b"plain"]
+    assert "4711" not in kafka_tools("transactions", *where, "find-hanging", *here)
