@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ WORDS = [
     "INTERVAL",
 ]
 WIDTH_MIN = 12
+TOPICS_EVERY_S = 5.0
 
 
 @click.command(
@@ -253,6 +255,26 @@ def _plain(cell: Any) -> Any:
     return cell
 
 
+class Topics:
+    """Names for completion: asked of the broker now and then, not with every key."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names: list[str] = []
+        self._until = 0.0
+
+    def known(self) -> list[str]:
+        from tidelog.errors import TidelogError
+
+        if time.monotonic() >= self._until:
+            try:
+                self._names = self._engine.topics()
+            except TidelogError:
+                pass  # The broker is away: what was known completes as well.
+            self._until = time.monotonic() + TOPICS_EVERY_S
+        return self._names
+
+
 def _shell(engine: Engine, as_json: bool, home: Path | None) -> None:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
@@ -264,12 +286,14 @@ def _shell(engine: Engine, as_json: bool, home: Path | None) -> None:
     folder = home or default_home()
     os.makedirs(folder, exist_ok=True)
 
+    topics = Topics(engine)
+
     def words() -> list[str]:
-        return [*WORDS, *(one.name for one in engine.catalog), *engine.topics()]
+        return [*WORDS, *(one.name for one in engine.catalog), *topics.known()]
 
     completer = WordCompleter(words, ignore_case=True)
     prompt: PromptSession[str] = PromptSession(
-        history=FileHistory(str(folder / "history")), completer=completer
+        history=FileHistory(str(folder / "history")), completer=completer, complete_in_thread=True
     )
     click.echo("Statements end with ;  SHOW TOPICS; shows what is there.  Ctrl-D leaves.", err=True)
     text = ""

@@ -50,6 +50,7 @@ def stream_stream(
     names = _names(on, left.keys)
     for side in (left, right):
         side._check_columns(side.df, names)
+        side.check_appended("a join")
     if within is None:
         raise PipelineError(
             "a join of two streams needs a time: within='10 minutes'; without it nothing is forgotten"
@@ -101,6 +102,9 @@ def stream_table(
     (name,) = names
     stream._check_columns(stream.df, names)
     fields = {one: f"table_{one}" if one in stream.df.columns else one for one in table.fields}
+    if not snapshot:
+        stream.check_appended("a join with a table")
+        table.changes.check_appended("a join with a table")
     if snapshot:
         rows = table.latest().withColumnRenamed(table.key, "_table_key")
         for old, new in fields.items():
@@ -172,6 +176,8 @@ def table_table(left: Table, right: Table, how: How) -> Table:
     from tidelog.pipeline.streams.table import DELETED, Table
 
     _check_how(how)
+    for table in (left, right):
+        table.changes.check_appended("a join of tables")
     if left.df.schema[left.key].dataType != right.df.schema[right.key].dataType:
         raise PipelineError(f"the keys {left.key!r} and {right.key!r} have different types")
     both = _table_side(left, "_left").unionByName(_table_side(right, "_right"), allowMissingColumns=True)

@@ -5,7 +5,7 @@ Every method returns a new stream; nothing runs until the pipeline starts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -37,7 +37,6 @@ class Stream:
     watermarked: bool = False
     mode: str = "append"  # or "update": rows are newer versions of earlier ones
     closes: bool = False  # windows that a watermark will close
-    steps: tuple[str, ...] = field(default=())
 
     # Rows
 
@@ -188,6 +187,7 @@ class Stream:
         """
         if not self.keys:
             raise PipelineError("process works on keys: .key_by(column) first")
+        self.check_appended("process")
         declared = {name: Value(one) if isinstance(one, str) else one for name, one in (stores or {}).items()}
         mode = processing.time_mode(declared, on_timer is not None, self.watermarked, time)
         shape = struct_type(schema)
@@ -243,8 +243,8 @@ class Stream:
         self.pipeline.write_table(self, path, format=format, **options)
         return self
 
-    def to_table_of(self, key: str | None = None) -> Table:
-        """The latest row of each key, as a changing table."""
+    def as_table(self, key: str | None = None) -> Table:
+        """The latest row of each key, as a table that changes; a column `_deleted` marks deletions."""
         from tidelog.pipeline.streams.table import Table
 
         stream = self.key_by(key) if key is not None else self
@@ -258,6 +258,14 @@ class Stream:
         """Calls `function(rows, number)` for every micro-batch, on the driver."""
         self.pipeline.write_batches(self, function, name=name)
         return self
+
+    def check_appended(self, step: str) -> None:
+        """Spark keeps state only over rows that are not renewed."""
+        if self.mode != "append":
+            raise PipelineError(
+                f"{step} needs rows that do not change any more, and aggregates do: .suppress() the windows, or write "
+                "them to a topic and go on from there"
+            )
 
     @staticmethod
     def _check_columns(df: DataFrame, names: Iterable[str]) -> None:

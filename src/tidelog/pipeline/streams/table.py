@@ -49,7 +49,7 @@ class Table:
         df = stream.df
         if DELETED not in df.columns:
             df = df.withColumn(DELETED, F.lit(False))
-        return cls(stream.pipeline, replace(stream, df=df, mode="append"), stream.keys[0], None)
+        return cls(stream.pipeline, replace(stream, df=df), stream.keys[0], None)
 
     def latest(self) -> DataFrame:
         """The table as it stands, as a batch; read anew whenever it is used."""

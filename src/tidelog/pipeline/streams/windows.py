@@ -95,6 +95,7 @@ class Fold:
 def aggregated(stream: Stream, window: Column | None, aggregates: Aggregates) -> Stream:
     if not aggregates:
         raise PipelineError('aggregate needs names and what they are: aggregate(total="sum(amount)")')
+    stream.check_appended("aggregate")
     made = [(F.expr(one) if isinstance(one, str) else one).alias(name) for name, one in aggregates.items()]
     by: list[Any] = [F.col(one) for one in stream.keys]
     if window is None:

@@ -1,0 +1,56 @@
+"""JSON records in and out of topics, for tests of pipelines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tidelog import Consumer, Producer, TopicPartition
+
+
+def send(bootstrap: str, topic: str, rows: Iterable[Any], key: str | None = None) -> None:
+    """Rows as JSON, bytes as they are, (key, row) pairs with a key; a row of None is a deletion."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for row in rows:
+            name = None
+            if isinstance(row, tuple):
+                name, row = row
+            elif key is not None and isinstance(row, dict):
+                name = row[key]
+            value = row if isinstance(row, bytes) or row is None else json.dumps(row).encode()
+            producer.send(topic, value, key=None if name is None else str(name).encode())
+        producer.flush(60)
+
+
+def records(bootstrap: str, topic: str) -> list[Any]:
+    """Everything committed in a topic now, by partition and offset."""
+    found: list[Any] = []
+    with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
+        parts = [TopicPartition(topic, index) for index in _partitions(bootstrap, topic)]
+        consumer.assign(parts)
+        consumer.seek_to_beginning(*parts)
+        ends = consumer.end_offsets(parts)
+        while any(consumer.position(one) < ends[one] for one in parts):
+            found += consumer.poll(1000)
+    return sorted(found, key=lambda one: (one.partition, one.offset))
+
+
+def _partitions(bootstrap: str, topic: str) -> range:
+    from tidelog import Admin
+
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        return range(len(admin.describe_topics([topic])[topic].partitions))
+
+
+def rows(bootstrap: str, topic: str) -> list[Any]:
+    """The JSON values of a topic."""
+    return [None if one.value is None else json.loads(one.value) for one in records(bootstrap, topic)]
+
+
+def pairs(bootstrap: str, topic: str) -> list[tuple[str | None, Any]]:
+    """Keys as text, values as JSON."""
+    return [
+        (one.key and one.key.decode(), None if one.value is None else json.loads(one.value))
+        for one in records(bootstrap, topic)
+    ]

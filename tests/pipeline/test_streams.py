@@ -1,0 +1,281 @@
+"""The streams library on real topics.  One pipeline with an output for each feature is run once for all tests: a Spark
+query costs seconds, looking at what it wrote costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.records import pairs, records, rows, send
+from tidelog.pipeline import List, Pipeline, PipelineError
+
+SCHEMA = "id int, customer string, amount double, at timestamp"
+OUTPUTS = "mapped small large merged tumbling final hopping sessions sliding reduced joined snapped both near unique alerts"
+
+
+def order(number: int) -> dict[str, Any]:
+    """Ten orders of three customers, a minute apart."""
+    return {
+        "id": number,
+        "customer": f"c{number % 3}",
+        "amount": number * 1.5,
+        "at": f"2026-01-01T00:{number:02d}:00Z",
+    }
+
+
+def shares(row: Any) -> Any:
+    """Order 7 makes it raise."""
+    return {"id": row.id, "share": 100 / (row.id - 7)}
+
+
+def watch(customer: Any, orders: Any, context: Any) -> Iterator[Any]:
+    """A total, a list of what is large, and a timer when the day is over."""
+    total, large = context.stores.total, context.stores.large
+    for one in sorted(orders, key=lambda one: one.id):
+        total.set(total.get(0.0) + one.amount)
+        if one.amount > 10:
+            large.append(one.id)
+        context.timers.at(1_767_225_600_000 + 5 * 60_000)  # 2026-01-01T00:05
+    yield {"customer": customer, "what": "total", "amount": total.get(), "ids": list(large)}
+
+
+def over(customer: Any, due_ms: int, context: Any) -> Iterator[Any]:
+    yield {"customer": customer, "what": "over", "amount": context.stores.total.get(), "ids": None}
+
+
+def added(one: Any, other: Any) -> Any:
+    return {**other, "amount": one["amount"] + other["amount"]}
+
+
+@dataclass
+class Shop:
+    pipeline: Pipeline
+    bootstrap: str
+    topics: dict[str, str]
+    dead: str
+
+    def rows(self, output: str) -> list[Any]:
+        return rows(self.bootstrap, self.topics[output])
+
+    def pairs(self, output: str) -> list[tuple[str | None, Any]]:
+        return pairs(self.bootstrap, self.topics[output])
+
+
+@pytest.fixture(scope="module")
+def shop(spark: Any, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    import uuid
+
+    from tests.conformance.topics import create_topic
+
+    prefix = f"s-{uuid.uuid4().hex[:8]}"
+    topics = {name: f"{prefix}-{name}" for name in OUTPUTS.split()}
+    orders, customers, cities, dead = (f"{prefix}-{one}" for one in ("orders", "customers", "cities", "dead"))
+    for topic in (*topics.values(), dead):
+        create_topic(bootstrap, topic, 1, None)
+    for topic in (orders, customers, cities):
+        create_topic(bootstrap, topic, 2, None)
+    send(bootstrap, orders, [order(number) for number in range(10)] + [b"no json"], key="customer")
+    send(
+        bootstrap,
+        customers,
+        [("c0", {"name": "Ann"}), ("c1", {"name": "Bob"}), ("c2", {"name": "Eve"}), ("c2", None)],
+    )
+    send(bootstrap, cities, [("c0", {"city": "Delft"}), ("c9", {"city": "Gent"})])
+    folder = str(tmp_path_factory.mktemp("shop"))
+    pipeline = Pipeline("shop", bootstrap=bootstrap, checkpoint=folder, dead_letters=dead, spark=spark)
+    define(pipeline, orders, customers, cities, topics)
+    for output in pipeline.outputs():
+        pipeline.run(output, until_done=True)
+    return Shop(pipeline, bootstrap, topics, dead)
+
+
+def define(
+    pipeline: Pipeline, orders_topic: str, customers_topic: str, cities_topic: str, to: dict[str, str]
+) -> None:
+    orders = pipeline.stream(orders_topic, schema=SCHEMA)
+    orders.map(shares, schema="id int, share double").key_by("id").to(to["mapped"])
+    small, large = orders.branch("amount < 5")
+    small.filter(lambda row: row.id != 1).select("id", size="'small'").to(to["small"])
+    large.select("id", size="'large'").to(to["large"])
+    small.merge(large).select("id").to(to["merged"])
+    timed = orders.watermark("at", "1 minute").key_by("customer")
+    timed.tumbling("5 minutes").aggregate(total="sum(amount)", n="count(*)").to(to["tumbling"])
+    timed.tumbling("5 minutes").count().suppress().to(to["final"])
+    timed.hopping("10 minutes", "5 minutes").count().suppress().to(to["hopping"])
+    visits = orders.filter("id < 4 OR id = 9").watermark("at", "1 minute").key_by("customer")
+    visits.session("3 minutes 30 seconds").reduce(added).to(to["sessions"])
+    orders.with_columns(_timestamp="at").key_by("customer").sliding("3 minutes").aggregate(
+        total="sum(amount)", n="count(*)"
+    ).to(to["sliding"])
+    orders.key_by("customer").select("customer", "amount").reduce(added).to(to["reduced"])
+    customers = pipeline.table(customers_topic, key="customer", schema="name string")
+    cities = pipeline.table(cities_topic, key="customer", schema="city string")
+    orders.key_by("customer").join(customers, how="left").select("id", "customer", "name").to(to["joined"])
+    orders.join(customers, on="customer", snapshot=True).select("id", "name").to(to["snapped"])
+    customers.join(cities, how="outer").to(to["both"])
+    later = orders.filter("id >= 5").select("customer", "at", again="id").watermark("at", "1 minute")
+    timed.join(later, within="3 minutes").filter("again > id").select("id", "again").to(to["near"])
+    orders.select("customer").deduplicate("customer").to(to["unique"])
+    timed.process(
+        watch,
+        schema="customer string, what string, amount double, ids array<int>",
+        stores={"total": "double", "large": List("int")},
+        on_timer=over,
+    ).to(to["alerts"])
+
+
+def by(found: list[Any], *names: str) -> list[Any]:
+    return sorted(tuple(one[name] for name in names) for one in found)
+
+
+def test_rows_are_mapped_and_keyed(shop: Shop) -> None:
+    found = dict(shop.pairs("mapped"))
+    assert sorted(found) == sorted(str(one) for one in range(10) if one != 7)
+    assert found["5"] == {"id": 5, "share": -50.0}
+
+
+def test_what_fails_is_a_dead_letter_and_nothing_else_stops(shop: Shop) -> None:
+    letters = {}
+    for one in records(shop.bootstrap, shop.dead):
+        headers = {name.removeprefix("tidelog.dead.letter."): value.decode() for name, value in one.headers}
+        letters[headers["error"].split(":")[0]] = (one, headers)
+    assert sorted(letters) == ["decode", "map shares"]
+    undecoded, about = letters["decode"]
+    assert undecoded.value == b"no json" and undecoded.key is None
+    assert about["pipeline"] == "shop" and about["topic"].endswith("-orders") and about["offset"].isdigit()
+    raised, about = letters["map shares"]
+    assert b'"id": 7' in raised.value and raised.key == b"c1" and "ZeroDivisionError" in about["error"]
+
+
+def test_branches_take_every_row_once(shop: Shop) -> None:
+    assert by(shop.rows("small"), "id", "size") == [(0, "small"), (2, "small"), (3, "small")]
+    assert by(shop.rows("large"), "id") == [(one,) for one in range(4, 10)]
+    assert by(shop.rows("merged"), "id") == [(one,) for one in range(10)]
+
+
+def test_windows_change_until_they_close(shop: Shop) -> None:
+    found = {(one["customer"], one["window_start"]): one for one in shop.rows("tumbling")}
+    assert len(found) == 6 and found["c0", "2026-01-01T00:05:00.000Z"]["total"] == 22.5
+    # The last window is open: the watermark is a minute behind the newest row, at 00:08.
+    final = by(shop.rows("final"), "customer", "window_end", "count")
+    assert final == [(f"c{n}", "2026-01-01T00:05:00.000Z", count) for n, count in ((0, 2), (1, 2), (2, 1))]
+    hops = by(shop.rows("hopping"), "customer", "window_start", "window_end", "count")
+    assert hops[0] == ("c0", "2025-12-31T23:55:00.000Z", "2026-01-01T00:05:00.000Z", 2) and len(hops) == 3
+
+
+def test_sessions_end_with_silence(shop: Shop) -> None:
+    # Orders 0 and 3 are one session; that of order 9 is still open.
+    assert by(shop.rows("sessions"), "customer", "amount", "window_start", "window_end") == [
+        ("c0", 4.5, "2026-01-01T00:00:00.000Z", "2026-01-01T00:06:30.000Z"),
+        ("c1", 1.5, "2026-01-01T00:01:00.000Z", "2026-01-01T00:04:30.000Z"),
+        ("c2", 3.0, "2026-01-01T00:02:00.000Z", "2026-01-01T00:05:30.000Z"),
+    ]
+
+
+def test_sliding_windows_look_back_from_every_row(shop: Shop) -> None:
+    found = {
+        (one["customer"], one["window_end"][14:16]): (one["n"], one["total"]) for one in shop.rows("sliding")
+    }
+    assert len(found) == 10
+    assert found["c0", "00"] == (1, 0.0) and found["c0", "09"] == (2, 22.5) and found["c1", "07"] == (2, 16.5)
+
+
+def test_reductions_are_the_state_of_a_key(shop: Shop) -> None:
+    assert by(shop.rows("reduced"), "customer", "amount") == [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
+    state = shop.pipeline.query(shop.topics["reduced"], store="reduced").collect()
+    assert sorted((one.customer, one.amount) for one in state) == [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
+
+
+def test_a_stream_meets_a_table(shop: Shop) -> None:
+    joined = shop.pairs("joined")
+    assert {one["id"]: one["name"] for _, one in joined} == {
+        number: {0: "Ann", 1: "Bob", 2: None}[number % 3] for number in range(10)
+    }
+    assert {key for key, _ in joined} == {"c0", "c1", "c2"}
+    assert by(shop.rows("snapped"), "id", "name") == [
+        (number, "Ann" if number % 3 == 0 else "Bob") for number in range(10) if number % 3 < 2
+    ]
+
+
+def test_two_tables_are_one_that_changes(shop: Shop) -> None:
+    latest = dict(shop.pairs("both"))
+    assert latest == {
+        "c0": {"customer": "c0", "name": "Ann", "city": "Delft"},
+        "c1": {"customer": "c1", "name": "Bob", "city": None},
+        "c9": {"customer": "c9", "name": None, "city": "Gent"},
+    }
+
+
+def test_streams_meet_within_a_time(shop: Shop) -> None:
+    assert by(shop.rows("near"), "id", "again") == [(2, 5), (3, 6), (4, 7), (5, 8), (6, 9)]
+
+
+def test_duplicates_are_left_out(shop: Shop) -> None:
+    assert by(shop.rows("unique"), "customer") == [("c0",), ("c1",), ("c2",)]
+
+
+def test_functions_keep_state_and_set_timers(shop: Shop) -> None:
+    alerts = by(shop.rows("alerts"), "customer", "what", "amount")
+    totals = [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
+    assert alerts == sorted((key, what, total) for key, total in totals for what in ("over", "total"))
+    assert {one["customer"]: one["ids"] for one in shop.rows("alerts") if one["what"] == "total"} == {
+        "c0": [9],
+        "c1": [7],
+        "c2": [8],
+    }
+
+
+@pytest.fixture
+def plain(spark: Any, tmp_path: Path) -> Pipeline:
+    return Pipeline("plain", bootstrap="127.0.0.1:1", checkpoint=str(tmp_path), spark=spark)
+
+
+def test_mistakes_are_told_before_anything_runs(plain: Pipeline, spark: Any) -> None:
+    ticks = plain.from_df(spark.readStream.format("rate").load())
+
+    def refused(work: Callable[[], Any], said: str) -> None:
+        with pytest.raises(PipelineError, match=said):
+            work()
+
+    refused(lambda: plain.from_df(spark.range(1)), "takes a streaming DataFrame")
+    refused(lambda: ticks.key_by("nothing"), "no column 'nothing': there are timestamp, value")
+    refused(lambda: ticks.count().suppress(), "suppress waits for windows to close")
+    refused(lambda: ticks.tumbling("5"), "'5' is no length of time")
+    refused(lambda: ticks.hopping("1 minute", "2 minutes"), "would leave rows out")
+    refused(lambda: ticks.session("1 minute"), "watermark")
+    refused(lambda: ticks.process(watch, "a int"), r"\.key_by\(column\) first")
+    refused(lambda: ticks.join(ticks, on="value"), "within='10 minutes'")
+    refused(lambda: ticks.join(ticks, on="value", within="1 minute"), "give both a .watermark")
+    refused(
+        lambda: ticks.key_by("value").sliding("1 minute").aggregate(x="median(value)"),
+        "no aggregate for sliding",
+    )
+    refused(lambda: ticks.count().to_table("/tmp/x"), "cannot be appended to files")
+    refused(lambda: ticks.map(shares, schema="a integr"), "is not like 'id bigint, amount double'")
+    counted = ticks.key_by("value").count()
+    refused(lambda: counted.aggregate(x="sum(count)"), "aggregate needs rows that do not change any more")
+    refused(lambda: ticks.join(counted.as_table(), on="value"), "a join with a table needs rows")
+    refused(lambda: plain.run(), "has no output")
+    refused(lambda: plain.query("nothing"), "there is no state")
+    refused(lambda: plain.stream("x", schema="a int", on_error="dead_letter"), "needs a topic")
+    refused(lambda: Pipeline("a b"), "letters, digits")
+    keyed = ticks.key_by("value")
+    refused(
+        lambda: keyed.process(watch, "a int", stores={"l": List("int", ttl="1 hour")}, time="event"),
+        "does not go with time='event'",
+    )
+
+
+def test_a_function_that_raises_stops_a_pipeline_without_dead_letters(
+    spark: Any, bootstrap: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source, target = topic(), topic()
+    send(bootstrap, source, [order(7)])
+    pipeline = Pipeline("failing", bootstrap=bootstrap, checkpoint=str(tmp_path), spark=spark)
+    pipeline.stream(source, schema=SCHEMA).map(shares, schema="id int, share double").to(target)
+    with pytest.raises(Exception, match=r"map shares raised ZeroDivisionError.*'id': 7"):
+        pipeline.run(until_done=True)
