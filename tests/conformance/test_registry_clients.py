@@ -24,6 +24,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import tidelog
+import tidelog.schema
 from tests.conformance.conftest import ON_KAFKA
 from tests.conformance.registry import record
 from tests.conformance.registry_messages import Customer, Order
@@ -218,3 +219,32 @@ def test_our_own_serializers(url: str, bootstrap: str, topic: Callable[[], str])
             where, bootstrap_servers=bootstrap, auto_offset_reset="earliest", value_deserializer=serializer
         ) as consumer:
             assert next(iter(consumer)).value == value
+
+
+def test_our_own_serializers_with_references_and_normal_forms(url: str, name: Names) -> None:
+    registry, part, topic = Registry(url), name(), name()
+    registry.ask(
+        "POST", f"/subjects/{part}/versions", {"schema": json.dumps(record("shop.City", ("zip", "string")))}
+    )
+    whole = Avro(
+        record("shop.Home", ("city", "shop.City")), registry=registry, references=[("shop.City", part, 1)]
+    )
+    data = whole.serialize(topic, {"city": {"zip": "8000"}})
+    assert whole.deserialize(topic, data) == {"city": {"zip": "8000"}}
+    assert Avro(registry=Registry(url)).deserialize(topic, data) == {"city": {"zip": "8000"}}
+    city = {"type": "object", "properties": {"zip": {"type": "string"}}}
+    shapes, other = name(), name()
+    registry.ask("POST", f"/subjects/{shapes}/versions", {"schema": json.dumps(city), "schemaType": "JSON"})
+    home = JsonSchema(
+        {"type": "object", "properties": {"city": {"$ref": "city.json"}}},
+        registry=registry,
+        references=[("city.json", shapes, 1)],
+    )
+    assert home.deserialize(other, home.serialize(other, {"city": {"zip": "1"}})) == {"city": {"zip": "1"}}
+    with pytest.raises(tidelog.schema.SerializationError, match=r"\$\.city\.zip"):
+        home.serialize(other, {"city": {"zip": 1}})
+    ids = set()
+    for text in ('{"type":"object","title":"x"}', '{"title":"x","type":"object"}'):
+        subject = name()
+        ids.add(JsonSchema(text, registry=registry, normalize=True).serialize(subject, {}))
+    assert len(ids) == 1

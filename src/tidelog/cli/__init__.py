@@ -20,6 +20,7 @@ COMMANDS = {
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
     "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
+    "schemas": ("tidelog.cli.schemas:schemas", "See, register, check and delete schemas."),
     "partitions": ("tidelog.cli.partitions:partitions", "Move partitions between brokers, elect leaders."),
     "brokers": ("tidelog.cli.brokers:brokers", "See what brokers hold, and empty one."),
     "cluster": ("tidelog.cli.cluster:cluster", "See whether the cluster is well."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tidelog.schema.framing import frame, unframe
@@ -18,7 +19,7 @@ class Avro:
     Producer(value_serializer=orders).send("orders", {"id": 7})
 
     Without a schema it can only read, with the schema each record was written with; with one, records are read
-    as that schema wants them.
+    as that schema wants them.  `references` are name, subject and version of each schema that this one needs.
     """
 
     def __init__(
@@ -26,16 +27,24 @@ class Avro:
         schema: str | dict[str, Any] | None = None,
         *,
         registry: Registry,
+        references: Iterable[tuple[str, str, int]] = (),
         auto_register: bool = True,
         use_latest: bool = False,
+        normalize: bool = False,
         subject_name: SubjectName = topic_name,
     ) -> None:
         self._text = json.dumps(schema) if isinstance(schema, dict) else schema
+        self._references = tuple(references)
         self._subjects = Subjects(
-            registry, auto_register=auto_register, use_latest=use_latest, subject_name=subject_name
+            registry,
+            auto_register=auto_register,
+            use_latest=use_latest,
+            subject_name=subject_name,
+            normalize=normalize,
         )
         self._parsed: dict[str, Any] = {}
-        self._reader = None if self._text is None else self._parse(Registered(self._text))
+        # What it refers to has to be asked for, which takes time: not here.
+        self._reader = None if self._text is None or self._references else self._parse(self._own())
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:
         import fastavro
@@ -59,8 +68,9 @@ class Avro:
             return None
         schema_id, payload = unframe(topic, data)
         written = self._parse(self._subjects.registry.schema(schema_id))
+        reader = self._parse(self._own()) if self._references else self._reader
         try:
-            return fastavro.schemaless_reader(io.BytesIO(payload), written, self._reader)
+            return fastavro.schemaless_reader(io.BytesIO(payload), written, reader)
         except Exception as problem:  # whatever damaged bytes make fastavro stumble over
             raise SerializationError(
                 f"a record of topic {topic!r} does not fit its schema {schema_id}: {problem}"
@@ -78,7 +88,7 @@ class Avro:
     def _own(self) -> Registered:
         if self._text is None:
             raise SerializationError("this Avro has no schema to write with: give it one, or use_latest")
-        return Registered(self._text)
+        return Registered(self._text, references=self._references)
 
     def _parse(self, schema: Registered, named: dict[str, Any] | None = None) -> Any:
         """`named`: the types that a schema may refer to, added to by those it refers to itself."""

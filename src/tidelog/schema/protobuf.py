@@ -27,13 +27,18 @@ class Protobuf:
         registry: Registry,
         auto_register: bool = True,
         use_latest: bool = False,
+        normalize: bool = False,
         subject_name: SubjectName = topic_name,
     ) -> None:
         self._message = message
         self._path = _path(message.DESCRIPTOR)
         self._auto_register = auto_register
         self._subjects = Subjects(
-            registry, auto_register=auto_register, use_latest=use_latest, subject_name=subject_name
+            registry,
+            auto_register=auto_register,
+            use_latest=use_latest,
+            subject_name=subject_name,
+            normalize=normalize,
         )
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:

@@ -85,19 +85,24 @@ class Registry:
         self._schemas: dict[int, Registered] = {}
         self._latest: dict[str, tuple[int, Registered]] = {}
 
-    def register(self, subject: str, schema: Registered) -> int:
-        """The schema's id, a new one if the subject does not have it yet."""
-        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}/versions")
+    def register(self, subject: str, schema: Registered, normalize: bool = False) -> int:
+        """The schema's id, a new one if the subject does not have it yet.  `normalize`: one that differs in nothing but
+        the order of things is the same."""
+        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}/versions", normalize)
 
-    def look_up(self, subject: str, schema: Registered) -> int:
+    def look_up(self, subject: str, schema: Registered, normalize: bool = False) -> int:
         """The id of a schema that the subject must have already."""
-        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}")
+        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}", normalize)
 
-    def _id(self, subject: str, schema: Registered, path: str) -> int:
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Any of the registry's endpoints: `ask("GET", "/subjects")`.  What it answers, read from JSON."""
+        return self._ask(method, path, body)
+
+    def _id(self, subject: str, schema: Registered, path: str, normalize: bool) -> int:
         with self._lock:
             known = self._ids.get((subject, schema))
         if known is None:
-            known = int(self._ask("POST", path, schema.body())["id"])
+            known = int(self._ask("POST", path + "?normalize=true" * normalize, schema.body())["id"])
             with self._lock:
                 self._ids[(subject, schema)] = known
                 self._schemas.setdefault(known, schema)

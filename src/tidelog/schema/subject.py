@@ -18,14 +18,22 @@ def topic_name(topic: str, is_key: bool) -> str:
 
 class Subjects:
     """`auto_register`: schemas that a subject does not have are added; otherwise they must be there.
-    `use_latest`: the subject's newest schema is written with, whatever the serializer's own is."""
+    `use_latest`: the subject's newest schema is written with, whatever the serializer's own is.  `normalize`: the order
+    of things in a schema does not make it another one."""
 
     def __init__(
-        self, registry: Registry, *, auto_register: bool, use_latest: bool, subject_name: SubjectName
+        self,
+        registry: Registry,
+        *,
+        auto_register: bool,
+        use_latest: bool,
+        subject_name: SubjectName,
+        normalize: bool = False,
     ) -> None:
         self.registry = registry
         self._auto_register = auto_register
         self._use_latest = use_latest
+        self._normalize = normalize
         self._subject_name = subject_name
         self._known: dict[tuple[str, bool], tuple[int, Registered]] = {}
 
@@ -42,7 +50,7 @@ class Subjects:
             else:
                 schema = own()
                 add = self.registry.register if self._auto_register else self.registry.look_up
-                found = add(subject, schema), schema
+                found = add(subject, schema, self._normalize), schema
             self._known[(topic, is_key)] = found
         return found
 

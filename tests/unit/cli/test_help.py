@@ -23,6 +23,8 @@ OFFLINE = (
     "model queue",
     *(f"pipeline {one}" for one in ("list", "restart", "status", "stop")),
 )
+# They ask the schema registry, over HTTP.
+REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
 # They start something, and say when it is ready.
 PROCESSES = ("serve", "dev restart", "pipeline run", "pipeline submit")
 
@@ -54,6 +56,12 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "transactions abort",
         "transactions describe",
         "transactions list",
+        "schemas check",
+        "schemas config",
+        "schemas delete",
+        "schemas get",
+        "schemas list",
+        "schemas register",
         "partitions elect",
         "partitions reassign",
         "brokers describe",
@@ -92,7 +100,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str) -> None:
         command.make_context("tidelog", arguments, resilient_parsing=False)
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, *OFFLINE)])
+@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, *OFFLINE, *REGISTRY)])
 def test_every_command_that_asks_a_broker_takes_the_same_options(name: str) -> None:
     options = {one.name: one for one in LEAVES[tuple(name.split())].params}
     assert {"bootstrap", "timeout", "as_json"} <= set(options)

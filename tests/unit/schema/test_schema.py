@@ -106,7 +106,7 @@ def test_json_schema_is_confluents_byte_for_byte(stub: Stub) -> None:
     assert JSONDeserializer(json.dumps(SHAPE))(data, context()) == value
     assert ours.deserialize("orders", data) == value
     assert len(stub.schemas) == 1 and stub.schemas[0]["schemaType"] == "JSON"
-    with pytest.raises(SerializationError, match=r"does not fit its schema at \$.id: 'x' is not of type"):
+    with pytest.raises(SerializationError, match=r"does not fit its schema at \$.id: .x. is not of type"):
         ours.serialize("orders", {"id": "x"})
 
 

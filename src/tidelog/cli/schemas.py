@@ -1,0 +1,318 @@
+"""`tidelog schemas`: list, get, register, check, delete, config."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import click
+
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.session import Failure, command_help
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REGISTRY = "http://127.0.0.1:8090"
+TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+LEVELS = [
+    *("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE"),
+    *("FULL", "FULL_TRANSITIVE"),
+]
+
+
+class Asking(NamedTuple):
+    """The registry that a command talks to."""
+
+    urls: str
+    timeout_ms: int
+    json: bool
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        from tidelog.schema import Registry, RegistryError
+
+        try:
+            registry = Registry(self.urls.split(","), timeout_ms=self.timeout_ms)
+            return registry.ask(method, path, body)
+        except (RegistryError, ValueError) as problem:
+            raise Failure(str(problem)) from None
+
+
+def registry_options(command: F) -> F:
+    """Adds --registry, --timeout and --json; the command gets an `Asking` as its first argument."""
+
+    @functools.wraps(command)
+    def with_registry(*args: Any, registry: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
+        return command(Asking(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+
+    wrapped = with_registry
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for the registry before giving up.",
+        ),
+        click.option(
+            "--registry",
+            envvar="TIDELOG_REGISTRY",
+            default=REGISTRY,
+            show_default=True,
+            show_envvar=True,
+            metavar="URL[,...]",
+            help="The HTTP port of any broker; several with commas between.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+_type = click.option(
+    "--type",
+    "type_",
+    type=click.Choice(["AVRO", "PROTOBUF", "JSON"], case_sensitive=False),
+    help="Of the schema; otherwise the file's ending says it (.avsc, .proto, .json), or it is AVRO.",
+)
+_references = click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="NAME=SUBJECT:VERSION",
+    help="A schema that this one refers to; repeat.",
+)
+_normalize = click.option("--normalize", is_flag=True, help="The order of things does not matter.")
+_file = click.argument("file", metavar="FILE|-")
+
+
+@click.group(help="See, register, check and delete schemas.")
+def schemas() -> None:
+    pass
+
+
+@schemas.command(
+    "list",
+    help=command_help(
+        "The subjects of the registry, with their newest schema.",
+        """
+tidelog schemas list
+tidelog schemas list --prefix orders --deleted
+tidelog schemas list --prefix ':.staging:'
+""",
+        '[{"subject", "versions", "id", "type", "compatibility"}]',
+    ),
+)
+@click.option("--prefix", default="", metavar="TEXT", help="Only subjects that begin like this.")
+@click.option("--deleted", is_flag=True, help="Those that are deleted and not yet gone as well.")
+@registry_options
+def list_(asking: Asking, prefix: str, deleted: bool) -> None:
+    also = "&deleted=true" * deleted
+    names = asking.ask("GET", f"/subjects?subjectPrefix={quote(prefix or ':*:', safe='')}{also}")
+    rows = []
+    for name in names:
+        path = quote(name, safe="")
+        versions = asking.ask("GET", f"/subjects/{path}/versions?{also[1:]}")
+        newest = asking.ask("GET", f"/subjects/{path}/versions/{versions[-1]}?{also[1:]}")
+        level = asking.ask("GET", f"/config/{path}?defaultToGlobal=true")["compatibilityLevel"]
+        rows.append((name, versions, newest["id"], newest.get("schemaType", "AVRO"), level))
+    if asking.json:
+        keys = ("subject", "versions", "id", "type", "compatibility")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        return
+    print_table(
+        ("SUBJECT", "VERSIONS", "ID", "TYPE", "COMPATIBILITY"),
+        [(name, ",".join(map(str, versions)), *rest) for name, versions, *rest in rows],
+        right=("ID",),
+    )
+
+
+@schemas.command(
+    "get",
+    help=command_help(
+        "The text of a schema, by subject and version or by id.",
+        """
+tidelog schemas get orders-value
+tidelog schemas get orders-value --version 2
+tidelog schemas get --id 7 --json
+""",
+        '{"subject", "version", "id", "schemaType", "references", "schema"}',
+    ),
+)
+@click.argument("subject", required=False)
+@click.option("--version", default="latest", show_default=True, metavar="N", help="Of the subject.")
+@click.option("--id", "schema_id", type=click.IntRange(min=0), metavar="N", help="Instead of a subject.")
+@click.option("--deleted", is_flag=True, help="Deleted versions as well.")
+@registry_options
+def get(asking: Asking, subject: str | None, version: str, schema_id: int | None, deleted: bool) -> None:
+    if (subject is None) == (schema_id is None):
+        raise click.UsageError("name a subject, or an id with --id")
+    if subject is None:
+        answer = asking.ask("GET", f"/schemas/ids/{schema_id}")
+    else:
+        path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+        answer = asking.ask("GET", path + "?deleted=true" * deleted)
+    if asking.json:
+        print_json(answer)
+    else:
+        sys.stdout.write(_readable(answer))
+
+
+@schemas.command(
+    "register",
+    help=command_help(
+        "Register a schema under a subject; prints its id.  A subject's versions must be compatible.",
+        """
+tidelog schemas register orders-value order.avsc
+tidelog schemas register orders-value order.proto --reference customer.proto=customer:1
+jq .schema dump.json | tidelog schemas register orders-value - --type JSON
+""",
+        '{"id", "version", "guid"}',
+    ),
+)
+@click.argument("subject")
+@_file
+@_type
+@_references
+@_normalize
+@registry_options
+def register(
+    asking: Asking, subject: str, file: str, type_: str | None, references: tuple[str, ...], normalize: bool
+) -> None:
+    body = _body(file, type_, references)
+    path = f"/subjects/{quote(subject, safe='')}/versions" + "?normalize=true" * normalize
+    answer = asking.ask("POST", path, body)
+    if asking.json:
+        print_json(answer)
+    else:
+        click.echo(f"{subject} version {answer.get('version', '?')} has id {answer['id']}")
+
+
+@schemas.command(
+    "check",
+    help=command_help(
+        "Whether a schema could be registered, and if not, what breaks.  Exit code 1 when it could not.",
+        """
+tidelog schemas check orders-value order.avsc
+tidelog schemas check orders-value order.avsc --version 3
+""",
+        '{"is_compatible", "messages"}',
+    ),
+)
+@click.argument("subject")
+@_file
+@_type
+@_references
+@_normalize
+@click.option("--version", metavar="N", help="Check against this version, not as the settings ask.")
+@registry_options
+def check(
+    asking: Asking,
+    subject: str,
+    file: str,
+    type_: str | None,
+    references: tuple[str, ...],
+    normalize: bool,
+    version: str | None,
+) -> None:
+    body = _body(file, type_, references)
+    path = f"/compatibility/subjects/{quote(subject, safe='')}/versions"
+    path += "" if version is None else f"/{quote(version, safe='')}"
+    answer = asking.ask("POST", f"{path}?verbose=true" + "&normalize=true" * normalize, body)
+    if asking.json:
+        print_json(answer)
+    elif answer["is_compatible"]:
+        click.echo("compatible")
+    if not answer["is_compatible"]:
+        raise Failure(*(answer.get("messages") or ["not compatible"]))
+
+
+@schemas.command(
+    "delete",
+    help=command_help(
+        "Delete a subject, or one version of it.  Readers still find deleted schemas by their id; with --permanent "
+        "what was deleted before goes for good.",
+        """
+tidelog schemas delete orders-value
+tidelog schemas delete orders-value --version 2
+tidelog schemas delete orders-value --permanent
+""",
+        "[1, 2]",
+    ),
+)
+@click.argument("subject")
+@click.option("--version", metavar="N", help="Only this one.")
+@click.option("--permanent", is_flag=True, help="For good; it must be deleted already.")
+@registry_options
+def delete(asking: Asking, subject: str, version: str | None, permanent: bool) -> None:
+    path = f"/subjects/{quote(subject, safe='')}"
+    path += "" if version is None else f"/versions/{quote(version, safe='')}"
+    gone = asking.ask("DELETE", path + "?permanent=true" * permanent)
+    versions = gone if isinstance(gone, list) else [gone]
+    if asking.json:
+        print_json(versions)
+    else:
+        click.echo(f"deleted {subject}, versions {', '.join(map(str, versions))}")
+
+
+@schemas.command(
+    "config",
+    help=command_help(
+        "See or set the compatibility that versions of a subject must have; without a subject, everybody's.",
+        """
+tidelog schemas config
+tidelog schemas config --set FULL
+tidelog schemas config orders-value --set BACKWARD_TRANSITIVE
+tidelog schemas config orders-value --unset
+""",
+        '{"compatibilityLevel"}',
+    ),
+)
+@click.argument("subject", required=False)
+@click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new one.")
+@click.option("--unset", is_flag=True, help="The subject has everybody's again.")
+@registry_options
+def config(asking: Asking, subject: str | None, level: str | None, unset: bool) -> None:
+    if level is not None and unset:
+        raise click.UsageError("either --set or --unset")
+    path = "/config" if subject is None else f"/config/{quote(subject, safe='')}"
+    if level is not None:
+        asking.ask("PUT", path, {"compatibility": level.upper()})
+    elif unset:
+        asking.ask("DELETE", path)
+    answer = asking.ask("GET", f"{path}?defaultToGlobal=true")
+    if asking.json:
+        print_json(answer)
+    else:
+        for name, value in answer.items():
+            click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+
+
+def _body(file: str, type_: str | None, references: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Failure(f"{file}: {getattr(problem, 'strerror', None) or problem}") from None
+    kind = (type_ or TYPES.get(Path(file).suffix, "AVRO")).upper()
+    body: dict[str, Any] = {"schema": text, "schemaType": kind}
+    found = []
+    for one in references:
+        name, equals, rest = one.partition("=")
+        subject, colon, version = rest.rpartition(":")
+        if not (name and equals and subject and colon and version.lstrip("-").isdigit()):
+            raise click.BadParameter(f"{one!r} is not of the form NAME=SUBJECT:VERSION")
+        found.append({"name": name, "subject": subject, "version": int(version)})
+    return {**body, "references": found} if found else body
+
+
+def _readable(answer: dict[str, Any]) -> str:
+    """JSON is easier to read when it is not on one line."""
+    text: str = answer["schema"]
+    if answer.get("schemaType") != "PROTOBUF":
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
+    return text if text.endswith("\n") else text + "\n"
