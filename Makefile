@@ -43,10 +43,10 @@ check: setup ## lint, types, layers, unit tests: under a minute
 	$(BIN)/pytest -n $(JOBS) tests/tidy tests/unit
 
 test: tools check ## everything CI runs
-	$(BIN)/pytest -n $(JOBS) tests/property tests/contract tests/simulation tests/faults tests/conformance
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline
 
 deep: tools ## long runs: many seeds, faults
-	$(BIN)/pytest -n $(JOBS) -m deep --timeout 3600 tests
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m deep --timeout 3600 tests
 
 conformance-kafka: tools ## the conformance suite against Apache Kafka (jars through Maven)
 	CONFORMANCE=kafka $(BIN)/pytest -n 2 tests/conformance
