@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import usage
-from bench.admin import RETRIES_MAX, Admin, Topic, _check
+from bench.admin import LATEST, RETRIES_MAX, Admin, Topic, _check
 from bench.systems import KAFKA_SETTINGS, SETTINGS, MeasuredKafka, System
 from tests.conformance.process import BrokerProcess, free_port
 from tests.contract.etcd import Etcd
@@ -35,6 +35,12 @@ from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumResponse,
 )
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -103,11 +109,13 @@ class Cluster:
         return ClusterAdmin(next(one.port for one in self.brokers.values() if one.alive()))
 
     def ports(self, topic: Topic) -> list[int]:
-        """Of each partition's leader, once every broker knows of the topic."""
-        for broker in self.brokers.values():
-            with ClusterAdmin(broker.port) as admin:
-                admin.await_led(topic.name, topic.partitions)
-                leaders = admin.leaders(topic)
+        """Of each partition's leader, once it knows that it leads."""
+        with self.admin() as admin:
+            admin.await_led(topic.name, topic.partitions)
+            leaders = admin.leaders(topic)
+        for node in set(leaders):
+            with ClusterAdmin(self.brokers[node].port) as admin:
+                admin.await_leading(topic, [at for at, leader in enumerate(leaders) if leader == node])
         return [self.brokers[node].port for node in leaders]
 
 
@@ -151,6 +159,17 @@ class ClusterAdmin(Admin):
         answer = self._ask(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
         _check(answer.error_code, "list moves")
         return bool(answer.topics)
+
+    def await_leading(self, topic: Topic, indexes: Sequence[int]) -> None:
+        """This broker answers for these partitions."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in indexes]
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=asked)])
+        for _ in range(RETRIES_MAX):
+            answered = self._ask(request, ListOffsetsResponse).topics[0].partitions
+            if all(one.error_code == 0 for one in answered):
+                return
+            time.sleep(0.01)
+        raise TimeoutError(f"{topic.name} is not led here")
 
     def await_led(self, name: str, partitions: int) -> None:
         for _ in range(RETRIES_MAX):
