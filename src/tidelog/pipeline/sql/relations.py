@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 
 from tidelog.pipeline.sql.catalog import Relation
 from tidelog.pipeline.sql.statements import SqlError
-from tidelog.pipeline.streams.decode import METADATA, MODES, decode_json, struct_type
+from tidelog.pipeline.streams.decode import METADATA, decode_json, decoded_by_source, mode_of, struct_type
 from tidelog.pipeline.streams.durations import spark_interval
 
 if TYPE_CHECKING:
@@ -53,15 +53,16 @@ def _records(
     decoded = relation.format in ("avro", "protobuf")
     if decoded:
         options["format"] = relation.format
-        # A table has to see which records have no value.
-        options["mode"] = "permissive" if relation.kind == "table" else MODES[relation.on_error]
+        options["mode"] = mode_of(relation.on_error, relation.kind == "table")
     raw = pipeline.read(relation.topic, options, streaming)
     if version is not None:
         if streaming:
             raise SqlError("time travel reads the past: it does not go with EMIT CHANGES")
         raw = raw.where(travelled(version, "_" if decoded else ""))
     if decoded:
-        return _of_source(relation, raw)
+        of_table = relation.kind == "table"
+        found = decoded_by_source(raw, relation.on_error, pipeline.name, deletions=of_table).rows
+        return found.where("_key IS NOT NULL") if of_table else found
     if relation.format == "json":
         return _json(pipeline, relation, raw)
     metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in raw.columns]
@@ -76,19 +77,6 @@ def _records(
         F.col(one).cast(kind).alias(name) for one, name in zip(("key", "value"), names, strict=True)
     )
     return raw.select(key, value, *metadata, F.col("value").isNull().alias("_deleted"))
-
-
-def _of_source(relation: Relation, rows: DataFrame) -> DataFrame:
-    if relation.kind == "stream":
-        return rows.withColumn("_deleted", F.lit(False))
-    bad = F.col("_error").isNotNull()
-    if relation.on_error == "fail":
-        said = F.concat(F.lit(f"a record of {relation.topic} does not fit: "), F.col("_error"))
-        rows = rows.where(F.when(bad, F.raise_error(said).cast("boolean")).otherwise(F.lit(True)))
-    else:
-        rows = rows.where(~bad)
-    rows = rows.where("_key IS NOT NULL").withColumn("_deleted", F.col("_value").isNull())
-    return rows.drop("_error", "_value")
 
 
 def _json(pipeline: Pipeline, relation: Relation, raw: DataFrame) -> DataFrame:

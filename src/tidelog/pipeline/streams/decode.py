@@ -84,17 +84,29 @@ def decode_json(
 MODES = {"fail": "failfast", "skip": "dropmalformed", "dead_letter": "permissive"}
 
 
-def decoded_by_source(frame: DataFrame, on_error: OnError, app: str) -> Decoded:
-    """`frame` was read with `format` and the mode of `on_error`."""
-    if on_error != "dead_letter":
+def mode_of(on_error: OnError, deletions: bool) -> str:
+    """Deletions are told by values that are null, which only the permissive mode shows."""
+    return "permissive" if deletions else MODES[on_error]
+
+
+def decoded_by_source(frame: DataFrame, on_error: OnError, app: str, *, deletions: bool = False) -> Decoded:
+    """`frame` was read with `format` and the mode of `mode_of`; `deletions` as for JSON."""
+    if mode_of(on_error, deletions) != "permissive":
         return Decoded(frame, None)
-    came_from = F.to_json(
-        F.array(*[F.col(f"_{one}").cast("string") for one in ("topic", "partition", "offset")])
-    )
-    reason = F.concat(F.lit("decode: "), F.col("_error"))
-    bad = frame.where("_error IS NOT NULL")
-    dead = dead_letters(bad, F.col("_key"), F.col("_value"), reason, came_from, app)
-    return Decoded(frame.where("_error IS NULL").drop("_error", "_value"), dead)
+    bad, dead = F.col("_error").isNotNull(), None
+    places = [F.col(f"_{one}").cast("string") for one in ("topic", "partition", "offset")]
+    if on_error == "dead_letter":
+        reason = F.concat(F.lit("decode: "), F.col("_error"))
+        came_from = F.to_json(F.array(*places))
+        dead = dead_letters(frame.where(bad), F.col("_key"), F.col("_value"), reason, came_from, app)
+    if on_error == "fail":
+        said = F.concat_ws(" ", F.lit("a record does not fit the schema:"), *places, F.col("_error"))
+        rows = frame.where(F.when(bad, F.raise_error(said).cast("boolean")).otherwise(F.lit(True)))
+    else:
+        rows = frame.where(~bad)
+    if deletions:
+        rows = rows.withColumn("_deleted", F.col("_value").isNull())
+    return Decoded(rows.drop("_error", "_value"), dead)
 
 
 def dead_letters(rows: DataFrame, key: Any, value: Any, error: Any, came_from: Any, app: str) -> DataFrame:

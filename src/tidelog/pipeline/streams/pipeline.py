@@ -27,11 +27,11 @@ from pyspark.sql.types import StructType
 from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
 from tidelog.pipeline.option_text import OptionText, PipelineError
 from tidelog.pipeline.streams.decode import (
-    MODES,
     Decoded,
     OnError,
     decode_json,
     decoded_by_source,
+    mode_of,
     struct_type,
 )
 from tidelog.pipeline.streams.encode import Format, encoded
@@ -125,23 +125,25 @@ class Pipeline:
         self,
         topic: str,
         *,
-        schema: str | StructType,
+        schema: str | StructType | None = None,
         key: str = "key",
         key_type: str = "string",
+        format: str | None = None,
         on_error: OnError | None = None,
         **options: Any,
     ) -> Table:
         """A compacted topic as a table: `key` names the column that the records' keys become."""
         on_error = on_error or ("fail" if self.dead_letters is None else "dead_letter")
-        shape = struct_type(schema)
-        fields = StructType([one for one in shape.fields if one.name != key])
+        if schema is None and format is None and "registry" not in options:
+            raise PipelineError("a table has columns: schema='name string, city string', or a registry")
+        if schema is not None and format in (None, "json"):
+            schema = StructType([one for one in struct_type(schema).fields if one.name != key])
 
         def rows(streaming: bool) -> Decoded:
             given = {"starting": "earliest", **({"groupId": self.name} if streaming else {}), **options}
-            raw = self.read(topic, given, streaming).where("key IS NOT NULL")
-            decoded = decode_json(raw, fields, on_error, self.name, deletions=True)
+            found = self._decoded(topic, given, schema, format, on_error, streaming, deletions=True)
             text = F.col("_key") if key_type == "binary" else F.col("_key").cast("string").cast(key_type)
-            return Decoded(decoded.rows.withColumn(key, text), decoded.dead)
+            return Decoded(found.rows.where("_key IS NOT NULL").withColumn(key, text), found.dead)
 
         decoded = rows(True)
         if decoded.dead is not None:
@@ -198,18 +200,21 @@ class Pipeline:
         schema: str | StructType | None,
         format: str | None,
         on_error: OnError,
+        streaming: bool = True,
+        deletions: bool = False,
     ) -> Decoded:
         if format not in (None, "json", "avro", "protobuf"):
             raise PipelineError(f"format is json, avro or protobuf, not {format!r}")
         if format in ("avro", "protobuf") or "registry" in options:
-            given = {"format": format or "json", "mode": MODES[on_error], **options}
+            given = {"format": format or "json", "mode": mode_of(on_error, deletions), **options}
             if schema is not None:
-                given["schema"] = schema
-            return decoded_by_source(self.read(topics, given, True), on_error, self.name)
-        raw = self.read(topics, options, True)
+                given["schema"] = schema.simpleString() if isinstance(schema, StructType) else schema
+            frame = self.read(topics, given, streaming)
+            return decoded_by_source(frame, on_error, self.name, deletions=deletions)
+        raw = self.read(topics, options, streaming)
         if schema is None:
             return Decoded(raw, None)
-        return decode_json(raw, struct_type(schema), on_error, self.name)
+        return decode_json(raw, struct_type(schema), on_error, self.name, deletions=deletions)
 
     def add_dead(self, rows: DataFrame) -> None:
         """Rows that failed, for the dead-letter topic."""
