@@ -58,7 +58,7 @@ class Query:
         values = (rows or self.rows)(number, index)
         if not values:
             return Part(index, None, 0, 0)
-        with producer_of(self.options, f"{self.epoch(number).prefix}{index}.{attempt}") as producer:
+        with producer_of(self.options, f"{self.epoch(number).prefix}{index}/{attempt}") as producer:
             producer.begin_transaction()
             producer.send_batch(self.options.topic, pa.table({"value": values}), partition=0)
             return Part(index, producer.prepare_transaction(), len(values), sum(map(len, values)))

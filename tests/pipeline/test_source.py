@@ -274,6 +274,26 @@ def test_a_topic_deleted_under_a_running_query(
         query.stop()
 
 
+def test_a_query_goes_on_with_the_topics_that_are_left(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    first, second, copy = topic(), topic(), topic()
+    for one in (first, second):
+        fill(bootstrap, one, ["a"])
+
+    def run(**options: Any) -> None:
+        frame = streaming(spark, bootstrap, topics=f"{first},{second}", **options).select("value")
+        finish(writing(frame, bootstrap, tmp_path / "c", topic=copy))
+
+    run()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_topics([first])
+    fill(bootstrap, second, ["b"])
+    assert f"there is no topic '{first}'" in failure(spark, run)
+    run(failOnDataLoss="false")
+    assert sorted(map(str, values(reading(spark, bootstrap, topics=copy)))) == ["a", "a", "b"]
+
+
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
     spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from tidelog.client import blocking
@@ -76,9 +77,9 @@ class Clients:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(work)
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Without waiting for it; it must see to its own failures."""
-        self._thread.submit(work)
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Without waiting for it."""
+        return self._thread.submit(work)
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
         """What an asynchronous iterator yields, here."""

@@ -32,11 +32,12 @@ class Epoch:
     def prefix(self) -> str:
         """Of the transactional ids of its tasks.  Every life has its own, so that a new one does not abort by
         accident what an old one has decided to commit."""
-        return f"tidelog.{self.query}.{self.sink}.{self.run[:8]}."
+        return f"{self.sink_prefix}{self.run[:8]}/"
 
     @property
     def sink_prefix(self) -> str:
-        return f"tidelog.{self.query}.{self.sink}."
+        """Of no other sink: names of sinks have dots in them, but no slashes."""
+        return f"tidelog/{self.query}/{self.sink}/"
 
 
 @dataclass(frozen=True, slots=True)

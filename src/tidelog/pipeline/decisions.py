@@ -41,7 +41,7 @@ class Decisions:
         count = self._clients.patiently(self._partitions)
         self._place = TopicPartition(options.decision_topic, crc32(key.encode()) % count)
         quick = dataclasses.replace(options, transaction_timeout_ms=TIMEOUT_MS)
-        self._producer = new_producer(quick, f"tidelog.decisions.{key}")
+        self._producer = new_producer(quick, f"tidelog/decisions/{key}")
         try:
             self.last = self._look_up()
         except BaseException:

@@ -69,7 +69,7 @@ class TaskWriter:
             (task.getLocalProperty(RUN) or self._id) if query else self._id,
             int(task.getLocalProperty(BATCH) or 0) if query else 0,
         )
-        part = self._write_part(f"{epoch.prefix}{index}.{attempt}", index, batches)
+        part = self._write_part(f"{epoch.prefix}{index}/{attempt}", index, batches)
         return Written(epoch, part, attempt, query is None)
 
     def _write_part(self, transactional_id: str, index: int, batches: Iterator[Any]) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,10 +61,18 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         exactly_once=guarantee == EXACTLY_ONCE,
         compression=options.choice("compression", COMPRESSIONS, "none"),
         transaction_timeout_ms=options.count("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS),
-        sink_id=options.text("sinkId") or topic or "sink",
+        sink_id=_sink_id(options.text("sinkId") or topic or "sink"),
         decision_topic=options.text("decisionTopic") or DECISION_TOPIC,
         encoding=_encoding(options),
     )
+
+
+def _sink_id(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
+        raise PipelineError(
+            f"option 'sinkId' cannot be {name!r}: use letters, digits, dots, dashes and underscores"
+        )
+    return name
 
 
 def _encoding(options: OptionText) -> Decoding | None:

@@ -84,7 +84,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._processed(Positions.from_json(end))
 
     def stop(self) -> None:
-        self._survey = None
+        if self._survey is not None:
+            self._survey.close()
+            self._survey = None
 
     # In tasks
 
@@ -105,7 +107,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _scope(self, since: Positions) -> Scope:
         """What is there now, compared with what the query has read so far."""
-        scope = self._asked.scope()
+        scope = self._asked.scope(gone=not self._options.fail_on_data_loss)
         strangers = {one for one in since.offsets if not self._options.wants(one)}
         if strangers and len(strangers) == len(since.offsets):
             raise PipelineError(

@@ -7,6 +7,7 @@ import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidelog import errors
@@ -21,6 +22,8 @@ from tidelog.types import TopicPartition
 
 log = logging.getLogger("tidelog.pipeline")
 
+CLOSE_S_MAX = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -34,28 +37,33 @@ class Survey:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._clients = clients(options.connection)
+        self._due: tuple[str, dict[TopicPartition, int]] | None = None
+        self._committing: Future[None] | None = None
 
-    def scope(self) -> Scope:
-        """As it is now; a topic that was asked for by name and is not there is an error."""
-        topics = self._topics()
+    def scope(self, gone: bool = False) -> Scope:
+        """As it is now; a topic that was asked for by name and is not there is an error, unless `gone` allows it."""
+        topics = self._topics(gone)
         ids = {topic.name: topic.id for topic in topics}
         if self._options.assign:
             there = {TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions}
             for one in self._options.assign:
-                if one not in there:
+                if one not in there and not gone:
                     raise PipelineError(f"option 'assign' names {one}, which is not there")
-            return Scope(self._options.assign, ids)
+            return Scope(tuple(one for one in self._options.assign if one in there), ids)
         return Scope(
             tuple(TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions), ids
         )
 
-    def _topics(self) -> list[Topic]:
+    def _topics(self, gone: bool) -> list[Topic]:
         options, admin = self._options, self._clients.admin
         if options.pattern is not None:
             pattern = re.compile(options.pattern)
             every = self._clients.patiently(admin.list_topics)
             return [topic for topic in every if pattern.fullmatch(topic.name)]
         names = options.topic_names
+        if gone:
+            there = {topic.name: topic for topic in self._clients.patiently(admin.list_topics)}
+            return [there[name] for name in names if name in there]
         try:
             found = self._clients.patiently(lambda: admin.describe_topics(names))
         except (errors.UnknownTopicOrPartition, ExceptionGroup) as problem:
@@ -108,12 +116,24 @@ class Survey:
         return {one: where.offset for one, where in found.items()}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """In the background: who looks at the lag need not hold up the query, and neither may a failure."""
+        """In the background: who looks at the lag need not hold up the query, and neither may a failure.  One at a
+        time, the newest last."""
+        self._due = group_id, dict(offsets)
+        if self._committing is None or self._committing.done():
+            self._committing = self._clients.start(self._commit_due())
 
-        async def committing() -> None:
+    async def _commit_due(self) -> None:
+        while self._due is not None:
+            (group_id, offsets), self._due = self._due, None
             try:
                 await self._clients.admin.alter_group_offsets(group_id, offsets)
-            except Exception as problem:
+            except Exception as problem:  # Nobody waits for it, and the query goes on without it.
                 log.warning("offsets were not committed to group %r: %s", group_id, problem)
 
-        self._clients.start(committing())
+    def close(self) -> None:
+        """The last commit may still be under way."""
+        if self._committing is not None:
+            try:
+                self._committing.result(CLOSE_S_MAX)
+            except Exception as problem:
+                log.warning("the last offsets were not committed: %r", problem)
