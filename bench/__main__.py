@@ -22,6 +22,7 @@ from bench.load import (
     latency,
     memory,
     produce,
+    scrape,
     small,
     spark,
     start,
@@ -45,6 +46,7 @@ SCENARIOS = [
         compaction,
         cluster,
         spark,
+        scrape,
     )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.

@@ -115,7 +115,8 @@ def test_a_full_cache_gives_no_session_until_one_is_old() -> None:
     first, second = opened(sessions, 0, now_ms=0), opened(sessions, 0, now_ms=1)
     sessions.open(ask(first.session_id, 1), False, 50)
     assert sessions.open(ask(0, 0, 1), False, EVICTION_MS_MIN) is None
+    assert sessions.evicted == 0
     assert sessions.open(ask(0, 0, 1), False, EVICTION_MS_MIN + 1) is not None
-    assert len(sessions) == 2
+    assert (len(sessions), sessions.evicted) == (2, 1)
     with pytest.raises(errors.FetchSessionIdNotFound):
         sessions.open(ask(second.session_id, 1), False, 0)

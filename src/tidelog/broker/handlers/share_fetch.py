@@ -209,6 +209,7 @@ def _fetch_topics(
         found = fetched.get((topic_id, index))
         if isinstance(found, Fetched):
             answer.records = found.records
+            _count(topic_id, index, found, context)
             answer.acquired_records = [wire.AcquiredRecords(*one) for one in found.acquired]
         elif found is not None:
             answer.error_code, answer.error_message = found.code, str(found)
@@ -216,6 +217,18 @@ def _fetch_topics(
         topic = topics.setdefault(topic_id, wire.ShareFetchableTopicResponse(topic_id))
         topic.partitions.append(answer)
     return list(topics.values())
+
+
+def _count(topic_id: UUID, index: int, found: Fetched, context: Context) -> None:
+    """Records that were acquired are records that go out, each time they do."""
+    services = context.services
+    partition = services.partitions.held.get((topic_id.bytes, index))
+    if partition is None:
+        return
+    now_ms, size = services.clock.now_ms(), len(found.records)
+    for one in found.acquired:
+        partition.fetched(services.tallies.requests, one.first, one.last + 1, size, now_ms)
+        size = 0  # once for all of them
 
 
 def _acknowledge_topics(
