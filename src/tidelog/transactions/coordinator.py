@@ -341,16 +341,23 @@ class Transactions:
                         transaction.id,
                         transaction.timeout_ms,
                     )
-                    self.timed_out += 1
-                    await self._abort(shard, transaction)
+                    try:
+                        await self._abort(shard, transaction)
+                        self.timed_out += 1
+                    except errors.TidelogError as problem:
+                        # Others may be in partitions that can be written.
+                        log.warning("%r cannot be aborted now: %s", transaction.id, problem)
 
     async def forget_expired(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self.config.transactional_id_expiration_ms
         for shard in self.coordinator.shards():
             gone = [one.id for one in shard.machine if one.expired(now_ms, expiration_ms)]
-            for at in range(0, len(gone), EXPIRED_AT_ONCE):
-                shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
-                await asyncio.sleep(0)
+            try:
+                for at in range(0, len(gone), EXPIRED_AT_ONCE):
+                    shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
+                    await asyncio.sleep(0)
+            except errors.TidelogError as problem:
+                log.warning("%s: ids that nobody uses are not forgotten now: %s", shard, problem)
 
     # Life
 

@@ -105,6 +105,28 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
     run(scenario)
 
 
+def test_one_that_cannot_be_aborted_now_does_not_stand_in_the_way_of_others() -> None:
+    async def scenario(_: Random) -> None:
+        node = TransactionNode()
+        await node.start()
+        names = [f"t{number}" for number in range(6)]
+        for name in names:
+            me = await node.transactions.initialize(name, 5_000, None)
+            await node.transactions.add_partitions(name, me, frozenset((OTHER,)), 0)
+        stuck = node.transactions.coordinator.shard(names[0]).index
+        node.disk.fail("write", f"*/__transaction_state-{stuck}/*", errno.ENOSPC, times=1_000)
+        await asyncio.sleep(30)
+        for name in names:
+            here = node.transactions.coordinator.shard(name).index == stuck
+            state = node.transactions.describe(name).state
+            assert state is (State.ONGOING if here else State.COMPLETE_ABORT), name
+        node.disk.heal()
+        await asyncio.sleep(20)
+        assert {node.transactions.describe(name).state for name in names} == {State.COMPLETE_ABORT}
+
+    run(scenario)
+
+
 def test_an_id_that_nobody_uses_is_forgotten() -> None:
     async def scenario(_: Random) -> None:
         node = TransactionNode()
