@@ -226,8 +226,12 @@ def test_the_java_console_consumer_balances(broker: Any) -> None:
     try:
         await_described(broker.bootstrap, 2)
         await_all_read(started, 3)
+        started[0].send(signal.SIGSTOP)
+        await_described(broker.bootstrap, 1)  # paused
+        started[0].send(signal.SIGCONT)
+        await_described(broker.bootstrap, 2)  # came back
         started[0].end(signal.SIGKILL)
-        await_described(broker.bootstrap, 1)
+        await_described(broker.bootstrap, 1)  # died
         produce(broker.bootstrap, "orders", 3)
         await_all_read(started, 6)
         started[1].end(signal.SIGTERM)

@@ -310,8 +310,12 @@ def test_the_java_console_consumer_balances(
     try:
         await_shared(connection, group, 2)
         await_all_read(started, 3)
+        started[0].send(signal.SIGSTOP)
+        await_shared(connection, group, 1)  # paused
+        started[0].send(signal.SIGCONT)
+        await_shared(connection, group, 2)  # came back
         started[0].end(signal.SIGKILL)
-        await_shared(connection, group, 1)
+        await_shared(connection, group, 1)  # died
         produce(bootstrap, known, 3)
         await_all_read(started, 6)
         started[1].end(signal.SIGTERM)
