@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from kio.schema.index import schema_name_map
 
-from tests.conformance import batches
+from tests.conformance import batches, coordinated
 from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.raw import API_KEYS, Connection
+from tests.conformance.scene import Scene
 from tests.conformance.topics import append, describe
 
 # What Apache Kafka 4.3 advertises for the APIs that Tidelog serves.  Produce is advertised from 0 for old librdkafka
@@ -40,24 +42,10 @@ ADVERTISED = {
     "describe_producers": (0, 0),
     "list_config_resources": (0, 1),
     "describe_topic_partitions": (0, 0),
+    **coordinated.ADVERTISED,
 }
 # Kafka advertises these two only where a plugin that receives client metrics is installed.
 TELEMETRY = {"get_telemetry_subscriptions": (0, 0), "push_telemetry": (0, 0)}
-
-
-class Scene(NamedTuple):
-    """What a request may refer to: a topic that holds a record, and a name that is not taken."""
-
-    topic: str
-    topic_id: Any
-    fresh: str
-    data: str
-    version: int
-
-    @property
-    def both(self) -> dict[str, Any]:
-        """The topic by name or id, whichever the version wants."""
-        return {"name": self.topic, "topic": self.topic, "topic_id": self.topic_id}
 
 
 def produce(s: Scene) -> dict[str, Any]:
@@ -133,16 +121,15 @@ SAMPLES: dict[str, Callable[[Scene], dict[str, Any]]] = {
     "list_config_resources": lambda s: {},
     "describe_topic_partitions": lambda s: {"topics": [{"name": s.topic}], "response_partition_limit": 10},
     "get_telemetry_subscriptions": lambda s: {},
+    **coordinated.SAMPLES,
 }
 
 # Valid requests that have nothing to do here: the preferred leader leads already.
-EXPECTED_ERRORS = {"elect_leaders": {"election_not_needed"}}
+EXPECTED_ERRORS = {"elect_leaders": {"election_not_needed"}, **coordinated.EXPECTED_ERRORS}
 
 # On a fresh broker the first call may find the coordinator's topic, or a block of producer ids, still on its way.
-SLOW_TO_BEGIN = {
-    "find_coordinator": {"coordinator_not_available"},
-    "init_producer_id": {"coordinator_load_in_progress"},
-}
+NOT_YET = {"coordinator_not_available", "coordinator_load_in_progress", "not_coordinator"}
+COORDINATORS = GROUPS, TRANSACTIONS, SHARES = range(3)
 
 
 def served_versions() -> list[Any]:
@@ -162,14 +149,29 @@ def test_a_valid_request_is_answered_in_every_version(
     append(connection, known, batches.batch([b"a", b"b"]))
     scene = Scene(known, describe(connection, known).topic_id, name(), str(broker.data), version)
     fields = SAMPLES[api](scene)
-    if api in SLOW_TO_BEGIN:
-        wait_until(
-            lambda: not SLOW_TO_BEGIN[api] & {*errors(connection.call(api, version, **fields))},
-            30,
-            "it has begun",
-        )
-    answer = connection.call(api, version, **fields)
+    if api in coordinated.SAMPLES:
+        await_coordinators(connection, scene)
+    answer: Any = None
+
+    def answered() -> bool:
+        nonlocal answer
+        answer = connection.call(api, version, **fields)
+        return not NOT_YET & {*errors(answer)}
+
+    wait_until(answered, 30, "the coordinator is there")
     assert set(errors(answer)) <= EXPECTED_ERRORS.get(api, set()), answer
+
+
+def await_coordinators(connection: Connection, scene: Scene) -> None:
+    """Asking for one makes the topic that it keeps its state in."""
+    shares = f"{scene.fresh}:{base64.urlsafe_b64encode(scene.topic_id.bytes).decode().rstrip('=')}:0"
+    for kind in COORDINATORS:
+        fields = {"key_type": kind, "coordinator_keys": [shares if kind == SHARES else scene.fresh]}
+        wait_until(
+            lambda fields=fields: not NOT_YET & {*errors(connection.call("find_coordinator", 6, **fields))},
+            30,
+            "the coordinator is there",
+        )
 
 
 def test_the_versions_are_those_of_kafka(connection: Connection) -> None:
