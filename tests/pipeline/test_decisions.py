@@ -217,6 +217,9 @@ def test_what_a_failed_job_has_written_is_aborted_unless_it_was_decided(bootstra
     epoch = query.epoch(1)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, decided))
     committing.abort_undecided(query.options, epoch, decided)
+    ids = [one.transaction.transactional_id for one in decided if one.transaction is not None]
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        assert {one.state for one in admin.describe_transactions(ids).values()} == {"Ongoing"}
     query.restart()
     query.commit(1, query.tasks(1))
     assert seen(bootstrap, query.options, 16) == query.whole(range(2))
