@@ -23,6 +23,17 @@ def send(bootstrap: str, topic: str, rows: Iterable[Any], key: str | None = None
         producer.flush(60)
 
 
+def fresh_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """An empty topic of a name that others may have used."""
+    from tests.conformance.topics import create_topic
+    from tidelog import Admin
+
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        if topic in {one.name for one in admin.list_topics()}:
+            admin.delete_topics([topic])
+    create_topic(bootstrap, topic, partitions, None)
+
+
 def records(bootstrap: str, topic: str) -> list[Any]:
     """Everything committed in a topic now, by partition and offset."""
     found: list[Any] = []

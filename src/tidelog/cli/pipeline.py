@@ -25,7 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 STATUS_SHAPE = """
 {"name", "state", "pid", "source", "bootstrap", "master", "started_ms", "folder", "error",
  "queries": {NAME: {"state", "batch", "batches", "records", "records_per_s", "processed_per_s", "batch_ms",
-                    "lag", "state_rows", "state_bytes", "late_rows", "watermark", "updated_ms", "error"}}}
+                    "lag", "state_rows", "state_bytes", "late_rows", "watermark", "updated_ms", "error",
+                    "positions": {TOPIC: {PARTITION: OFFSET}}}}}
 """
 
 

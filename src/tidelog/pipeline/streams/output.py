@@ -23,7 +23,7 @@ class Output(Protocol):
 
 # Spark gives the process that plans a source ten seconds to begin, which a busy machine may not keep.
 SLOW_START = "Python worker failed to connect back"
-STARTS_MAX = 5
+STARTS_MAX = 8
 LOOK_EVERY_S = 0.05
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from tidelog.pipeline.streams.decode import struct_type
@@ -61,9 +62,19 @@ class Shape:
         return (value,)
 
     def unpacked(self, values: Any) -> Any:
-        if self.single:
-            return values[0]
-        return Row(zip(self.type.names, values, strict=True))
+        known = [aware(one) for one in values]
+        return known[0] if self.single else Row(zip(self.type.names, known, strict=True))
+
+
+def aware(value: Any) -> Any:
+    """Times of rows are in UTC; those that come out of state are local and do not say so."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, list):
+        return [aware(one) for one in value]
+    if isinstance(value, dict):
+        return {name: aware(one) for name, one in value.items()}
+    return value
 
 
 class ValueStore:
@@ -129,7 +140,7 @@ class MapStore:
         if self._state.exists():
             for key, values in list(self._state.iterator()):
                 single = len(self._key.type.names) == 1
-                yield key[0] if single else self._key.unpacked(key), self._shape.unpacked(values)
+                yield aware(key[0]) if single else self._key.unpacked(key), self._shape.unpacked(values)
 
     def clear(self) -> None:
         self._state.clear()

@@ -1,0 +1,191 @@
+"""Pipelines as processes of their own: by the command line, killed, restarted, and on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.process import free_port, wait_until
+from tests.pipeline.records import rows, send
+
+COPY = """
+import os
+from tidelog.pipeline import Pipeline
+
+pipeline = Pipeline("copy")
+
+
+def where(row):
+    return {"n": row.n, "where": os.getcwd()}
+
+
+numbers = pipeline.stream("SOURCE", schema="n int", maxRecordsPerTrigger=40, minPartitions=4)
+numbers.map(where, schema="n int, where string").key_by("n").to("TARGET")
+"""
+WAIT_S = 300
+
+
+def tidelog(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from tidelog.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+
+
+def ok(*words: str) -> str:
+    done = tidelog(*words)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture
+def copy(bootstrap: str, topic: Callable[..., str], tmp_path: Path) -> tuple[Path, str, str]:
+    source, target = topic(partitions=2), topic(partitions=2)
+    file = tmp_path / "copy.py"
+    file.write_text(COPY.replace("SOURCE", source).replace("TARGET", target))
+    return file, source, target
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "home"
+    yield folder
+    for app in folder.glob("*/app.json"):
+        from tidelog.pipeline.running.apps import AppFolder
+
+        if AppFolder(folder, app.parent.name).running:
+            os.kill(json.loads(app.read_text())["pid"], signal.SIGKILL)
+
+
+def status(home: Path, name: str = "copy") -> Any:
+    return json.loads(ok("pipeline", "status", name, "--home", str(home), "--json"))
+
+
+def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, kills: int) -> None:
+    """Numbers are sent while the process is killed again and again: each of them arrives once."""
+    file, source, target = copy
+    dice, sent, at_home = random.Random(11), 0, ("--home", str(home))
+    port = free_port()
+    words = ("--bootstrap", bootstrap, "--master", "local[2]", "--metrics", f"127.0.0.1:{port}", *at_home)
+    ok("pipeline", "run", str(file), "--detach", *words)
+    for _ in range(kills):
+        send(bootstrap, source, [{"n": number} for number in range(sent, sent + 400)], key="n")
+        sent += 400
+        wanted = sent - dice.randint(100, 350)
+        wait_until(lambda wanted=wanted: len(rows(bootstrap, target)) >= wanted, WAIT_S, "records are copied")
+        ok("pipeline", "stop", "copy", "--kill", *at_home)
+        assert status(home)["state"] == "killed"
+        ok("pipeline", "restart", "copy", *at_home)
+    wait_until(lambda: len(rows(bootstrap, target)) >= sent, WAIT_S, "all are copied")
+    wait_until(lambda: status(home)["queries"][target]["lag"] == 0, WAIT_S, "the lag is told")
+    shown = status(home)
+    assert shown["state"] == "running" and shown["queries"][target]["records"] > 0
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    assert f'tidelog_pipeline_lag_records{{pipeline="copy",output="{target}"}} 0' in text
+    assert (home / "copy" / "metrics.prom").read_text().startswith("# HELP tidelog_pipeline_records_total")
+    assert tidelog("pipeline", "run", str(file), *at_home).stderr.strip().endswith("or give this one --name")
+    ok("pipeline", "stop", "copy", *at_home)
+    assert status(home)["state"] == "stopped"
+    assert sorted(one["n"] for one in rows(bootstrap, target)) == list(range(sent))
+
+
+def test_a_killed_pipeline_goes_on_and_writes_everything_once(
+    bootstrap: str, copy: tuple[Path, str, str], home: Path
+) -> None:
+    kill_and_restart(bootstrap, copy, home, kills=1)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3000)
+def test_a_pipeline_killed_often_writes_everything_once(
+    bootstrap: str, copy: tuple[Path, str, str], home: Path
+) -> None:
+    kill_and_restart(bootstrap, copy, home, kills=8)
+
+
+def test_sql_from_the_command_line(bootstrap: str, copy: tuple[Path, str, str], home: Path) -> None:
+    _, source, _ = copy
+    send(bootstrap, source, [{"n": 1}, {"n": 2}], key="n")
+    on = ("--bootstrap", bootstrap, "--home", str(home), "--master", "local[2]")
+    text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT sum(n) AS total FROM numbers;"
+    said, total = ok("sql", "-e", text, "--json", *on).splitlines()
+    assert json.loads(said) == {"said": f"stream numbers is topic {source}"} and json.loads(total) == {
+        "total": 3
+    }
+    assert '"numbers"' in (home / "catalog.json").read_text()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A standalone master with two workers."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    spark_home, port, started = _find_spark_home(), free_port(), []
+    environment = {
+        **os.environ,
+        "SPARK_HOME": spark_home,
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+    def start(name: str, *words: str) -> None:
+        log = (tmp_path / f"{name}.log").open("wb")
+        command = [os.path.join(spark_home, "bin", "spark-class"), *words]
+        started.append(
+            subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        )
+
+    master = "org.apache.spark.deploy.master.Master"
+    start("master", master, "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()))
+    url = f"spark://127.0.0.1:{port}"
+    for name in ("one", "two"):
+        work = ("--work-dir", str(tmp_path / name), "--webui-port", str(free_port()))
+        start(
+            name,
+            "org.apache.spark.deploy.worker.Worker",
+            "--cores",
+            "1",
+            "--memory",
+            "1g",
+            "--host",
+            "127.0.0.1",
+            *work,
+            url,
+        )
+    log = tmp_path / "master.log"
+    wait_until(lambda: log.read_text().count("Registering worker") == 2, WAIT_S, "two workers")
+    yield url
+    for process in started:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1200)
+def test_a_pipeline_on_a_cluster(
+    bootstrap: str, copy: tuple[Path, str, str], home: Path, cluster: str
+) -> None:
+    file, source, target = copy
+    send(bootstrap, source, [{"n": number} for number in range(400)], key="n")
+    words = ("--master", cluster, "--home", str(home), "--bootstrap", bootstrap, "--until-done")
+    shown = ok("pipeline", "submit", str(file), *words, "--dry-run")
+    assert "spark-submit" in shown and cluster in shown
+    done = tidelog("pipeline", "submit", str(file), *words, "--", "--conf", "spark.executor.memory=512m")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = rows(bootstrap, target)
+    assert sorted(one["n"] for one in found) == list(range(400))
+    # Each executor works in a folder of its worker's.
+    assert {Path(one["where"]).parents[1].name for one in found} == {"one", "two"}

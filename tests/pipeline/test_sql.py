@@ -1,0 +1,177 @@
+"""SQL on real topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.records import pairs, rows, send
+from tests.pipeline.test_streams import order
+from tidelog.pipeline import Pipeline
+from tidelog.pipeline.sql.catalog import Catalog
+from tidelog.pipeline.sql.engine import Engine, Said
+from tidelog.pipeline.sql.statements import SqlError
+
+
+class Shell:
+    def __init__(self, engine: Engine, names: dict[str, str]) -> None:
+        self.engine = engine
+        self.names = names
+
+    def __call__(self, text: str) -> Any:
+        """Runs statements, with topics' names put in; what the last one gives."""
+        for name, topic in self.names.items():
+            text = text.replace(f"${name}", topic)
+        result = self.engine.script(text)[-1]
+        return result.text if isinstance(result, Said) else list(result.rows)
+
+    def refused(self, text: str) -> str:
+        with pytest.raises(SqlError) as caught:
+            self(text)
+        return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def sql(spark: Any, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    import uuid
+
+    from tests.conformance.topics import create_topic
+
+    prefix = f"q-{uuid.uuid4().hex[:8]}"
+    names = {name: f"{prefix}-{name}" for name in ("orders", "customers", "totals", "copy")}
+    create_topic(bootstrap, names["orders"], 2, None)
+    send(bootstrap, names["orders"], [order(number) for number in range(10)], key="customer")
+    folder = tmp_path_factory.mktemp("sql")
+    pipeline = Pipeline("sql", bootstrap=bootstrap, checkpoint=str(folder / "cp"), spark=spark)
+    shell = Shell(Engine(pipeline, catalog=Catalog(folder / "catalog.json"), until_done=True), names)
+    shell(
+        """
+        CREATE STREAM orders (id INT, customer STRING, amount DOUBLE, at TIMESTAMP)
+          WITH (topic = '$orders', timestamp = 'at', watermark = '1 minute');
+        CREATE TABLE customers (customer STRING PRIMARY KEY, name STRING) WITH (topic = '$customers', partitions = 2);
+        INSERT INTO customers VALUES ('c0', 'Ann'), ('c1', 'Bob'), ('c1', 'Rob');
+        """
+    )
+    return shell
+
+
+def test_topics_are_tables_without_a_word(sql: Shell) -> None:
+    found = sql("SELECT key, value, _offset FROM `$orders` WHERE _partition = 0 ORDER BY _offset LIMIT 1")
+    assert found[0][0].startswith("c") and '"customer"' in found[0][1] and found[0][2] == 0
+
+
+def test_the_past_is_queried(sql: Shell) -> None:
+    assert sql("SELECT customer, sum(amount) AS total FROM orders GROUP BY customer ORDER BY 1") == [
+        ("c0", 27.0),
+        ("c1", 18.0),
+        ("c2", 22.5),
+    ]
+    assert len(sql("SELECT * FROM orders WHERE id = 3")[0]) == 4  # no columns of the record
+    assert sql("WITH a AS (SELECT id FROM orders WHERE id > 8) SELECT * FROM a") == [(9,)]
+
+
+def test_time_travel(sql: Shell) -> None:
+    assert {one[0] for one in sql("SELECT _offset FROM orders FOR VERSION FROM 1 TO 3")} == {1, 2}
+    assert {one[0] for one in sql("SELECT _offset FROM orders VERSION AS OF 1")} == {0, 1}
+    assert {one[0] for one in sql("SELECT _offset FROM orders FOR VERSION BETWEEN 2 AND 2")} == {2}
+    assert sql("SELECT id FROM orders TIMESTAMP AS OF '2001-01-01'") == []
+    assert len(sql("SELECT id FROM orders FOR TIMESTAMP FROM '2001-01-01' TO '2101-01-01'")) == 10
+    assert "does not go with EMIT CHANGES" in sql.refused("SELECT * FROM orders VERSION AS OF 1 EMIT CHANGES")
+
+
+def test_a_table_is_the_latest_of_each_key(sql: Shell) -> None:
+    assert sql("SELECT * FROM customers ORDER BY 1") == [("c0", "Ann"), ("c1", "Rob")]
+    # Tables remember what they were: the first version of Bob is offset 0 or 1 of his partition.
+    assert ("c1", "Bob") in sql("SELECT * FROM customers VERSION AS OF 0") + sql(
+        "SELECT * FROM customers VERSION AS OF 1"
+    )
+
+
+def test_rows_are_watched_as_they_come(sql: Shell) -> None:
+    assert len(sql("SELECT id FROM orders EMIT CHANGES LIMIT 4")) == 4
+    joined = sql("SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.customer EMIT CHANGES")
+    assert sorted(joined) == [(n, "Ann" if n % 3 == 0 else "Rob") for n in range(10) if n % 3 < 2]
+
+
+def test_queries_go_on_as_topics(sql: Shell, bootstrap: str) -> None:
+    said = sql(
+        """
+        CREATE TABLE totals WITH (topic = '$totals') AS
+        SELECT customer, window(at, '5 minutes').start AS begin, sum(amount) AS total
+        FROM orders GROUP BY customer, window(at, '5 minutes') EMIT FINAL
+        """
+    )
+    assert "by query totals" in said
+    sql.engine.wait()
+    found = dict(pairs(bootstrap, sql.names["totals"]))
+    key = '{"customer":"c0","begin":"2026-01-01T00:00:00.000Z"}'
+    assert found[key]["total"] == 4.5 and len(found) == 3
+    assert ("totals", sql.names["totals"], "ended") in sql("SHOW QUERIES")
+    assert [one[1:] for one in sql("DESCRIBE totals")][:2] == [("string", ""), ("timestamp", "")]
+    assert "TERMINATE it first" in sql.refused("DROP TABLE totals")
+    assert sql("TERMINATE totals") == "terminated totals"
+    assert sql("DROP TABLE totals DELETE TOPIC") == "table totals dropped"
+    assert sql.names["totals"] not in {name for name, _ in sql("SHOW TOPICS")}
+
+
+def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
+    sql("CREATE STREAM copy (id BIGINT, who STRING) WITH (topic = '$copy', key = 'who')")
+    assert (
+        sql("INSERT INTO copy SELECT id, customer FROM orders WHERE id < 3")
+        == f"3 records written to {sql.names['copy']}"
+    )
+    assert pairs(bootstrap, sql.names["copy"])[1] == ("c1", {"id": 1, "who": "c1"})
+    assert "2 columns" not in sql.refused("INSERT INTO copy SELECT id FROM orders")
+    assert "has 2: id, who" in sql.refused("INSERT INTO copy SELECT id FROM orders")
+    assert sorted(one["id"] for one in rows(bootstrap, sql.names["copy"])) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "SELECT amont FROM orders",
+            "line 1, column 8: A column, variable, or function parameter with name `amont`",
+        ),
+        (
+            "SELECT *\nFROM ordres",
+            "line 2, column 6: there is no stream, table or topic 'ordres': did you mean 'orders'?",
+        ),
+        ("CREATE STREAM orders (a INT)", "there is a stream orders already"),
+        ("CREATE STREAM x (a INT) WITH (topik = 'y')", "there is no property 'topik'"),
+        ("CREATE TABLE x (a INT)", "table x goes by a key"),
+        ("CREATE STREAM x (a INT) WITH (format = 'xml')", "the format is json"),
+        ("CREATE STREAM x (a INT) WITH (timestamp = 'b')", "'b' is not among the columns: a"),
+        ("DESCRIBE nothing", "there is no stream, table or topic 'nothing'"),
+        ("TERMINATE nothing", "there is no query 'nothing'"),
+        ("DROP STREAM nothing", "there is no stream 'nothing'"),
+        ("SELECT 1 EMIT CHANGES", "needs a stream, table or topic"),
+        ("INSERT INTO nothing VALUES (1)", "to insert into"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(sql: Shell, text: str, said: str) -> None:
+    assert said in sql.refused(text)
+
+
+def test_the_catalog_shows_and_explains(sql: Shell) -> None:
+    assert ("orders", sql.names["orders"], "json", None) in sql("SHOW STREAMS")
+    assert [one[0] for one in sql("SHOW TABLES")] == ["customers"]
+    assert "Physical Plan" in sql("EXPLAIN SELECT id FROM orders")
+    assert sql("CREATE STREAM IF NOT EXISTS orders (a INT)") == "stream orders is there already"
+
+
+def test_files_define_and_do_not_start(spark: Any, bootstrap: str, sql: Shell, tmp_path: Path) -> None:
+    pipeline = Pipeline("file", bootstrap=bootstrap, checkpoint=str(tmp_path), spark=spark)
+    engine = Engine(pipeline, starting=False, catalog=Catalog())
+    script = f"""
+    CREATE STREAM orders (id INT, customer STRING) WITH (topic = '{sql.names["orders"]}');
+    CREATE STREAM big AS SELECT id FROM orders WHERE id > 5;
+    """
+    engine.script(script, "shop.sql")
+    assert list(pipeline.outputs()) == ["big"] and not pipeline.queries
+    with pytest.raises(SqlError, match=r"shop\.sql: line 1, column 15: there is no stream"):
+        engine.script("SELECT * FROM nowhere", "shop.sql")
+    with pytest.raises(SqlError, match="shows rows to a person"):
+        engine.script("SELECT * FROM orders EMIT CHANGES")
