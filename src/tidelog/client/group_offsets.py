@@ -180,6 +180,12 @@ class GroupOffsets:
         return self._out_of_group(partition) if isinstance(problem, OUT_OF_GROUP) else problem
 
     def _out_of_group(self, what: str) -> CommitFailed:
+        who = self._who()
+        if who is not None and who.generation_id < 0:
+            return CommitFailed(
+                f"committing {what} for group {self._group_id!r}: the group has members, and only they may commit; "
+                "stop them first"
+            )
         return CommitFailed(
             f"committing {what} for group {self._group_id!r}: this consumer is not in the group any more, and "
             "others may have its partitions; poll to join again, and poll more often, or raise "

@@ -45,5 +45,5 @@ def test_what_came_behind_a_bad_batch_waits_for_it() -> None:
     assert found.column("value").to_pylist() == [b"good"]
     assert one.position == 1
     one.fetched(bad, 3, check_crc=True)
-    with pytest.raises(errors.CorruptMessage, match="t-0 at offset 1.*seek past it"):
+    with pytest.raises(errors.CorruptMessage, match=r"t-0 at offset 1.*seek past it"):
         take_columns(Buffered(one), check_crc=True)  # type: ignore[arg-type]
