@@ -173,7 +173,7 @@ async def _make_plan(
 
 
 async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
-    """Partitions as they are, with the bytes of their largest replica."""
+    """Partitions as they are, or will be when their move is done, with the bytes of their largest replica."""
     from tidelog.client.placement import Place
 
     if topics:
@@ -185,8 +185,17 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
         for folder in folders:
             for name, size in folder.partitions.items():
                 sizes[name] = max(size, sizes.get(name, 0))
+    moving = {
+        tuple(one.partition): tuple(node for node in one.replicas if node not in one.removing)
+        for one in await admin.list_reassignments()
+    }
     return [
-        Place(one.name, part.index, part.replicas, sizes.get((one.name, part.index), 0))
+        Place(
+            one.name,
+            part.index,
+            moving.get((one.name, part.index), part.replicas),
+            sizes.get((one.name, part.index), 0),
+        )
         for one in found
         for part in one.partitions
     ]

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
 
 from tests.unit.broker.admin import Admin, versions
 from tidelog import errors, testing
+from tidelog.types import NodeId
 from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -61,5 +63,23 @@ def test_a_broker_that_runs_or_was_never_there_cannot_be_unregistered() -> None:
         assert running.error_code == errors.InvalidRequest.code
         unknown = await admin.ask(UnregisterBrokerRequest(broker_id=9))
         assert unknown.error_code == errors.BrokerIdNotRegistered.code
+
+    testing.run(scenario)
+
+
+def test_what_was_set_for_a_broker_that_is_gone_goes_with_it() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        other, controller = NodeId(2), admin.node.controller
+        registration = await admin.node.join(2)
+        await controller.alter_broker_configs(other, lambda _: {"leader.replication.throttled.rate": "1000"})
+        still = await admin.ask(UnregisterBrokerRequest(broker_id=2))
+        assert still.error_code == errors.InvalidRequest.code
+        await registration.end()
+        while other in controller.image.brokers:
+            await asyncio.sleep(0.01)
+        done = await admin.ask(UnregisterBrokerRequest(broker_id=2))
+        assert (done.error_code, done.error_message) == (errors.NONE, None)
+        assert controller.image.broker_overrides(other) == {}
 
     testing.run(scenario)

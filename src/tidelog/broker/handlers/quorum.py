@@ -8,6 +8,7 @@ from __future__ import annotations
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.metadata.names import CLUSTER_METADATA
+from tidelog.types import NodeId
 from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -20,7 +21,6 @@ from tidelog.wire.messages.describe_quorum import (
 from tidelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 NOBODY = -1
-_NODES_FROM = 2
 _NODES_FROM = 2
 EPOCH_MASK = 0x7FFFFFFF  # it grows with every controller, and the wire has 31 bits for it
 
@@ -59,10 +59,11 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
     return response
 
 
-def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
-    """A registration ends with its lease, so a broker that is stopped is forgotten as soon as no partition names it.
-    What is left to say is why that is not so yet."""
-    image, node = context.services.image(), request.broker_id
+async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
+    """A registration ends with its lease, so of a broker that is stopped and has no replicas only its settings are left:
+    they go, so that a later broker of the same number does not find them.  Otherwise the answer says what is to be done
+    first."""
+    image, node = context.services.image(), NodeId(request.broker_id)
     holds = any(node in one.replicas for topic in image.topics.values() for one in topic.partitions)
     problem: errors.TidelogError
     if node in image.brokers:
@@ -71,6 +72,12 @@ def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> Unr
         problem = errors.InvalidRequest(
             f"broker {node} has replicas: move them first (tidelog partitions reassign --remove-broker {node})"
         )
-    else:
+    elif not image.broker_overrides(node):
         problem = errors.BrokerIdNotRegistered(f"no broker {node} is known here")
+    else:
+        try:
+            await context.services.controller.alter_broker_configs(node, lambda _: {})
+            return UnregisterBrokerResponse(error_message=None)
+        except errors.TidelogError as failed:
+            problem = failed
     return UnregisterBrokerResponse(error_code=problem.code, error_message=str(problem))
