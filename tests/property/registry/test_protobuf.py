@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -51,6 +52,7 @@ def files(draw: st.DrawFn) -> str:
     inner = " ".join(draw(fields(number)) for number in draw(st.lists(NUMBERS, unique=True, max_size=2)))
     lines.append(f"message Inner {{ {inner} }}")
     lines.append(draw(st.sampled_from(["", "reserved 50 to 60, 99;", 'reserved "gone", "away";'])))
+    lines.append(draw(st.sampled_from(["", "message Other { Inner other = 1; }", "message p { } p q = 7;"])))
     lines.append("enum Kind { option allow_alias = true; NONE = 0; ONE = 1; UNO = 1; }")
     body = "\n  ".join(line for line in lines if line)
     return f"""
@@ -188,3 +190,44 @@ def test_anything_else_is_refused_in_words(text: str) -> None:
         parsed(text)
     except Refusal as problem:
         assert problem.number == 42201 and len(str(problem)) > 10
+
+
+FIELDS = [
+    f"{label}{kind} f = 1;"
+    for kind in [*SCALARS, "Kind", "Inner", "Other"]
+    for label in ("", "optional ", "repeated ")
+] + [f"oneof choice {{ {kind} f = 1; }}" for kind in ("int32", "string")]
+
+
+def test_every_pair_of_types_of_a_field() -> None:
+    made = [
+        parsed(
+            f'syntax = "proto3"; package p.q; message Outer {{ {field} message Inner {{ int32 x = 1; }} '
+            "message Other { string x = 1; } enum Kind { NONE = 0; ONE = 1; } }"
+        )
+        for field in FIELDS
+    ]
+    classes = [_class(one) for one in made]
+    compatible = 0
+    for (reader, read), (writer, write) in itertools.product(zip(made, classes, strict=True), repeat=2):
+        if reader.differences(writer):
+            continue
+        compatible += 1
+        message = write()
+        field = message.DESCRIPTOR.fields_by_number[1]
+        value: Any = b"a" if field.type == field.TYPE_BYTES else "a" if field.type == field.TYPE_STRING else 1
+        if field.message_type is not None:
+            inner = message.f.add() if field.is_repeated else message.f
+            inner.x = value = "a" if field.message_type.name == "Other" else 1
+        elif field.is_repeated:
+            message.f.append(value)
+        else:
+            message.f = value
+        got: Any = read.FromString(message.SerializeToString()).f
+        mine = read.DESCRIPTOR.fields_by_number[1]
+        got = got[0] if mine.is_repeated else got
+        got = got.x if mine.message_type is not None else got
+        assert (got.encode() if isinstance(got, str) else got) == (
+            value.encode() if isinstance(value, str) else value
+        ), (FIELDS[made.index(reader)], FIELDS[made.index(writer)])
+    assert compatible > len(FIELDS)
