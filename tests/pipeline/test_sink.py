@@ -71,7 +71,11 @@ def test_a_batch_in_transactions_is_seen_as_a_whole_or_not_at_all(
     assert values(reading(spark, bootstrap, topics=orders, isolation="read_committed")) == []
     with Admin(bootstrap_servers=bootstrap) as admin:
         # Nothing is left open that readers would have to wait for.
-        wait_until(lambda: not admin.list_transactions(states=["Ongoing"]), 60, "the end of transactions")
+        def open_ones() -> list[str]:
+            found = [one.transactional_id for one in admin.list_transactions(states=["Ongoing"])]
+            return [one for one in found if f"/{orders}/" in one]
+
+        wait_until(lambda: not open_ones(), 60, "the end of transactions")
 
 
 def test_update_mode_through_foreach_batch(spark: Any, bootstrap: str, topic: Topic, tmp_path: Path) -> None:
@@ -102,6 +106,29 @@ def test_update_mode_through_foreach_batch(spark: Any, bootstrap: str, topic: To
             ("b", "2"),
             ("c", "1"),
         ]
+
+
+def test_jobs_of_a_group_of_their_own_are_written_once(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    """A user's group is the same in every life of the query; transactional ids must not be."""
+    source, sink = topic(), topic()
+
+    def grouped(rows: Any, number: int) -> None:
+        spark.sparkContext.setJobGroup("mine", "the same every time")
+        write(rows.select("value"), bootstrap, topic=sink, guarantee="exactly_once")
+
+    for life in range(2):
+        fill(bootstrap, source, [f"{life}"])
+        writer = streaming(spark, bootstrap, topics=source).writeStream.foreachBatch(grouped)
+        finish(writer.option("checkpointLocation", str(tmp_path / "c")))
+    assert values(reading(spark, bootstrap, topics=sink)) == ["0", "1"]
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        ours = [
+            one.transactional_id for one in admin.list_transactions() if f"/{sink}/" in one.transactional_id
+        ]
+    lives = {one.split("/")[3] for one in ours if "/decisions/" not in one}
+    assert len(lives) == 2
 
 
 def test_two_writes_to_one_topic_in_a_batch_need_names(

@@ -66,7 +66,7 @@ def _commit(options: SinkOptions, decisions: Decisions, epoch: Epoch, parts: Seq
                 "could be committed. Start the query again: it repairs them"
             )
         return
-    if decided.run == epoch.run and decided.epoch == epoch.number:
+    if decided.epoch == epoch.number and epoch.may_be_of(decided.run):
         raise PipelineError(
             f"sink {epoch.sink!r} has been written in batch {epoch.number} already: several writes in one "
             "foreachBatch need an option sinkId of their own each"

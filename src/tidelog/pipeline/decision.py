@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from tidelog.client.prepared import PreparedTransaction
@@ -32,7 +33,11 @@ class Epoch:
     def prefix(self) -> str:
         """Of the transactional ids of its tasks.  Every life has its own, so that a new one does not abort by
         accident what an old one has decided to commit."""
-        return f"{self.sink_prefix}{self.run[:8]}/"
+        return f"{self.sink_prefix}{sha256(self.run.encode()).hexdigest()[:10]}/"
+
+    def may_be_of(self, run: str) -> bool:
+        """Whether that was the same life of the query; where only the application is known, it may have been."""
+        return run == self.run or ("/" in run and run.split("/")[0] == self.run.split("/")[0])
 
     @property
     def sink_prefix(self) -> str:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from tidelog.client.blocking_producer import Producer
 
-QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+# A stream's life is the group of its jobs, unless somebody has given them another.
+GROUP, APPLICATION, EXECUTION = "spark.jobGroup.id", "spark.app.id", "spark.sql.execution.id"
 
 
 @dataclass
@@ -66,7 +68,7 @@ class TaskWriter:
         epoch = Epoch(
             query or self._id,
             self._options.sink_id,
-            (task.getLocalProperty(RUN) or self._id) if query else self._id,
+            _run_of(task) if query else self._id,
             int(task.getLocalProperty(BATCH) or 0) if query else 0,
         )
         part = self._write_part(f"{epoch.prefix}{index}/{attempt}", index, batches)
@@ -104,6 +106,17 @@ class TaskWriter:
         for one in sent:
             one.get()
         return rows, size
+
+
+def _run_of(task: TaskContext) -> str:
+    """Never the same in two lives of a query: transactions of an earlier one, decided and not ended yet, must not be
+    fenced."""
+    group = task.getLocalProperty(GROUP) or ""
+    try:
+        return str(uuid.UUID(group))
+    except ValueError:
+        # Whoever set another group may set the same one every time: then each job counts as a life of its own.
+        return f"{task.getLocalProperty(APPLICATION)}/{task.getLocalProperty(EXECUTION)}"
 
 
 def _bytes_of(column: Any) -> int:

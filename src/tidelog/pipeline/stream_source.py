@@ -66,7 +66,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else self._latest.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        scope = self._asked.scope()
+        scope = self._asked.scope(gone=not self._options.fail_on_data_loss)
         self._until = Positions(self._asked.last(scope.partitions), scope.ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

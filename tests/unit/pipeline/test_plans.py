@@ -121,6 +121,16 @@ def test_decisions_keep_what_has_rows_and_survive_their_record() -> None:
     assert Decision.from_bytes(decision.to_bytes()) == decision
 
 
+def test_lives_of_a_query_are_told_apart() -> None:
+    def life(run: str) -> Epoch:
+        return Epoch("q", "s", run, 1)
+
+    assert life("a-b").may_be_of("a-b") and not life("a-b").may_be_of("a-c")
+    # Without the stream's own id: two jobs of one application may be of one batch.
+    assert life("app-1/5").may_be_of("app-1/4") and not life("app-2/5").may_be_of("app-1/5")
+    assert life("a").prefix != life("b").prefix and life("a").prefix.startswith(life("b").sink_prefix)
+
+
 def test_a_lost_part_is_replaced_by_the_same_rows() -> None:
     decided = decide(EPOCH, [part(0), part(1)])
     again = {0: part(0, producer=50), 1: part(1, producer=51)}
