@@ -16,6 +16,8 @@ from tidelog.pipeline.sql.statements import Explain, Insert, Select, parse_scrip
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 
+pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
+
 
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (GUIDE / page).read_text(), re.MULTILINE | re.DOTALL)

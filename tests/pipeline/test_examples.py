@@ -13,6 +13,8 @@ from tidelog.pipeline.running.loading import load
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
 
+pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
+
 
 @pytest.fixture
 def run(spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -24,6 +24,8 @@ from tidelog.pipeline import Pipeline
 
 pipeline = Pipeline("copy")
 
+pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
+
 
 def where(row):
     return {"n": row.n, "where": os.getcwd()}

@@ -14,6 +14,8 @@ from tidelog.pipeline.sql.catalog import Catalog
 from tidelog.pipeline.sql.engine import Engine, Said
 from tidelog.pipeline.sql.statements import SqlError
 
+pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
+
 
 class Shell:
     def __init__(self, engine: Engine, names: dict[str, str]) -> None:
