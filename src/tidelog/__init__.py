@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.client.offset_store import OffsetStore
     from tidelog.client.offsets import OffsetAndTimestamp
     from tidelog.client.partition_admin import Reassignment
+    from tidelog.client.prepared import PreparedTransaction
     from tidelog.client.security import Security
     from tidelog.client.share_offsets import ShareOffset
     from tidelog.client.topics import CreatedTopic, NewTopic
@@ -79,6 +80,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetStore",
     "Partition",
+    "PreparedTransaction",
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
@@ -131,6 +133,7 @@ _HOMES = {
     "OffsetAndTimestamp": "tidelog.client.offsets",
     "OffsetStore": "tidelog.client.offset_store",
     "Partition": "tidelog.client.topology",
+    "PreparedTransaction": "tidelog.client.prepared",
     "ProcessingFailed": "tidelog.client.errors",
     "Producer": "tidelog.client.blocking_producer",
     "ProducerMetrics": "tidelog.client.figures",

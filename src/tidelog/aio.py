@@ -28,6 +28,7 @@ from tidelog.client.listener import RebalanceListener
 from tidelog.client.offset_store import OffsetStore
 from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.partition_admin import Reassignment
+from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.producer import Producer
 from tidelog.client.security import Security
 from tidelog.client.share_consumer import ShareConsumer
@@ -68,6 +69,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetStore",
     "Partition",
+    "PreparedTransaction",
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",

@@ -97,6 +97,10 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         await self.close()
 
     async def close(self) -> None:
+        """Closes its connections.
+
+        await admin.close()
+        """
         if not self._closed:
             self._closed = True
             await self._cluster.close()
@@ -106,23 +110,41 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def create_topics(
         self, new: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
+        """Creates topics; the answer says what the broker has made of them.
+
+        await admin.create_topics([NewTopic("orders", partitions=3, configs={"retention.ms": "3600000"})])
+        """
         return await topics.create_topics(
             self._running(), list(new), validate_only=validate_only, timeout_ms=self._timeout_ms
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:
+        """Deletes topics and what is in them.
+
+        await admin.delete_topics(["orders"])
+        """
         await topics.delete_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
 
     async def list_topics(self, *, internal: bool = False) -> list[Topic]:
-        """By name; `internal` includes those that brokers keep for themselves."""
+        """By name; `internal` includes those that brokers keep for themselves.
+
+        names = [topic.name for topic in await admin.list_topics()]
+        """
         found = await topics.describe_topics(self._running(), None, timeout_ms=self._timeout_ms)
         return [one for one in found.values() if internal or not one.internal]
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Partitions, leaders and replicas of these topics.
+
+        topic = (await admin.describe_topics(["orders"]))["orders"]
+        """
         return await topics.describe_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
 
     async def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """`totals`: how many partitions each topic shall have in the end."""
+        """`totals`: how many partitions each topic shall have in the end.
+
+        await admin.create_partitions({"orders": 6})
+        """
         await topics.create_partitions(
             self._running(), totals, validate_only=validate_only, timeout_ms=self._timeout_ms
         )
@@ -136,7 +158,10 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         *,
         documentation: bool = False,
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        """All settings, or those named in `keys`."""
+        """All settings, or those named in `keys`.
+
+        found = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        """
         return await configs.describe_configs(
             self._running(), list(resources), keys, documentation=documentation, timeout_ms=self._timeout_ms
         )
@@ -144,7 +169,10 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Changes only what is named; a value of None takes the setting back to its default."""
+        """Changes only what is named; a value of None takes the setting back to its default.
+
+        await admin.alter_configs({ConfigResource("topic", "orders"): {"retention.ms": "3600000"}})
+        """
         await configs.alter_configs(
             self._running(), changes, validate_only=validate_only, timeout_ms=self._timeout_ms
         )
@@ -155,17 +183,28 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
-        "earliest_local"."""
+        "earliest_local".
+
+            ends = await admin.list_offsets({TopicPartition("orders", 0): "latest"})
+        """
         times = {partition: _time(when) for partition, when in wanted.items()}
         return await list_offsets(self._running(), times, self._timeout_ms)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes what is below each offset (-1: everything); returns where each partition starts now."""
+        """Deletes what is below each offset (-1: everything); returns where each partition starts now.
+
+        await admin.delete_records({TopicPartition("orders", 0): 42})
+        """
         return await disks.delete_records(self._running(), before, timeout_ms=self._timeout_ms)
 
     # The cluster
 
     async def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them is the controller.
+
+        nodes = (await admin.describe_cluster()).nodes
+        """
+
         async def ask() -> ClusterDescription:
             topology = await self._running().refresh(())
             return ClusterDescription(topology.cluster_id, topology.controller, topology.nodes)
@@ -175,7 +214,10 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, list[LogDir]]:
-        """By broker: all of them and all topics, unless named."""
+        """By broker: all of them and all topics, unless named.
+
+        folders = (await admin.describe_log_dirs(topics=["orders"]))[1]
+        """
         return await disks.describe_log_dirs(
             self._running(),
             None if brokers is None else list(brokers),

@@ -24,15 +24,24 @@ class GroupAdmin:
     async def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share"."""
+        """By name; `types`: "classic", "consumer", "share".
+
+        groups = await admin.list_groups(types=["share"])
+        """
         return await groups.list_groups(self._running(), states, types, timeout_ms=self._timeout_ms)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition."""
+        """Groups of any type, with their members and who has which partition.
+
+        members = (await admin.describe_groups(["billing"]))["billing"].members
+        """
         return await groups.describe_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Groups without members, and their offsets."""
+        """Groups without members, and their offsets.
+
+        await admin.delete_groups(["billing"])
+        """
         await groups.delete_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def remove_group_members(
@@ -41,7 +50,10 @@ class GroupAdmin:
         members: Iterable[groups.GroupMember],
         reason: str = "removed by an administrator",
     ) -> None:
-        """From a classic group, such as static members that will not return."""
+        """From a classic group, such as static members that will not return.
+
+        await admin.remove_group_members("billing", members)
+        """
         await groups.remove_members(self._running(), group_id, members, reason, timeout_ms=self._timeout_ms)
 
     async def list_group_offsets(
@@ -51,7 +63,10 @@ class GroupAdmin:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed: for these partitions, or for all it has offsets for."""
+        """What the group has committed: for these partitions, or for all it has offsets for.
+
+        offsets = await admin.list_group_offsets("billing")
+        """
         offsets = self._offsets_of(group_id, require_stable)
         if partitions is None:
             return await offsets.load_all(self._timeout_ms)
@@ -64,16 +79,25 @@ class GroupAdmin:
         return await groups_offsets.list_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
-        """Sets where the group goes on; it must have no members."""
+        """Sets where the group goes on; it must have no members.
+
+        await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
+        """
         await self._offsets_of(group_id).commit(with_metadata(offsets), self._timeout_ms)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Of topics that no member is subscribed to."""
+        """Of topics that no member is subscribed to.
+
+        await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
+        """
         await groups.delete_offsets(self._running(), group_id, partitions, timeout_ms=self._timeout_ms)
 
     async def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
         """How many records lie between these offsets and the end that a reader can still get: markers and
-        aborted records are not counted.  Partitions that are gone are left out."""
+        aborted records are not counted.  Partitions that are gone are left out.
+
+            lag = await admin.group_lag({TopicPartition("orders", 0): 42})
+        """
         return await lag.lags(self._running(), committed, timeout_ms=self._timeout_ms)
 
     # Share groups
@@ -81,15 +105,26 @@ class GroupAdmin:
     async def list_share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
+        """Where the share group has got to in each partition.
+
+        offsets = await admin.list_share_group_offsets("workers")
+        """
         return await share_offsets.describe(
             self._running(), group_id, partitions, timeout_ms=self._timeout_ms
         )
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets where the share group goes on; it must have no members."""
+        """Sets where the share group goes on; it must have no members.
+
+        await admin.alter_share_group_offsets("workers", {TopicPartition("jobs", 0): 0})
+        """
         await share_offsets.alter(self._running(), group_id, offsets, timeout_ms=self._timeout_ms)
 
     async def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
+        """Forgets what the share group has done with these topics; it must have no members.
+
+        await admin.delete_share_group_offsets("workers", ["jobs"])
+        """
         await share_offsets.delete(self._running(), group_id, topics, timeout_ms=self._timeout_ms)
 
     def _offsets_of(self, group_id: str, require_stable: bool = False) -> GroupOffsets:

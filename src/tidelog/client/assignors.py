@@ -45,6 +45,8 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
+    """Deals out partitions in a classic group: `Consumer(..., partition_assignment_strategy=MyAssignor())`."""
+
     @property
     def name(self) -> str: ...
 

@@ -70,6 +70,10 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         self.close()
 
     def close(self) -> None:
+        """Closes its connections.
+
+        admin.close()
+        """
         if not self._closed:
             self._closed = True
             try:
@@ -86,20 +90,38 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
     def create_topics(
         self, new: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
+        """Creates topics; the answer says what the broker has made of them.
+
+        admin.create_topics([NewTopic("orders", partitions=3, configs={"retention.ms": "3600000"})])
+        """
         return self._run(self._core.create_topics(new, validate_only=validate_only))
 
     def delete_topics(self, names: Iterable[str]) -> None:
+        """Deletes topics and what is in them.
+
+        admin.delete_topics(["orders"])
+        """
         self._run(self._core.delete_topics(names))
 
     def list_topics(self, *, internal: bool = False) -> list[Topic]:
-        """By name; `internal` includes those that brokers keep for themselves."""
+        """By name; `internal` includes those that brokers keep for themselves.
+
+        names = [topic.name for topic in admin.list_topics()]
+        """
         return self._run(self._core.list_topics(internal=internal))
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Partitions, leaders and replicas of these topics.
+
+        topic = admin.describe_topics(["orders"])["orders"]
+        """
         return self._run(self._core.describe_topics(names))
 
     def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """`totals`: how many partitions each topic shall have in the end."""
+        """`totals`: how many partitions each topic shall have in the end.
+
+        admin.create_partitions({"orders": 6})
+        """
         self._run(self._core.create_partitions(totals, validate_only=validate_only))
 
     def describe_configs(
@@ -109,31 +131,50 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         *,
         documentation: bool = False,
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        """All settings, or those named in `keys`."""
+        """All settings, or those named in `keys`.
+
+        found = admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        """
         return self._run(self._core.describe_configs(resources, keys, documentation=documentation))
 
     def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Changes only what is named; a value of None takes the setting back to its default."""
+        """Changes only what is named; a value of None takes the setting back to its default.
+
+        admin.alter_configs({ConfigResource("topic", "orders"): {"retention.ms": "3600000"}})
+        """
         self._run(self._core.alter_configs(changes, validate_only=validate_only))
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
-        "earliest_local"."""
+        "earliest_local".
+
+            ends = admin.list_offsets({TopicPartition("orders", 0): "latest"})
+        """
         return self._run(self._core.list_offsets(wanted))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes what is below each offset (-1: everything); returns where each partition starts now."""
+        """Deletes what is below each offset (-1: everything); returns where each partition starts now.
+
+        admin.delete_records({TopicPartition("orders", 0): 42})
+        """
         return self._run(self._core.delete_records(before))
 
     def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them is the controller.
+
+        nodes = admin.describe_cluster().nodes
+        """
         return self._run(self._core.describe_cluster())
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, list[LogDir]]:
-        """By broker: all of them and all topics, unless named."""
+        """By broker: all of them and all topics, unless named.
+
+        folders = admin.describe_log_dirs(topics=["orders"])[1]
+        """
         return self._run(self._core.describe_log_dirs(brokers, topics))

@@ -129,20 +129,32 @@ class Consumer(BlockingReader):
     ) -> None:
         """These topics, or all whose whole name matches `pattern`, in place of what was subscribed before.
 
+            consumer.subscribe(pattern="orders-.*", listener=MyListener())
+
         The partitions come with the next `poll`s; the plain methods of `listener` run inside of them."""
         self._do(lambda: self._core.subscribe(topics, pattern, listener))
         self._listens = listener is not None or self._stores
 
     def unsubscribe(self) -> None:
-        """Gives everything back: leaves the group, or drops what was assigned by hand."""
+        """Gives everything back: leaves the group, or drops what was assigned by hand.
+
+        consumer.unsubscribe()
+        """
         self._run(self._core.unsubscribe())
 
     def subscription(self) -> set[str]:
+        """The topics that were asked for by name.
+
+        print(consumer.subscription())
+        """
         return self._do(self._core.subscription)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these from now on, without the others of the group; those assigned already keep their
-        position."""
+        position.
+
+            consumer.assign([TopicPartition("orders", 0)])
+        """
         self._do(lambda: self._core.assign(partitions))
 
     # Offsets of the group
@@ -150,13 +162,18 @@ class Consumer(BlockingReader):
     def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
         """Commits these offsets (of the next record to read), or the positions behind what was handed out.
 
+            consumer.commit({TopicPartition("orders", 0): 43})
+
         Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
         must poll first."""
         self._run(self._core.commit(offsets, timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
         """Like `commit`, in the background; `callback` gets the offsets, and the error or None, inside of a
-        later `poll` or `commit`."""
+        later `poll` or `commit`.
+
+            consumer.commit_async(callback=lambda offsets, problem: print(problem or offsets))
+        """
         later = callback
 
         def queued(committed: Mapping[TopicPartition, OffsetAndMetadata], problem: Any) -> None:
@@ -166,18 +183,28 @@ class Consumer(BlockingReader):
         self._do(lambda: self._core.commit_async(offsets, None if callback is None else queued))
 
     def committed(self, *partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these partitions, or for all that are assigned."""
+        """What the group has committed for these partitions, or for all that are assigned.
+
+        kept = consumer.committed()[TopicPartition("orders", 0)]
+        """
         return self._run(self._core.committed(*partitions))
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
+        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer.
+
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        """
         return self._do(self._core.group_metadata)
 
     # Records
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
         """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
-        rebalances: call it again within `max_poll_interval_ms`."""
+        rebalances: call it again within `max_poll_interval_ms`.
+
+            for record in consumer.poll(timeout_ms=1000):
+                print(record.value)
+        """
         if not self._closed and self._calls.empty():
             records = self._core._take_here(max_records)
             if records:
@@ -186,7 +213,11 @@ class Consumer(BlockingReader):
 
     def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
         """Like `poll`, with everything that was fetched in one Arrow record batch: columns key, value, topic,
-        partition, offset, timestamp, headers."""
+        partition, offset, timestamp, headers.
+
+            batch = consumer.poll_arrow(1000)
+            print(batch.num_rows)
+        """
         return self._run(self._core.poll_arrow(timeout_ms))
 
     def __iter__(self) -> Iterator[Record]:
@@ -200,7 +231,10 @@ class Consumer(BlockingReader):
             yield self._run(hand.__anext__())
 
     def metrics(self) -> ConsumerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+
+        print(consumer.metrics().records_lag_max)
+        """
         return self._do(self._core.metrics)
 
     def process(

@@ -101,7 +101,10 @@ class Producer:
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, then closes.  After `timeout` seconds it gives up: what is left fails, and
-        this raises `DeliveryTimedOut`."""
+        this raises `DeliveryTimedOut`.
+
+            producer.close(timeout=10)
+        """
         if not self._closed:
             self._closed = True
             self._end(self._core.close(timeout))
@@ -124,6 +127,8 @@ class Producer:
         partition: int | None = None,
     ) -> Delivery:
         """Takes the record; `get` of the result says where it is.
+
+            sent = producer.send("orders", b"2 pears", key=b"alice")
 
         Blocks up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
         if self._serializes:
@@ -156,45 +161,74 @@ class Producer:
         return self._run(self._core.send_batch(topic, data, key, value, headers, timestamp, partition))
 
     def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions.
+
+        partitions = producer.partitions_for("orders")
+        """
         return self._run(self._core.partitions_for(topic))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which."""
+        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which.
+
+        producer.flush(timeout=10)
+        """
         self._run(self._core.flush(timeout))
 
     def metrics(self) -> ProducerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+
+        print(producer.metrics().record_send_rate)
+        """
         return self._core.metrics()
 
     # Transactions
 
     def begin_transaction(self) -> None:
         """What is sent from now on is written all or nothing, for readers with
-        `isolation_level="read_committed"`."""
+        `isolation_level="read_committed"`.
+
+            producer.begin_transaction()
+        """
         self._run(self._core.begin_transaction())
 
     def commit_transaction(self) -> None:
         """Delivers what was sent, then makes it visible.  `TransactionAbortable`: something in it has failed,
-        abort it.  Anything `retriable`: it is not known how it ended, commit again."""
+        abort it.  Anything `retriable`: it is not known how it ended, commit again.
+
+            producer.commit_transaction()
+        """
         self._run(self._core.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Takes back what was sent since the beginning; what has not left yet fails with
-        `TransactionAborted`."""
+        `TransactionAborted`.
+
+            producer.abort_transaction()
+        """
         self._run(self._core.abort_transaction())
 
     def prepare_transaction(self) -> PreparedTransaction | None:
         """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
-        process.  None: nothing was sent, so there is nothing to end."""
+        process.  None: nothing was sent, so there is nothing to end.
+
+            prepared = producer.prepare_transaction()
+        """
         return self._run(self._core.prepare_transaction())
 
     def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
-        """Commits the offsets of a consumer's group with the transaction: read, process and write, once."""
+        """Commits the offsets of a consumer's group with the transaction: read, process and write, once.
+
+        producer.send_offsets_to_transaction({TopicPartition("orders", 0): 43}, "billing")
+        """
         self._run(self._core.send_offsets_to_transaction(offsets, group))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Begins a transaction, commits it at the end of the block, and aborts it when the block raises."""
+        """Begins a transaction, commits it at the end of the block, and aborts it when the block raises.
+
+        with producer.transaction():
+            producer.send("bills", b"one")
+        """
         self.begin_transaction()
         try:
             yield

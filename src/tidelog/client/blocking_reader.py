@@ -33,58 +33,106 @@ class BlockingReader:
     # Which partitions
 
     def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer reads now.
+
+        print(sorted(consumer.assignment()))
+        """
         return self._do(self._core.assignment)
 
     def pause(self, *partitions: Partitions) -> None:
-        """These, or all: nothing more of them is handed out until `resume`; what was fetched is kept."""
+        """These, or all: nothing more of them is handed out until `resume`; what was fetched is kept.
+
+        consumer.pause(TopicPartition("orders", 0))
+        """
         self._do(lambda: self._core.pause(*partitions))
 
     def resume(self, *partitions: Partitions) -> None:
+        """Goes on with these, or with all.
+
+        consumer.resume(TopicPartition("orders", 0))
+        """
         self._do(lambda: self._core.resume(*partitions))
 
     def paused(self) -> set[TopicPartition]:
+        """Those that `pause` has stopped.
+
+        consumer.resume(consumer.paused())
+        """
         return self._do(self._core.paused)
 
     def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions.
+
+        partitions = consumer.partitions_for("orders")
+        """
         return self._run(self._core.partitions_for(topic))
 
     # Where in them
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next `poll` goes on there."""
+        """The next `poll` goes on there.
+
+        consumer.seek(TopicPartition("orders", 0), 42)
+        """
         self._do(lambda: self._core.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
-        """These partitions, or all that are assigned."""
+        """These partitions, or all that are assigned.
+
+        consumer.seek_to_beginning()
+        """
         self._do(lambda: self._core.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: Partitions) -> None:
+        """These partitions, or all that are assigned: only what comes from now on.
+
+        consumer.seek_to_end()
+        """
         self._do(lambda: self._core.seek_to_end(*partitions))
 
     def seek_to_time(self, timestamp: int, *partitions: Partitions) -> None:
-        """To the first record that is not older than `timestamp`, or to the end when there is none."""
+        """To the first record that is not older than `timestamp`, or to the end when there is none.
+
+        consumer.seek_to_time(1_700_000_000_000)
+        """
         self._do(lambda: self._core.seek_to_time(timestamp, *partitions))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns from it."""
+        """The offset of the next record that `poll` returns from it.
+
+        offset = consumer.position(TopicPartition("orders", 0))
+        """
         return self._run(self._core.position(partition))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition's log starts.
+
+        starts = consumer.beginning_offsets([TopicPartition("orders", 0)])
+        """
         return self._run(self._core.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """With `isolation_level="read_committed"` the first offset of an unfinished transaction, if there is
-        one."""
+        one.
+
+            ends = consumer.end_offsets([TopicPartition("orders", 0)])
+        """
         return self._run(self._core.end_offsets(partitions))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record that is not older than the time given; None where there is none."""
+        """The first record that is not older than the time given; None where there is none.
+
+        found = consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
+        """
         return self._run(self._core.offsets_for_times(times))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets each assigned partition's position is behind the end, as of its last fetch."""
+        """How many offsets each assigned partition's position is behind the end, as of its last fetch.
+
+        behind = sum(consumer.lag().values())
+        """
         return self._do(self._core.lag)
 
     # Inside

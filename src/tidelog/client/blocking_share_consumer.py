@@ -71,7 +71,10 @@ class ShareConsumer:
         self._end(self._core.__aexit__(kind, problem, trace))
 
     def close(self) -> None:
-        """Sends acknowledgements, gives back what was not handed out, leaves the group."""
+        """Sends acknowledgements, gives back what was not handed out, leaves the group.
+
+        consumer.close()
+        """
         self._end(self._core.close())
 
     def _end(self, work: Coroutine[Any, Any, None]) -> None:
@@ -85,32 +88,55 @@ class ShareConsumer:
             blocking.leave(self._thread)
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """These topics, in place of what was subscribed before."""
+        """These topics, in place of what was subscribed before.
+
+        consumer.subscribe(["jobs"])
+        """
         self._do(lambda: self._core.subscribe(topics))
 
     def subscription(self) -> set[str]:
+        """The topics that were asked for.
+
+        print(consumer.subscription())
+        """
         return self._do(self._core.subscription)
 
     def assignment(self) -> set[TopicPartition]:
-        """What the coordinator lets this consumer read now; others may read the same."""
+        """What the coordinator lets this consumer read now; others may read the same.
+
+        print(sorted(consumer.assignment()))
+        """
         return self._do(self._core.assignment)
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them."""
+        """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them.
+
+        for record in consumer.poll(timeout_ms=1000):
+            consumer.acknowledge(record)
+        """
         return self._run(self._core.poll(timeout_ms, max_records))
 
     def acknowledge(self, record: Record, how: How = "accept") -> None:
         """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never
-        deliver it again; "renew", it takes longer, keep it locked for us."""
+        deliver it again; "renew", it takes longer, keep it locked for us.
+
+            consumer.acknowledge(record, "release")
+        """
         self._do(lambda: self._core.acknowledge(record, how))
 
     def commit(self, timeout_ms: int | None = None) -> None:
-        """Sends the acknowledgements now; raises when a broker has not taken one."""
+        """Sends the acknowledgements now; raises when a broker has not taken one.
+
+        consumer.commit()
+        """
         self._run(self._core.commit(timeout_ms))
 
     @property
     def lock_timeout_ms(self) -> int | None:
-        """How long a delivered record is locked for this consumer; None before the first fetch."""
+        """How long a delivered record is locked for this consumer; None before the first fetch.
+
+        print(consumer.lock_timeout_ms)
+        """
         return self._do(lambda: self._core.lock_timeout_ms)
 
     def __iter__(self) -> Iterator[Record]:

@@ -30,6 +30,8 @@ class CommittingReader(Reader):
     async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
         """Commits these offsets (of the next record to read), or the positions behind what was handed out.
 
+            await consumer.commit({TopicPartition("orders", 0): 43})
+
         Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
         must poll first."""
         await self._committing().commit(self._to_commit(offsets), timeout_ms)
@@ -37,13 +39,19 @@ class CommittingReader(Reader):
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callback | None = None
     ) -> asyncio.Task[None]:
-        """Like `commit`, in the background; `callback` gets the offsets, and the error or None."""
+        """Like `commit`, in the background; `callback` gets the offsets, and the error or None.
+
+        consumer.commit_async(callback=lambda offsets, problem: print(problem or offsets))
+        """
         return self._committing().commit_async(self._to_commit(offsets), callback)
 
     async def committed(
         self, *partitions: TopicPartition | Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these partitions, or for all that are assigned."""
+        """What the group has committed for these partitions, or for all that are assigned.
+
+        kept = (await consumer.committed())[TopicPartition("orders", 0)]
+        """
         self._committing()
         assert self._offsets is not None
         wanted = flat(partitions) or list(self._running().assigned)
@@ -51,7 +59,10 @@ class CommittingReader(Reader):
         return {one: found.get(one) for one in wanted}
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer."""
+        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer.
+
+        await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        """
         if self._part is not None and self._group.group_id is not None:
             return self._part.identity
         return GroupMetadata(self._group.group_id or "")

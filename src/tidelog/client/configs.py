@@ -30,6 +30,8 @@ _SET, _DELETE = 0, 1
 
 
 class ConfigSource(IntEnum):
+    """Where a setting's value comes from."""
+
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2

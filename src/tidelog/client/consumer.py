@@ -252,6 +252,8 @@ class Consumer(CommittingReader):
     ) -> None:
         """These topics, or all whose whole name matches `pattern`, in place of what was subscribed before.
 
+            consumer.subscribe(pattern="orders-.*", listener=MyListener())
+
         The partitions come with the next `poll`s; `listener` hears when they come and go."""
         names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
@@ -264,7 +266,10 @@ class Consumer(CommittingReader):
             self._join()
 
     async def unsubscribe(self) -> None:
-        """Gives everything back: leaves the group, or drops what was assigned by hand."""
+        """Gives everything back: leaves the group, or drops what was assigned by hand.
+
+        await consumer.unsubscribe()
+        """
         fetcher = self._running()
         if self._commits is not None:
             await self._commits.auto_now(None, all_handed_out=True)
@@ -280,12 +285,18 @@ class Consumer(CommittingReader):
         self._topics, self._pattern, self._listener = (), None, None
 
     def subscription(self) -> set[str]:
-        """The topics that were asked for by name."""
+        """The topics that were asked for by name.
+
+        print(consumer.subscription())
+        """
         return set(self._topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these from now on, without the others of the group; those assigned already keep their
-        position."""
+        position.
+
+            consumer.assign([TopicPartition("orders", 0)])
+        """
         fetcher = self._running()
         if self._part is not None:
             raise ValueError("partitions come from a subscription: unsubscribe before assigning any by hand")
@@ -340,7 +351,11 @@ class Consumer(CommittingReader):
 
     async def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
         """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
-        rebalances: call it again within `max_poll_interval_ms`."""
+        rebalances: call it again within `max_poll_interval_ms`.
+
+            for record in await consumer.poll(timeout_ms=1000):
+                print(record.value)
+        """
         fetcher = self._running()
         records_max = self._options.max_poll_records if max_records is None else max_records
         self._polls += 1
@@ -409,7 +424,10 @@ class Consumer(CommittingReader):
         return batch
 
     def metrics(self) -> ConsumerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+
+        print(consumer.metrics().records_lag_max)
+        """
         fetcher, part, commits = self._running(), self._part, self._commits
         rate, busy, busy_ms = self._figures.rates(self._loop_time())
         lag = self.lag()

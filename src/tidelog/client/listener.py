@@ -21,10 +21,13 @@ class RebalanceListener:
     _own = False
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        """These are ours from now on; positions are known, and may be changed."""
         return None
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        """These are given up when this returns: commit what is done."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+        """These are others' already; by default, what `on_partitions_revoked` does."""
         return self.on_partitions_revoked(partitions)

@@ -43,6 +43,8 @@ class PartitionAdmin:
     async def reassign_partitions(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         """Begins to move each partition to the brokers named, the one to lead first; None calls its move off.
 
+            await admin.reassign_partitions({TopicPartition("orders", 0): [2, 3, 1]})
+
         It goes on by itself: `list_reassignments` tells which are under way."""
         rows: dict[str, ReassignableTopic] = {}
         for name, target in targets.items():
@@ -70,7 +72,10 @@ class PartitionAdmin:
         )
 
     async def list_reassignments(self) -> list[Reassignment]:
-        """The moves that are under way."""
+        """The moves that are under way.
+
+        moves = await admin.list_reassignments()
+        """
         request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=None)
 
         async def ask() -> ListPartitionReassignmentsResponse:
@@ -96,7 +101,10 @@ class PartitionAdmin:
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, errors.TidelogError | None]:
         """The first replica of each partition takes the lead (None: wherever it does not have it).  `unclean`: any live
-        replica does where nobody leads, even if acknowledged records are lost.  None stands for success."""
+        replica does where nobody leads, even if acknowledged records are lost.  None stands for success.
+
+            await admin.elect_leaders([TopicPartition("orders", 0)])
+        """
         rows: dict[str, TopicPartitions] | None = None
         if partitions is not None:
             rows = {}

@@ -168,7 +168,10 @@ class Producer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, then closes.  After `timeout` seconds it gives up: what is left fails, and
-        this raises."""
+        this raises.
+
+            await producer.close(timeout=10)
+        """
         if self._closed:
             return
         left = 0
@@ -200,6 +203,7 @@ class Producer:
 
     @property
     def abortable(self) -> bool:
+        """Something is open that can be aborted."""
         return self._transactions is not None and self._transactions.state.abortable
 
     def _running(self) -> Sender:
@@ -221,6 +225,8 @@ class Producer:
         partition: int | None = None,
     ) -> Delivery:
         """Takes the record; await the result to know where it is.
+
+            sent = await producer.send("orders", b"2 pears", key=b"alice")
 
         Waits up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
         if not self._plain:
@@ -352,6 +358,10 @@ class Producer:
             self._running()
 
     async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions.
+
+        partitions = await producer.partitions_for("orders")
+        """
         self._running()
         known = await self._learn(topic)
         return [one.index for one in known.partitions]
@@ -362,7 +372,10 @@ class Producer:
         return known
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which."""
+        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which.
+
+        await producer.flush(timeout=10)
+        """
         sender = self._running()
         try:
             async with asyncio.timeout(timeout):
@@ -373,21 +386,30 @@ class Producer:
             ) from None
 
     def metrics(self) -> ProducerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper."""
+        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+
+        print(producer.metrics().record_send_rate)
+        """
         return self._running().metrics()
 
     # Transactions
 
     async def begin_transaction(self) -> None:
         """What is sent from now on is written all or nothing, for readers with
-        `isolation_level="read_committed"`."""
+        `isolation_level="read_committed"`.
+
+            await producer.begin_transaction()
+        """
         sender, transactions = self._transactional()
         await transactions.begin()
         sender.intake.admitting = True
 
     async def commit_transaction(self) -> None:
         """Delivers what was sent, then makes it visible.  `TransactionAbortable`: something in it has failed,
-        abort it.  Anything `retriable`: it is not known how it ended, commit again."""
+        abort it.  Anything `retriable`: it is not known how it ended, commit again.
+
+            await producer.commit_transaction()
+        """
         sender, transactions = self._transactional()
         transactions.state.committing()
         sender.intake.admitting = False
@@ -396,7 +418,10 @@ class Producer:
 
     async def abort_transaction(self) -> None:
         """Takes back what was sent since the beginning; what has not left yet fails with
-        `TransactionAborted`."""
+        `TransactionAborted`.
+
+            await producer.abort_transaction()
+        """
         sender, transactions = self._transactional()
         transactions.state.aborting()
         sender.intake.admitting = False
@@ -406,6 +431,8 @@ class Producer:
     async def prepare_transaction(self) -> PreparedTransaction | None:
         """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
         process.  None: nothing was sent, so there is nothing to end.
+
+            prepared = await producer.prepare_transaction()
 
         The next `begin_transaction` aborts it, unless it has been ended by then."""
         sender, transactions = self._transactional()
@@ -417,6 +444,8 @@ class Producer:
     async def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
         """Commits the offsets of a consumer's group with the transaction: read, process and write, once.
 
+            await producer.send_offsets_to_transaction({TopicPartition("orders", 0): 43}, "billing")
+
         An offset is that of the next record to read."""
         _, transactions = self._transactional()
         member = GroupMetadata(group) if isinstance(group, str) else group
@@ -424,7 +453,11 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Begins a transaction, commits it at the end of the block, and aborts it when the block raises."""
+        """Begins a transaction, commits it at the end of the block, and aborts it when the block raises.
+
+        async with producer.transaction():
+            await producer.send("bills", b"one")
+        """
         await self.begin_transaction()
         try:
             yield

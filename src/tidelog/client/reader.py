@@ -27,22 +27,41 @@ class Reader:
     # Which partitions
 
     def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer reads now.
+
+        print(sorted(consumer.assignment()))
+        """
         return set(self._running().assigned)
 
     def pause(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """These, or all: nothing more of them is handed out until `resume`; what was fetched is kept."""
+        """These, or all: nothing more of them is handed out until `resume`; what was fetched is kept.
+
+        consumer.pause(TopicPartition("orders", 0))
+        """
         for one in self._chosen(partitions):
             one.paused = True
 
     def resume(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
+        """Goes on with these, or with all.
+
+        consumer.resume(TopicPartition("orders", 0))
+        """
         for one in self._chosen(partitions):
             one.paused = False
         self._running().wake()
 
     def paused(self) -> set[TopicPartition]:
+        """Those that `pause` has stopped.
+
+        consumer.resume(consumer.paused())
+        """
         return {one.partition for one in self._running().assigned.values() if one.paused}
 
     async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions.
+
+        partitions = await consumer.partitions_for("orders")
+        """
         self._running()
         known = await self._cluster.topic(topic, self._timeout_ms)
         return [one.index for one in known.partitions]
@@ -50,7 +69,10 @@ class Reader:
     # Where in them
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next `poll` goes on there."""
+        """The next `poll` goes on there.
+
+        consumer.seek(TopicPartition("orders", 0), 42)
+        """
         if offset < 0:
             raise ValueError(f"offset cannot be {offset}: it must be at least 0")
         for one in self._chosen((partition,)):
@@ -58,20 +80,33 @@ class Reader:
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """These partitions, or all that are assigned."""
+        """These partitions, or all that are assigned.
+
+        consumer.seek_to_beginning()
+        """
         self._seek_by_look_up(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
+        """These partitions, or all that are assigned: only what comes from now on.
+
+        consumer.seek_to_end()
+        """
         self._seek_by_look_up(partitions, LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """To the first record that is not older than `timestamp`, or to the end when there is none."""
+        """To the first record that is not older than `timestamp`, or to the end when there is none.
+
+        consumer.seek_to_time(1_700_000_000_000)
+        """
         if timestamp < 0:
             raise ValueError(f"timestamp cannot be {timestamp}: it is in milliseconds since 1970")
         self._seek_by_look_up(partitions, timestamp)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns from it."""
+        """The offset of the next record that `poll` returns from it.
+
+        offset = await consumer.position(TopicPartition("orders", 0))
+        """
         (one,) = self._chosen((partition,))
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
@@ -85,25 +120,38 @@ class Reader:
         return one.position
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition's log starts.
+
+        starts = await consumer.beginning_offsets([TopicPartition("orders", 0)])
+        """
         found = await self._look_up(dict.fromkeys(partitions, EARLIEST))
         return {partition: one.offset for partition, one in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """With `isolation_level="read_committed"` the first offset of an unfinished transaction, if there is
-        one."""
+        one.
+
+            ends = await consumer.end_offsets([TopicPartition("orders", 0)])
+        """
         found = await self._look_up(dict.fromkeys(partitions, LATEST))
         return {partition: one.offset for partition, one in found.items()}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record that is not older than the time given; None where there is none."""
+        """The first record that is not older than the time given; None where there is none.
+
+        found = await consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
+        """
         found = await self._look_up(times)
         return {partition: one if one.offset >= 0 else None for partition, one in found.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition's position is behind the end, as of its last fetch; without
-        those of which nothing was fetched yet."""
+        those of which nothing was fetched yet.
+
+            behind = sum(consumer.lag().values())
+        """
         found = {}
         for partition, one in self._running().assigned.items():
             end = one.stable_offset if self._options.read_committed else one.end_offset

@@ -140,7 +140,10 @@ class ShareConsumer:
         await self._close(in_hand="accept" if kind is None else "release")
 
     async def close(self) -> None:
-        """Sends acknowledgements, gives back what was not handed out, leaves the group."""
+        """Sends acknowledgements, gives back what was not handed out, leaves the group.
+
+        await consumer.close()
+        """
         await self._close(in_hand="accept")
 
     async def _close(self, in_hand: How) -> None:
@@ -181,7 +184,10 @@ class ShareConsumer:
     # Which topics
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """These topics, in place of what was subscribed before."""
+        """These topics, in place of what was subscribed before.
+
+        consumer.subscribe(["jobs"])
+        """
         names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
         if not names:
             raise ValueError("name at least one topic")
@@ -191,10 +197,17 @@ class ShareConsumer:
             self._join()
 
     def subscription(self) -> set[str]:
+        """The topics that were asked for.
+
+        print(consumer.subscription())
+        """
         return set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """What the coordinator lets this consumer read now; others may read the same."""
+        """What the coordinator lets this consumer read now; others may read the same.
+
+        print(sorted(consumer.assignment()))
+        """
         return set(self._running().assigned)
 
     def _join(self) -> None:
@@ -218,6 +231,9 @@ class ShareConsumer:
 
     async def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
         """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them.
+
+            for record in await consumer.poll(timeout_ms=1000):
+                consumer.acknowledge(record)
 
         `record.delivery_count` says how often a record has been delivered, this time included."""
         fetcher = self._running()
@@ -276,7 +292,10 @@ class ShareConsumer:
     def acknowledge(self, record: Record, how: How = "accept") -> None:
         """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never
         deliver it again; "renew", it takes longer, keep it locked for us.  Sent along with the next `poll`,
-        `commit` or `close`; a renewal at once."""
+        `commit` or `close`; a renewal at once.
+
+            consumer.acknowledge(record, "release")
+        """
         self._running()
         self._acks.acknowledge(TopicPartition(record.topic, record.partition), record.offset, how)
         if how == "renew":
@@ -286,7 +305,10 @@ class ShareConsumer:
 
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Sends the acknowledgements now; raises when a broker has not taken one (`InvalidRecordState`: the
-        lock had expired, and somebody else may have the record)."""
+        lock had expired, and somebody else may have the record).
+
+            await consumer.commit()
+        """
         fetcher = self._running()
         if not self._explicit:
             self._accept_handed_out()
@@ -295,7 +317,10 @@ class ShareConsumer:
 
     @property
     def lock_timeout_ms(self) -> int | None:
-        """How long a delivered record is locked for this consumer; None before the first fetch."""
+        """How long a delivered record is locked for this consumer; None before the first fetch.
+
+        print(consumer.lock_timeout_ms)
+        """
         return self._running().lock_timeout_ms
 
     async def __aiter__(self) -> AsyncIterator[Record]:

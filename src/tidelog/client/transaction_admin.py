@@ -88,7 +88,10 @@ class TransactionAdmin:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id."""
+        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id.
+
+        hanging = await admin.list_transactions(longer_than_ms=3_600_000)
+        """
         cluster = self._running()
         wanted = ListTransactionsRequest(
             state_filters=list(states),
@@ -99,6 +102,10 @@ class TransactionAdmin:
         return await cluster.retrying("ListTransactions", lambda: _list(cluster, wanted), self._timeout_ms)
 
     async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of each.
+
+        found = (await admin.describe_transactions(["billing-1"]))["billing-1"]
+        """
         found: dict[str, TransactionDescription] = {}
         problems: list[errors.TidelogError] = []
         for name in dict.fromkeys(ids):
@@ -110,6 +117,10 @@ class TransactionAdmin:
         return found
 
     async def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        """Who has written to the partition lately, and which transactions are open in it.
+
+        producers = await admin.describe_producers(TopicPartition("orders", 0))
+        """
         cluster = self._running()
 
         async def ask() -> list[ActiveProducer]:
@@ -118,7 +129,10 @@ class TransactionAdmin:
         return await cluster.retrying("DescribeProducers", ask, self._timeout_ms)
 
     async def fence_producer(self, transactional_id: str) -> None:
-        """Whoever writes under this id now cannot go on, and what he has open is aborted."""
+        """Whoever writes under this id now cannot go on, and what he has open is aborted.
+
+        await admin.fence_producer("billing-1")
+        """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=FENCING_TIMEOUT_MS,
@@ -135,6 +149,8 @@ class TransactionAdmin:
     async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
         """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated.
 
+            await admin.end_transaction(prepared, commit=True)
+
         Raises `InvalidTxnState`, `ProducerFenced`, `InvalidProducerEpoch` or `InvalidProducerIdMapping` when it was
         ended otherwise: by a time-out, or by another producer of the same id."""
         request = EndTxnRequest(
@@ -150,7 +166,10 @@ class TransactionAdmin:
         await self._at_coordinator(prepared.transactional_id, "EndTxn", ask)
 
     async def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
-        """Ends a transaction that hangs in a partition because no coordinator knows of it any more."""
+        """Ends a transaction that hangs in a partition because no coordinator knows of it any more.
+
+        await admin.abort_transaction(TopicPartition("orders", 0), start_offset=42)
+        """
         cluster = self._running()
 
         async def ask() -> None:

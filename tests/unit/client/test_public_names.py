@@ -42,6 +42,7 @@ def test_the_package_offers_these_names() -> None:
         "OffsetAndTimestamp",
         "OffsetStore",
         "Partition",
+        "PreparedTransaction",
         "ProcessingFailed",
         "Producer",
         "ProducerMetrics",
