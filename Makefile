@@ -43,7 +43,7 @@ check: setup ## lint, types, layers, unit tests: under a minute
 	$(BIN)/pytest -n $(JOBS) tests/tidy tests/unit
 
 test: tools check ## everything CI runs
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/browser
 
 deep: tools ## long runs: many seeds, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m deep --timeout 3600 tests

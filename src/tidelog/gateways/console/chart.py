@@ -11,7 +11,7 @@ from tidelog.gateways.console.amounts import clock_time, short
 from tidelog.gateways.console.markup import Markup, h
 
 WIDTH, WIDE, HEIGHT = 600, 1100, 180
-LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 22
+LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 22
 POINTS_MAX = 120
 LINES = 4
 
@@ -27,15 +27,16 @@ def line_chart(
     lines: Sequence[Line],
     shown: Callable[[float | None], str] = short,
     width: int = WIDTH,
+    unit: int = 10,
 ) -> Markup:
-    """None is a gap.  Too many points are thinned out, the newest kept."""
+    """`unit`: 1024 for bytes.  None is a gap.  Too many points are thinned out, the newest kept."""
     times, lines = _thinned(times_ms, lines)
     known = [value for line in lines for value in line.values if value is not None]
     if len(times) < 2 or not known:
         return h.div(
             h.p("The first figures come in a few seconds.", class_="muted"), class_="chart chart-empty"
         )
-    top = nice_top(max(known))
+    top = nice_top(max(known), unit)
     left_ms, span_ms = times[0], max(1, times[-1] - times[0])
 
     def x(time_ms: int) -> float:
@@ -73,12 +74,15 @@ def _thinned(times: Sequence[int], lines: Sequence[Line]) -> tuple[Sequence[int]
     return [times[at] for at in kept], [Line(one.name, [one.values[at] for at in kept]) for one in lines]
 
 
-def nice_top(value: float) -> float:
-    """The next of 1, 2, 4, 8 times a power of ten."""
-    if value <= 0:
-        return 1
-    power = 10.0 ** len(str(int(value))) / 10 if value >= 1 else 1.0
-    return next(step * power for step in (1, 2, 4, 8, 10) if step * power >= value)
+def nice_top(value: float, unit: int = 10) -> float:
+    """The next of 1, 2, 4, 8, ... times a power of the unit."""
+    power = 1.0
+    while power * unit < value:
+        power *= unit
+    step = 1
+    while step * power < value:
+        step *= 2
+    return min(step, unit) * power
 
 
 def _labelled(count: int) -> list[tuple[int, str]]:

@@ -34,7 +34,6 @@ PLACES = (
     ("Schemas", path("schemas"), "s"),
     ("Brokers", path("brokers"), "b"),
     ("Alerts", path("alerts"), "a"),
-    ("Planner", path("plan"), "p"),
 )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 POINTS_MAX = 180
 LINES_MAX = 2_000
 MISSING = -1
+LATE_MS = 60_000
 
 
 class Lines:
@@ -64,6 +65,20 @@ class History:
         """By how much a growing number grew each second, at each time."""
         return rates(self.times_ms, counts)
 
+    def rate_of_late(self, counts: Sequence[int | None]) -> float | None:
+        """By how much it grew each second in the last minute, as far as that is known."""
+        if not self.times_ms:
+            return None
+        since = self.times_ms[-1] - LATE_MS
+        known = [
+            (time, count)
+            for time, count in zip(self.times_ms, counts, strict=True)
+            if time >= since and count is not None
+        ]
+        if len(known) < 2:
+            return None
+        return max(0, known[-1][1] - known[0][1]) / ((known[-1][0] - known[0][0]) / 1000)
+
 
 def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float | None]:
     """The first point has nothing before it; a number that shrank began anew."""
@@ -79,14 +94,13 @@ def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float |
 
 
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """Below which so large a share lies, from counts by bucket (the last one has no upper bound).  Within a bucket
-    evenly spread; None when nothing was counted."""
-    total = sum(counts)
-    if total <= 0 or min(counts) < 0:
+    """Below which so large a share lies.  `counts`: how many were at most each of the bounds, and how many there were.
+    Between two bounds they are taken as evenly spread; None when nothing was counted."""
+    if not counts or counts[-1] <= 0:
         return None
-    wanted, below, low = share * total, 0.0, 0.0
+    wanted, below, low = share * counts[-1], 0, 0.0
     for bound, count in zip(bounds, counts, strict=False):
-        if count and below + count >= wanted:
-            return low + (bound - low) * (wanted - below) / count
-        below, low = below + count, bound
+        if count >= wanted and count > below:
+            return low + (bound - low) * (wanted - below) / (count - below)
+        below, low = count, bound
     return low

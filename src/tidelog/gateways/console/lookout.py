@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import sub
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog._speed.tally import TIME_BOUNDS_MS
 from tidelog.errors import TidelogError
@@ -24,19 +25,21 @@ from tidelog.gateways.console.rules import Alerts, Facts
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
     from tidelog.client.disks import LogDir
     from tidelog.client.groups import GroupListing
     from tidelog.gateways.http.surroundings import Surroundings
 
+T = TypeVar("T")
+
 log = logging.getLogger("tidelog.http.console")
 
-INTERVAL_MS = 5_000
+INTERVAL_MS, INTERVAL_MS_MAX = 5_000, 20_000
 SHARE_MAX = 0.05  # of the time
 IDLE_MS = 900_000  # nobody has looked: stop
 DISKS_EVERY = 6
 PARTITIONS_AT_ONCE = 500
 FIRST_WAIT_S = 0.7
+PART_S_MAX = 3.0
 RECENT_MS = 300_000
 SETTLED = frozenset({"Stable", "Empty", "Dead", ""})
 
@@ -48,12 +51,21 @@ class Look:
     at_ms: int = 0
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     groups: list[GroupListing] = field(default_factory=list)
-    lags: Mapping[str, int] = field(default_factory=dict)
+    topic_lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """In offsets, by group and topic."""
     disks: Mapping[int, list[LogDir]] = field(default_factory=dict)
     processes: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     """What each broker says of itself; without those that cannot be asked."""
     problem: str | None = None
     """Why the last look failed, if it did; the rest is then from the one before."""
+
+    @cached_property
+    def lags(self) -> dict[str, int]:
+        """By group."""
+        lags: dict[str, int] = {}
+        for (group, _), lag in self.topic_lags.items():
+            lags[group] = lags.get(group, 0) + lag
+        return lags
 
     def topic_sizes(self) -> dict[str, int]:
         """Bytes by topic, all replicas."""
@@ -98,37 +110,57 @@ class Lookout:
             begun = clock.now_ms()
             try:
                 await self._take()
-            except (TidelogError, ExceptionGroup) as problem:
-                self.look.problem = str(problem)
             except Exception as problem:
                 log.exception("the console could not look at the cluster")
                 self.look.problem = repr(problem)
             finally:
                 self._first.set()
             took = clock.now_ms() - begun
-            await asyncio.sleep(max(INTERVAL_MS - took, took / SHARE_MAX) / 1000)
+            await asyncio.sleep(min(max(INTERVAL_MS - took, took / SHARE_MAX), INTERVAL_MS_MAX) / 1000)
 
     async def _take(self) -> None:
-        admin = await self._around.clients.admin()
-        look = Look()
-        look.ends = await self._ends(admin)
-        look.groups = await admin.list_groups()
-        look.lags = await self._lags(admin, look)
-        look.disks = await admin.describe_log_dirs() if self._count % DISKS_EVERY == 0 else self.look.disks
+        """A part that cannot be had, because a broker is gone, does not keep the others from being seen."""
+        before, look = self.look, Look()
+        ends = await self._part(look, self._ends())
+        look.ends = before.ends if ends is None else ends
+        listed = await self._part(look, self._groups())
+        look.groups = before.groups if listed is None else listed
+        lags = await self._part(look, self._lags(look))
+        look.topic_lags = before.topic_lags if lags is None else lags
+        disks = await self._part(look, self._disks()) if self._count % DISKS_EVERY == 0 else None
+        look.disks = before.disks if disks is None else disks
         look.processes = await self._processes()
         self._count += 1
         look.at_ms = self._around.clock.now_ms()
-        before, self.look = self.look, look
-        ends: dict[str, int] = {}
-        for partition, end in look.ends.items():
-            ends[partition.topic] = ends.get(partition.topic, 0) + end
-        totals = {"messages": sum(ends.values()), "lag": sum(look.lags.values())}
-        totals["bytes"] = sum(look.topic_sizes().values())
+        self.look = look
+        sums: dict[str, int] = {}
+        for partition, end in (ends or {}).items():
+            sums[partition.topic] = sums.get(partition.topic, 0) + end
+        totals = {"bytes": sum(look.topic_sizes().values())}
+        if lags is not None:
+            totals["lag"] = sum(lags.values())
         for node, figures in look.processes.items():
             totals |= {f"{node}.{name}": figures[name] for name in COUNTERS}
         totals["produce_p99_us"] = _produce_p99_us(before, look)
-        self.history.add(look.at_ms, ends, look.lags, totals)
+        self.history.add(look.at_ms, sums, {} if lags is None else look.lags, totals)
         self.alerts.seen(self._facts(), look.at_ms)
+
+    async def _part(self, look: Look, work: Coroutine[Any, Any, T]) -> T | None:
+        try:
+            async with asyncio.timeout(PART_S_MAX):
+                return await work
+        except (TidelogError, ExceptionGroup) as problem:
+            look.problem = str(problem)
+        except TimeoutError:
+            look.problem = f"some brokers did not answer within {PART_S_MAX:.0f} seconds"
+        return None
+
+    async def _groups(self) -> list[GroupListing]:
+        return await (await self._around.clients.admin()).list_groups()
+
+    async def _disks(self) -> dict[int, list[LogDir]]:
+        live = [one.node_id for one in self._around.image.reachable_brokers]
+        return await (await self._around.clients.admin()).describe_log_dirs(live)
 
     def rates(self, name: str) -> list[float | None]:
         """Of one of the counters that brokers keep, all brokers together."""
@@ -159,7 +191,7 @@ class Lookout:
             offline=len(found.offline),
             below_min=len(found.below_min),
             missing_brokers=tuple(sorted(found.missing)),
-            lags=look.lags,
+            lags=look.topic_lags,
             rebalancing=tuple(one.group_id for one in look.groups if one.state not in SETTLED),
             disks={
                 f"broker {node} {one.path}": 1 - one.usable_bytes / one.total_bytes
@@ -167,6 +199,12 @@ class Lookout:
                 for one in disks
                 if one.total_bytes > 0 and one.usable_bytes >= 0
             },
+            offline_folders=tuple(
+                f"broker {node} {one.path}"
+                for node, disks in look.disks.items()
+                for one in disks
+                if one.problem is not None
+            ),
             isr_shrinks=shrinks,
         )
 
@@ -175,8 +213,8 @@ class Lookout:
         since = next((at for at, time in enumerate(times) if time >= times[-1] - RECENT_MS), 0)
         return self.history.totals.of(name)[since:]
 
-    async def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
-        image = self._around.image
+    async def _ends(self) -> dict[TopicPartition, int]:
+        admin, image = await self._around.clients.admin(), self._around.image
         live = {one.node_id for one in image.reachable_brokers}
         wanted = [
             TopicPartition(topic.name, one.index)
@@ -192,18 +230,16 @@ class Lookout:
             ends |= {partition: one.offset for partition, one in found.items()}
         return ends
 
-    async def _lags(self, admin: Admin, look: Look) -> dict[str, int]:
-        """In offsets: the page of a group counts more exactly."""
+    async def _lags(self, look: Look) -> dict[tuple[str, str], int]:
+        """The page of a group counts more exactly."""
+        admin = await self._around.clients.admin()
         names = [one.group_id for one in look.groups if one.type != "share"]
-        lags = {}
+        lags: dict[tuple[str, str], int] = {}
         for name, offsets in (await admin.list_groups_offsets(names)).items():
-            behind = (
-                max(0, look.ends[partition] - one.offset)
-                for partition, one in offsets.items()
-                if partition in look.ends
-            )
-            if offsets:
-                lags[name] = sum(behind)
+            for partition, one in offsets.items():
+                if partition in look.ends:
+                    key = name, partition.topic
+                    lags[key] = lags.get(key, 0) + max(0, look.ends[partition] - one.offset)
         return lags
 
 

@@ -174,9 +174,12 @@ def message_cells(decoder: Decoder, record: Record) -> list[Child]:
     return [
         record.partition,
         h.a(count(record.offset), href=there, title="The whole message"),
-        h.span(moment(record.timestamp), class_="mono"),
+        h.span(moment(record.timestamp), class_="mono nowrap"),
         [h.pre(key.cut(300), class_="message-key"), _kind(key)],
-        [h.pre(value.cut(), class_="message-value", tabindex="0"), _kind(value), _headers(record)],
+        [
+            h.pre(value.cut(), class_="message-value", tabindex="0"),
+            h.div(_kind(value), _headers(record), class_="headers"),
+        ],
     ]
 
 
@@ -190,7 +193,7 @@ def _headers(record: Record) -> Markup | None:
     told = [f"{name}: {readable(value).cut(80)}" for name, value in record.headers[:8]]
     if len(record.headers) > 8:
         told.append(f"… {len(record.headers)} headers")
-    return h.div("  ·  ".join(told), class_="headers")
+    return h.span(["  ·  " + one for one in told])
 
 
 async def message(console: Console, request: Request) -> Response:

@@ -12,7 +12,6 @@ from tidelog.gateways.console.chart import Line, legend, line_chart
 from tidelog.gateways.console.condition import condition
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.frame import notice, page, part
-from tidelog.gateways.console.history import rates as rates_of
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.table import Column, badge, card, figure, table
 
@@ -96,7 +95,8 @@ def _card(
     lines: Sequence[Line],
     shown: Callable[[float | None], str] = short,
 ) -> Markup:
-    return card(line_chart(title, times_ms, lines, shown), legend(lines, shown), title=title)
+    unit = 1024 if shown is bytes_per_second else 10
+    return card(line_chart(title, times_ms, lines, shown, unit=unit), legend(lines, shown), title=title)
 
 
 def problem_of(console: Console) -> Markup | None:
@@ -115,15 +115,15 @@ def _busiest(console: Console) -> Markup:
     history = console.lookout.history
     now = []
     for name in console.around.image.topics:
-        rate = rates_of(history.times_ms[-2:], history.ends.of(name)[-2:])
-        if len(rate) == 2 and rate[-1]:
-            now.append((rate[-1], name))
+        rate = history.rate_of_late(history.ends.of(name))
+        if rate:
+            now.append((rate, name))
     now.sort(reverse=True)
     rows = [(h.a(name, href=path("topics", name)), per_second(rate)) for rate, name in now[:BUSIEST]]
     return table(
-        [Column("Topic"), Column("Messages in", right=True)],
+        [Column("Topic"), Column("Messages in", right=True, hint="In the last minute")],
         rows,
-        "Nothing is being produced right now.",
+        "Nothing was produced in the last minute.",
         "Busiest topics",
     )
 

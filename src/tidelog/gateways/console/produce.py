@@ -73,7 +73,7 @@ def _partition(text: str) -> int | None:
 
 def _form(request: Request, topic: str, given: dict[str, str]) -> Markup:
     def kinds(which: str, default: str) -> Child:
-        options = KINDS | {SCHEMA: f"JSON, written in the newest schema of {topic}-{which}"}
+        options = KINDS | {SCHEMA: "JSON, in the newest schema"}
         return choice(f"{which}_kind", options, given.get(f"{which}_kind", default))
 
     def area(name: str, rows: int, hint: str = "") -> Markup:

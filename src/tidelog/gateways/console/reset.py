@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidelog import errors
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.forms import choice, field, form, sent
@@ -96,6 +97,12 @@ async def execute(console: Console, request: Request) -> Response:
     given = await sent(request)
     name = given.get("name", "")
     admin = await console.admin()
+    members = (await admin.describe_groups([name]))[name].members
+    if members:
+        raise errors.NonEmptyGroup(
+            f"nothing was reset: group {name!r} has {len(members)} members, and they would go on where they are; "
+            "stop them first"
+        )
     _, after = await _planned(admin, given)
     if await _is_share(admin, name):
         await admin.alter_share_group_offsets(name, after)

@@ -1,4 +1,4 @@
-"""The alerts: the rules of `deploy/prometheus/rules.yml`, worked out on what the console sees.  Pure.
+"""The alerts: the rules of `deploy/prometheus/tidelog.rules.yml`, worked out on what the console sees.  Pure.
 
 A rule that holds is pending first; after its time it fires."""
 
@@ -18,12 +18,13 @@ class Facts:
     offline: int = 0
     below_min: int = 0
     missing_brokers: tuple[int, ...] = ()
-    lags: Mapping[str, int] = field(default_factory=dict)
-    """By group."""
+    lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By group and topic."""
     rebalancing: tuple[str, ...] = ()
     """Names of groups."""
     disks: Mapping[str, float] = field(default_factory=dict)
     """What share of each disk is used, by broker and folder."""
+    offline_folders: tuple[str, ...] = ()
     isr_shrinks: int = 0
     """In the last five minutes."""
 
@@ -57,27 +58,27 @@ RULES = (
         "UnderReplicatedPartitions",
         "P0",
         MINUTE,
-        "Partitions with fewer copies in sync than they should have: another failure may lose data.",
+        "Partitions lack replicas: another failure may lose messages.",
         lambda facts: _number(facts.under_replicated, "partitions"),
+    ),
+    Rule(
+        "PartitionsBelowMinInSync",
+        "P0",
+        MINUTE // 2,
+        "Fewer replicas are in sync than min.insync.replicas asks for: producers with acks=all are refused.",
+        lambda facts: _number(facts.below_min, "partitions"),
     ),
     Rule(
         "OfflinePartitions",
         "P0",
-        MINUTE,
-        "Partitions without a leader: nobody can write or read them.",
+        MINUTE // 2,
+        "Partitions without a leader can be neither read nor written.",
         lambda facts: _number(facts.offline, "partitions"),
-    ),
-    Rule(
-        "BelowMinInSyncReplicas",
-        "P0",
-        MINUTE,
-        "Partitions with fewer replicas in sync than min.insync.replicas: producers with acks=all are refused.",
-        lambda facts: _number(facts.below_min, "partitions"),
     ),
     Rule(
         "BrokerDown",
         "P0",
-        MINUTE,
+        MINUTE // 2,
         "A broker that holds replicas is not there.",
         lambda facts: [f"broker {node}" for node in facts.missing_brokers],
     ),
@@ -85,43 +86,50 @@ RULES = (
         "DiskFull",
         "P0",
         MINUTE,
-        "A disk is almost full: its broker will stop taking messages.",
+        "A disk is almost full: producers will get KAFKA_STORAGE_ERROR.",
         lambda facts: _disk(facts, DISK_FULL),
+    ),
+    Rule(
+        "DataDirectoryOffline",
+        "P0",
+        MINUTE // 2,
+        "A disk failed: its partitions are not served by this broker until it is repaired.",
+        lambda facts: list(facts.offline_folders),
     ),
     Rule(
         "ConsumerLagHuge",
         "P1",
         5 * MINUTE,
-        "A group is more than a million messages behind.",
+        "A group is more than a million messages behind: its consumers are too few, too slow, or gone.",
         lambda facts: _lag(facts, LAG_HUGE),
     ),
     Rule(
-        "IsrShrinking",
+        "InSyncReplicasShrinking",
         "P1",
         0,
-        "Followers fell out of sync in the last five minutes.",
+        "Replicas fell behind in the last five minutes: a follower is down, slow, or cut off.",
         lambda facts: _number(facts.isr_shrinks, "times"),
     ),
     Rule(
-        "DiskFilling",
+        "ConsumerLag",
         "P2",
         5 * MINUTE,
-        "A disk is more than 80 % full: add disks or brokers, or keep messages for a shorter time.",
-        lambda facts: _disk(facts, DISK_FILLING),
-    ),
-    Rule(
-        "ConsumerLagLarge",
-        "P2",
-        5 * MINUTE,
-        "A group is more than ten thousand messages behind.",
+        "A group is more than ten thousand messages behind: watch whether it grows.",
         lambda facts: _lag(facts, LAG_LARGE),
     ),
     Rule(
-        "GroupRebalancing",
+        "RebalanceInProgress",
         "P2",
-        5 * MINUTE,
-        "A group is dealing out its partitions and reads nothing meanwhile.",
+        MINUTE,
+        "Members of a group wait for their partitions.",
         lambda facts: [f"group {name}" for name in facts.rebalancing],
+    ),
+    Rule(
+        "DiskUsageHigh",
+        "P2",
+        10 * MINUTE,
+        "A disk is more than 80 % full: add space or shorten retention before it is full.",
+        lambda facts: _disk(facts, DISK_FILLING),
     ),
 )
 

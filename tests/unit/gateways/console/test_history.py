@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.gateways.console.chart import Line, line_chart, nice_top, sparkline
-from tidelog.gateways.console.history import History, Lines, rates
+from tidelog.gateways.console.history import History, Lines, quantile, rates
 
 
 def test_names_that_come_and_go_have_gaps() -> None:
@@ -43,6 +43,7 @@ def test_a_chart_says_its_newest_figure_and_has_room_for_the_largest() -> None:
     assert drawn.count('class="line"') == 2  # a gap is a gap
     assert "<svg" not in line_chart("Messages", [0], [Line("in", [1.0])])
     assert [nice_top(value) for value in (0, 0.3, 1, 3, 9, 12, 999, 1001)] == [1, 1, 1, 4, 10, 20, 1000, 2000]
+    assert [nice_top(value, 1024) for value in (900, 1024, 3000, 5 << 20)] == [1024, 1024, 4096, 8 << 20]
     assert "<path" in sparkline([1, 2, None, 4], "x") and "<path" not in sparkline([None], "x")
 
 
@@ -50,3 +51,10 @@ def test_long_charts_are_thinned_and_keep_the_newest() -> None:
     drawn = line_chart("M", list(range(0, 500_000, 1000)), [Line("in", [float(n) for n in range(500)])])
     assert drawn.count("<rect") <= 120
     assert "now in 499" in drawn
+
+
+def test_quantiles_of_counts_by_bound() -> None:
+    assert quantile(0.99, (1, 5, 10), [100, 100, 100, 100]) == 0.99
+    assert quantile(0.5, (1, 5, 10), [0, 10, 10, 10]) == 3.0
+    assert quantile(0.99, (1, 5, 10), [0, 0, 0, 7]) == 10  # slower than the last bound
+    assert quantile(0.99, (1, 5, 10), [0, 0, 0, 0]) is None
