@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.conformance.process import BrokerProcess
 
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 120  # a start takes half a second; a machine under load may take its time
 READY = re.compile(rb"^ready kafka=(?P<kafka>\S+):(?P<port>\d+) http=(?P<http>\S+:\d+) id=(?P<id>\d+)\s*$")
 
 
