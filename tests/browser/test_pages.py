@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from collections.abc import Callable
 
@@ -174,11 +173,7 @@ def test_the_live_tail_shows_what_comes(page: Page, broker: TidelogBroker, topic
     page.goto(f"/console/topics/{name}/tail?value=wanted")
     expect(page.locator("#tail-state")).to_have_text("waiting for messages")
     first = page.locator("table[data-tail] tbody tr").first
-    for _ in range(30):  # until the tail stands at the end
-        write(broker, name, b"unwatched", b"wanted 1")
-        if first.count():
-            break
-        time.sleep(0.5)
+    write(broker, name, b"unwatched", b"wanted 1")
     expect(first).to_contain_text("wanted 1")
     assert "unwatched" not in page.locator("table[data-tail]").inner_text()
     page.get_by_role("button", name="Pause").click()
@@ -242,7 +237,7 @@ def test_a_group_is_reset_after_a_look_at_what_would_happen(
         page.get_by_role("combobox", name="To").select_option("latest")
         page.get_by_role("button", name="Preview").click()
         page.get_by_role("button", name=re.compile("Reset")).click()
-        expect(page.get_by_role("alert")).to_contain_text("has 1 members")
+        expect(page.get_by_role("alert")).to_contain_text("has 1 member")
 
 
 def test_a_page_needs_few_requests_however_many_topics(page: Page, broker: TidelogBroker, site: str) -> None:

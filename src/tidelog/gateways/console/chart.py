@@ -33,9 +33,8 @@ def line_chart(
     times, lines = _thinned(times_ms, lines)
     known = [value for line in lines for value in line.values if value is not None]
     if len(times) < 2 or not known:
-        return h.div(
-            h.p("The first figures come in a few seconds.", class_="muted"), class_="chart chart-empty"
-        )
+        words = "The first figures come in a few seconds." if len(times) < 3 else "Nothing was measured yet."
+        return h.div(h.p(words, class_="muted"), class_="chart chart-empty")
     top = nice_top(max(known), unit)
     left_ms, span_ms = times[0], max(1, times[-1] - times[0])
 
@@ -49,7 +48,10 @@ def line_chart(
     return h.svg(
         h.title(f"{title}: now {newest}"),
         [_grid(y(top * step / LINES), shown(top * step / LINES), width) for step in range(LINES + 1)],
-        [_time_label(x(times[at]), times[at], anchor) for at, anchor in _labelled(len(times))],
+        [
+            _time_label(x(left_ms + span_ms * half // 2), left_ms + span_ms * half // 2, anchor)
+            for half, anchor in enumerate(("start", "middle", "end"))
+        ],
         [
             _curve([(x(at), y(value)) if value is not None else None for at, value in _pairs(times, line)], n)
             for n, line in enumerate(lines)
@@ -83,10 +85,6 @@ def nice_top(value: float, unit: int = 10) -> float:
     while step * power < value:
         step *= 2
     return min(step, unit) * power
-
-
-def _labelled(count: int) -> list[tuple[int, str]]:
-    return [(0, "start"), (count // 2, "middle"), (count - 1, "end")]
 
 
 def _grid(y: float, text: str, width: int) -> Markup:

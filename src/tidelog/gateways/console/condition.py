@@ -28,17 +28,18 @@ class Condition:
     def words(self) -> tuple[str, str]:
         """A level and a sentence."""
         if self.offline:
-            return "bad", f"{_many(len(self.offline), 'partition')} without a leader"
+            return "bad", f"{many(len(self.offline), 'partition')} without a leader"
         if self.below_min:
-            return "bad", f"{_many(len(self.below_min), 'partition')} cannot take acks=all"
+            return "bad", f"{many(len(self.below_min), 'partition')} cannot take acks=all"
         if self.missing:
-            return "warn", f"{_many(len(self.missing), 'broker')} missing"
+            return "warn", f"{many(len(self.missing), 'broker')} missing"
         if self.under_replicated:
-            return "warn", f"{_many(len(self.under_replicated), 'partition')} under-replicated"
+            return "warn", f"{many(len(self.under_replicated), 'partition')} under-replicated"
         return "good", "All well"
 
 
-def _many(count: int, noun: str) -> str:
+def many(count: int, noun: str) -> str:
+    """1 broker, 2 brokers"""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

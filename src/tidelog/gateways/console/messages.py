@@ -175,7 +175,9 @@ def message_cells(decoder: Decoder, record: Record) -> list[Child]:
         record.partition,
         h.a(count(record.offset), href=there, title="The whole message"),
         h.span(moment(record.timestamp), class_="mono nowrap"),
-        [h.pre(key.cut(300), class_="message-key"), _kind(key)],
+        h.span("none", class_="muted")
+        if record.key is None
+        else [h.pre(key.cut(300), class_="message-key"), _kind(key)],
         [
             h.pre(value.cut(), class_="message-value", tabindex="0"),
             h.div(_kind(value), _headers(record), class_="headers"),

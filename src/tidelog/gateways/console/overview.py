@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tidelog.gateways.console.amounts import count, duration, short, size
 from tidelog.gateways.console.chart import Line, legend, line_chart
-from tidelog.gateways.console.condition import condition
+from tidelog.gateways.console.condition import condition, many
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.frame import notice, page, part
 from tidelog.gateways.console.markup import Child, Markup, h, path
@@ -49,7 +49,7 @@ def _content(console: Console) -> list[Child]:
     return [
         problem_of(console),
         h.div(
-            figure("Health", words, f"{firing or 'no'} alerts firing", level, path("alerts")),
+            figure("Health", words, f"{many(firing, 'alert')} firing", level, path("alerts")),
             figure("Messages in", per_second(now)),
             figure("Lag", count(lag[-1]) if lag else "–", "messages, all groups", href=path("groups")),
             figure("Stored", size(stored[-1]) if stored else "–", "all replicas"),

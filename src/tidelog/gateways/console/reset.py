@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from tidelog import errors
 from tidelog.gateways.console.amounts import count
+from tidelog.gateways.console.condition import many
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.forms import choice, field, form, sent
 from tidelog.gateways.console.frame import go, page
@@ -100,7 +101,7 @@ async def execute(console: Console, request: Request) -> Response:
     members = (await admin.describe_groups([name]))[name].members
     if members:
         raise errors.NonEmptyGroup(
-            f"nothing was reset: group {name!r} has {len(members)} members, and they would go on where they are; "
+            f"nothing was reset: group {name!r} has {many(len(members), 'member')}, and they would go on where they are; "
             "stop them first"
         )
     _, after = await _planned(admin, given)

@@ -104,6 +104,7 @@ def _editor(
             aria_label=label,
             autocomplete="off",
             spellcheck="false",
+            required=entry.sensitive,
             class_="mono",
         ),
         h.button("Save", name="do", value="save"),

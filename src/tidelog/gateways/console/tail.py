@@ -56,7 +56,7 @@ async def tail(console: Console, request: Request) -> Response:
                 class_="grid",
             )
         ),
-        h.p(h.b("Live tail: "), h.span("needs a script", id="tail-state", role="status"), class_="muted"),
+        h.p(h.b("Live tail: "), h.span("needs JavaScript", id="tail-state", role="status"), class_="muted"),
         h.div(
             h.table(
                 h.caption(f"Messages of {topic.name} as they come", class_="hidden"),

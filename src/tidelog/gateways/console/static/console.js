@@ -90,7 +90,7 @@ function tail(table) {
     rows.insertAdjacentHTML("afterbegin", html);
     while (rows.rows.length > max) rows.deleteRow(-1);
   };
-  source.addEventListener("open", () => { state.textContent = "waiting for messages"; });
+  source.addEventListener("begun", () => { state.textContent = "waiting for messages"; });
   source.addEventListener("rows", (event) => {
     if (held !== null) {
       held.push(event.data);
