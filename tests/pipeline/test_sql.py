@@ -120,12 +120,9 @@ def test_queries_go_on_as_topics(sql: Shell, bootstrap: str) -> None:
 
 def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
     sql("CREATE STREAM copy (id BIGINT, who STRING) WITH (topic = '$copy', key = 'who')")
-    assert (
-        sql("INSERT INTO copy SELECT id, customer FROM orders WHERE id < 3")
-        == f"3 records written to {sql.names['copy']}"
-    )
-    assert pairs(bootstrap, sql.names["copy"])[1] == ("c1", {"id": 1, "who": "c1"})
-    assert "2 columns" not in sql.refused("INSERT INTO copy SELECT id FROM orders")
+    said = sql("INSERT INTO copy SELECT id, customer FROM orders WHERE id < 3")
+    assert said == f"3 records written to {sql.names['copy']}"
+    assert ("c1", {"id": 1, "who": "c1"}) in pairs(bootstrap, sql.names["copy"])
     assert "has 2: id, who" in sql.refused("INSERT INTO copy SELECT id FROM orders")
     assert sorted(one["id"] for one in rows(bootstrap, sql.names["copy"])) == [0, 1, 2]
 
