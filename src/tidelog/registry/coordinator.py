@@ -146,10 +146,16 @@ class SchemaRegistry:
     # Where the state is
 
     async def _make_topic(self) -> None:
-        if self._topic.count(self._controller.image) is None:
-            await self._topic.ensure()
-            while self._topic.count(self._controller.image) is None:
+        problem: errors.TidelogError | None = None
+        for _ in range(round(LOAD_S_MAX / LOOK_S)):
+            if self._topic.count(self._controller.image) is not None:
+                return
+            try:
+                await self._topic.ensure()
+            except errors.CoordinatorNotAvailable as refused:
+                problem = refused
                 await asyncio.sleep(LOOK_S)
+        raise problem or errors.CoordinatorNotAvailable(f"{TOPIC} is being made: try again")
 
     async def _shard(self) -> RegistryShard:
         """Loaded, and with all that the log has.  NotHere when another broker leads."""

@@ -53,6 +53,8 @@ class Formats:
             raise
         except RecursionError:
             raise invalid_schema("it is nested too deep") from None
+        except UnicodeError as problem:
+            raise invalid_schema(f"it has text that is no Unicode: {problem}") from None
         if len(schema.text) <= TEXT_MAX:
             self._parsed[key] = parsed
             while len(self._parsed) > PARSED_MAX:

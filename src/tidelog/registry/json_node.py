@@ -9,6 +9,20 @@ from urllib.parse import unquote
 
 OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
 REFS_MAX = 100
+AFTER_DRAFT_4 = frozenset(("const", "contains", "propertyNames", "if", "then", "else"))
+AFTER_DRAFT_7 = frozenset(
+    (
+        "prefixItems",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "dependentRequired",
+        "dependentSchemas",
+        "minContains",
+        "maxContains",
+        "$dynamicRef",
+        "$recursiveRef",
+    )
+)
 # Keywords that say nothing about which values fit.
 SILENT = frozenset(
     (
@@ -45,6 +59,7 @@ class Document:
         said = str(root.get("$schema", "")) if isinstance(root, dict) else ""
         self.ref_stands_alone = not said or any(draft in said for draft in OLD_DRAFTS)
         """In older drafts nothing beside a `$ref` counts."""
+        self.unknown = _unknown_in(said)
         self._named: dict[str, Any] | None = None
 
     def find(self, ref: str) -> Node | None:
@@ -78,6 +93,13 @@ class Document:
 
     def anchored(self, name: str) -> Any:
         return self._names().get(name)
+
+
+def _unknown_in(said: str) -> frozenset[str]:
+    """Keywords that came after the draft or went before it: they mean nothing there, and may hold anything."""
+    if not said or any(draft in said for draft in OLD_DRAFTS):
+        return AFTER_DRAFT_7 | AFTER_DRAFT_4 if "draft-04" in said else AFTER_DRAFT_7
+    return frozenset(("additionalItems",)) if "2020-12" in said else frozenset(("prefixItems",))
 
 
 class Node(NamedTuple):
@@ -124,9 +146,9 @@ class Nodes:
     def _taken_apart(self, node: Node, depth: int) -> Iterator[Node]:
         schema = node.schema
         if not isinstance(schema, dict) or depth > REFS_MAX:
-            yield node
-            return
-        rest = dict(schema)
+            return  # a reference to something that is no schema
+        unknown = node.document.unknown
+        rest = {word: value for word, value in schema.items() if word not in unknown}
         ref = schema.get("$ref", schema.get("$dynamicRef", schema.get("$recursiveRef")))
         if isinstance(ref, str):
             target = node.document.find(ref)

@@ -101,6 +101,8 @@ def test_the_log_gives_the_state_again_and_ids_are_never_reused(steps: list[Any]
         for entry in entries:
             log.append(kinds.encode(entry))
             state.replay(entry, -1)
+        if act[0] == "delete_subject":
+            assert not state.versions(act[1], act[2]), "a deleted subject has versions"
         for context, held in state.contexts.items():
             for number, schema in held.schemas.items():
                 before = given.setdefault((context, number), schema.fingerprint)
