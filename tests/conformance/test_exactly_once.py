@@ -89,11 +89,15 @@ def run_with_kills(
 
 
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
+    return [value.removeprefix(b"seen ") for value in read(bootstrap, topic, "read_committed")]
+
+
+def read(bootstrap: str, topic: str, isolation: str) -> list[bytes]:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "reader",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.partition.eof": True,
         }
     )
@@ -106,7 +110,7 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
             consumer.close()
             return found
-        found.append(message.value().removeprefix(b"seen "))
+        found.append(message.value())
 
 
 @pytest.mark.parametrize(

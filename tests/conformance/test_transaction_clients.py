@@ -13,9 +13,9 @@ import kafka
 import pytest
 
 from tests.conformance.batches import TRANSACTIONAL, batch
-from tests.conformance.process import BrokerProcess
+from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.raw import Connection
-from tests.conformance.test_exactly_once import read_committed
+from tests.conformance.test_exactly_once import read, read_committed
 from tests.conformance.topics import append, create_topic, values
 from tests.conformance.transactions import RawProducer, last_stable
 
@@ -94,6 +94,48 @@ def test_a_second_confluent_instance_fences_the_first(
         confluent_kafka.KafkaError.PRODUCER_FENCED,
     )
     assert read_committed(bootstrap, orders) == [b"alive"]
+
+
+def test_compaction_takes_what_was_aborted_and_leaves_what_is_open(
+    bootstrap: str, topic: Topic, name: Callable[[], str]
+) -> None:
+    keyed = topic(
+        config={"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.0"}
+    )
+    writer, slow = (
+        confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": name()})
+        for _ in range(2)
+    )
+    for producer in (writer, slow):
+        producer.init_transactions(30)
+    for number in range(6):
+        writer.begin_transaction()
+        writer.produce(keyed, key=b"key", value=b"%d" % number)
+        writer.flush(30)
+        if number % 2:
+            writer.abort_transaction(30)
+        else:
+            writer.commit_transaction(30)
+    time.sleep(0.2)  # the next record begins a segment: one with an open transaction is not compacted at all
+    slow.begin_transaction()
+    for value in (b"first", b"second"):
+        slow.produce(keyed, key=b"slow", value=value)
+        slow.flush(30)
+    ticks = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+
+    def compacted(gone: set[bytes]) -> bool:
+        ticks.produce(keyed, key=b"tick", value=b"tick")  # so that segments are closed
+        ticks.flush(30)
+        return not gone & set(read(bootstrap, keyed, "read_uncommitted"))
+
+    wait_until(lambda: compacted({b"0", b"1", b"2", b"3", b"5"}), 150, "only the last commit is left", 0.3)
+    assert [one for one in read(bootstrap, keyed, "read_uncommitted") if one != b"tick"] == [
+        *(b"4", b"first", b"second")
+    ]
+    assert read(bootstrap, keyed, "read_committed") == [b"4"]
+    slow.commit_transaction(30)
+    wait_until(lambda: compacted({b"first"}), 150, "what was open is compacted, too", 0.3)
+    assert [one for one in read(bootstrap, keyed, "read_committed") if one != b"tick"] == [b"4", b"second"]
 
 
 def test_kafkas_tools_write_read_and_list_transactions(
