@@ -7,6 +7,7 @@ imported on first use: a broker that only passes batches on loads none of them.
 from __future__ import annotations
 
 import struct
+import threading
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -211,6 +212,20 @@ def _lz4(data: Buffer, level: int) -> bytes:
     return bytes(stream.finish())
 
 
+# One of a thread's own, kept: filling a fresh one with zeros took as long as a good part of the decompression.
+_scratch = threading.local()
+_SCRATCH_BYTES_MAX = 4 << 20
+
+
+def _room(size: int) -> memoryview:
+    if size > _SCRATCH_BYTES_MAX:
+        return memoryview(bytearray(size))
+    kept: bytearray = getattr(_scratch, "kept", bytearray())
+    if len(kept) < size:
+        kept = _scratch.kept = bytearray(min(2 * size, _SCRATCH_BYTES_MAX))
+    return memoryview(kept)[:size]
+
+
 def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes:
     """First in a buffer of a likely size, then in a mapping of `size_max`, whose pages come when touched."""
     import mmap
@@ -219,10 +234,10 @@ def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes:
 
     into = (cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).decompress_into
     likely = min(max(8 * memoryview(data).nbytes, 64 << 10), size_max)
-    plain = bytearray(likely)
+    plain = _room(likely)
     try:
         written: int = into(data, plain)
-        return bytes(memoryview(plain)[:written])
+        return bytes(plain[:written])
     except cramjam.DecompressionError as problem:
         if likely == size_max:
             raise _damaged(codec, f"{problem} (at most {size_max} bytes are allowed)") from None
