@@ -209,6 +209,37 @@ def test_new_topics_of_a_pattern_are_read_from_their_beginning(
         query.stop()
 
 
+def test_a_first_batch_that_failed_is_not_skipped(
+    spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
+) -> None:
+    """A stream that begins at the latest offset: what came before its first batch was done is not lost by a crash."""
+    orders, copy = topic(), topic()
+    fill(bootstrap, orders, ["before"])
+    fails = True
+
+    def once(rows: Any, number: int) -> None:
+        if fails and rows.count():
+            raise ZeroDivisionError("on purpose")
+        writer = rows.select("value").write.format("tidelog").option("bootstrap", bootstrap)
+        writer.option("topic", copy).mode("append").save()
+
+    def start(**trigger: Any) -> Any:
+        frame = streaming(spark, bootstrap, topics=orders, starting="latest")
+        writer = frame.writeStream.foreachBatch(once).option("checkpointLocation", str(tmp_path / "c"))
+        return writer.trigger(**trigger).start()
+
+    query = start(processingTime="100 milliseconds")
+    wait_until(lambda: query.lastProgress is not None, 120, "the stream's start")
+    fill(bootstrap, orders, ["a", "b"])
+    wait_until(lambda: not query.isActive, 120, "the failure of the first batch")
+    assert "on purpose" in str(query.exception())
+    fill(bootstrap, orders, ["c"])
+    fails = False
+    query = start(availableNow=True)
+    assert query.awaitTermination(120)
+    assert values(reading(spark, bootstrap, topics=copy)) == ["a", "b", "c"]
+
+
 # What retention, deletion and mistakes do
 
 

@@ -93,13 +93,16 @@ class RangeReader:
         self, partition: TopicPartition, topic_id: uuid.UUID | None, start: int
     ) -> PartitionData:
         cluster = self._cluster
+        if topic_id is not None and self._is_another(partition.topic, topic_id):
+            # What is known may be old; whoever asks has seen the new one.
+            await cluster.refresh([partition.topic])
+            if self._is_another(partition.topic, topic_id):
+                raise errors.UnknownTopicOrPartition(
+                    f"topic {partition.topic!r} was deleted and made anew: what was to be read is gone"
+                )
         (node,) = await cluster.leaders([partition])
         connection = await cluster.node(node)
         topic = cluster.topology.topics[partition.topic]
-        if topic_id is not None and topic.id not in (topic_id, NO_ID):
-            raise errors.UnknownTopicOrPartition(
-                f"topic {partition.topic!r} was deleted and made anew: what was to be read is gone"
-            )
         version = connection.version_of(FetchRequest, NAMES_VERSION_MAX if topic.id == NO_ID else None)
         known = topic.partition(partition.partition)
         wanted = FetchPartition(
@@ -130,6 +133,10 @@ class RangeReader:
             if problem.retriable:
                 await cluster.refresh([partition.topic])
             raise
+
+    def _is_another(self, name: str, topic_id: uuid.UUID) -> bool:
+        known = self._cluster.topology.topics.get(name)
+        return known is not None and not known.error and known.id not in (topic_id, NO_ID)
 
     def _read(self, partition: TopicPartition, start: int, answer: PartitionData) -> Piece:
         data = answer.records or b""

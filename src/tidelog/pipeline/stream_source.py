@@ -35,6 +35,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._shape = shape
         self._survey: Survey | None = None
+        self._initial: Positions | None = None
         self._until: Positions | None = None
         self._latest: Positions | None = None
         self._committed: Mapping[TopicPartition, int] = {}
@@ -42,9 +43,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # On the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        scope = self._asked.scope()
-        starts = self._asked.at(self._options.starting, scope.partitions)
-        return Positions(starts, scope.ids).to_json()
+        # Spark asks more than once before the first batch, and must hear the same.
+        if self._initial is None:
+            scope = self._asked.scope()
+            starts = self._asked.at(self._options.starting, scope.partitions)
+            self._initial = Positions(starts, scope.ids, first=True)
+        return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.max_records_per_trigger
@@ -60,7 +64,10 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {one: max(begins[one], offset) for one, offset in until.offsets.items()}
         if isinstance(limit, ReadMaxRows):
             ends = admit(begins, ends, limit.max_rows)
-        return Positions(ends, until.ids).to_json()
+        if ends == dict(since.offsets):
+            # To the letter the same: Spark takes anything else for new data.
+            return start
+        return since.ended(Positions(ends, until.ids)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else self._latest.to_json()
@@ -70,7 +77,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = Positions(self._asked.last(scope.partitions), scope.ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        since, until = Positions.from_json(start), Positions.from_json(end)
+        until = Positions.from_json(end)
+        since = Positions.from_json(start).really(until)
         begins = self._begins(since, until)
         ranges = []
         for one, finish in until.offsets.items():
@@ -95,7 +103,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._shape.shaped(read_range(self._options, partition.wanted))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_survey": None, "_until": None, "_latest": None, "_committed": {}}
+        of_driver: dict[str, Any] = {
+            "_survey": None,
+            "_initial": None,
+            "_until": None,
+            "_latest": None,
+            "_committed": {},
+        }
+        return {**self.__dict__, **of_driver}
 
     # Inside
 

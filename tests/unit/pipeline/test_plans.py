@@ -94,6 +94,17 @@ def test_positions_survive_a_checkpoint() -> None:
         Positions.from_json({"logOffset": 5})
 
 
+def test_the_first_batch_begins_where_it_began_however_often_it_is_run() -> None:
+    place, ids = TopicPartition("a", 0), {"a": uuid.uuid4()}
+    began = Positions({place: 70}, ids, first=True)
+    end = Positions.from_json(began.ended(Positions({place: 80}, ids)).to_json())
+    later = Positions.from_json(Positions({place: 95}, ids, first=True).to_json())
+    assert later.really(end).offsets == began.really(end).offsets == {place: 70}
+    # The next batch begins at the end of the first, and says no more where that one began.
+    again = Positions.from_json(end.ended(Positions({place: 99}, ids)).to_json())
+    assert end.really(again) == end and again.began is None and not again.first
+
+
 def test_bounds() -> None:
     given = {"bootstrap": "h:1", "topics": "a, b", "starting": '{"a": {"0": 5, "1": -1}, "b": "@12"}'}
     starting = source_options(given, streaming=False).starting
