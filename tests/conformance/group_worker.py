@@ -17,6 +17,7 @@ import threading
 from typing import Any
 
 SESSION_MS = 5000  # a busy machine may keep a worker waiting for seconds
+STATIC_SESSION_MS = 60_000  # one that is started again is back before that
 HEARTBEAT_MS = 300
 
 stopping = threading.Event()
@@ -261,6 +262,9 @@ CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aio
 
 def main() -> None:
     client, bootstrap, group, topic, strategy, *instance = sys.argv[1:]
+    if instance:
+        global SESSION_MS
+        SESSION_MS = STATIC_SESSION_MS
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     CLIENTS[client](bootstrap, group, topic, strategy, instance[0] if instance else None)
 
