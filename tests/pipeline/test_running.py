@@ -31,10 +31,10 @@ def where(row):
     return {"n": row.n, "where": os.getcwd()}
 
 
-numbers = pipeline.stream("SOURCE", schema="n int", maxRecordsPerTrigger=40, minPartitions=4)
+numbers = pipeline.stream("SOURCE", schema="n int", maxRecordsPerTrigger=100, minPartitions=4)
 numbers.map(where, schema="n int, where string").key_by("n").to("TARGET")
 """
-WAIT_S = 300
+WAIT_S = 600
 
 
 def tidelog(*words: str) -> subprocess.CompletedProcess[str]:
@@ -83,9 +83,9 @@ def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, ki
     words = ("--bootstrap", bootstrap, "--master", "local[2]", "--metrics", f"127.0.0.1:{port}", *at_home)
     ok("pipeline", "run", str(file), "--detach", *words)
     for _ in range(kills):
-        send(bootstrap, source, [{"n": number} for number in range(sent, sent + 400)], key="n")
-        sent += 400
-        wanted = sent - dice.randint(100, 350)
+        send(bootstrap, source, [{"n": number} for number in range(sent, sent + 300)], key="n")
+        sent += 300
+        wanted = sent - dice.randint(50, 250)
         wait_until(lambda wanted=wanted: len(rows(bootstrap, target)) >= wanted, WAIT_S, "records are copied")
         ok("pipeline", "stop", "copy", "--kill", *at_home)
         assert status(home)["state"] == "killed"

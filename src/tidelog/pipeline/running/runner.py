@@ -88,6 +88,7 @@ class Runner:
             waits = False
             failed = False
             for pipeline in self._pipelines:
+                pipeline.settle()
                 for name, query in pipeline.queries.items():
                     progress = self._queries[f"{pipeline.name}.{name}"]
                     problem = None if query.isActive else query.exception()

@@ -74,7 +74,8 @@ def stream_stream(
     if how in ("right", "outer"):
         joined = joined.withColumns({name: F.coalesce(name, moved[name]) for name in names})
     df = joined.drop(*[moved[name] for name in names])
-    return replace(left, df=df, keys=tuple(names) if set(names) <= set(df.columns) else (), mode="append")
+    keys = tuple(names) if set(names) <= set(df.columns) else ()
+    return replace(left, df=df, keys=keys, clocked=left.clocked or right.clocked)
 
 
 def _apart(left: DataFrame, right: DataFrame, names: list[str]) -> tuple[DataFrame, dict[str, str]]:

@@ -18,6 +18,10 @@ class Output(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def clocked(self) -> bool:
+        """State goes by the machine's clock: Spark runs batches for ever, and never thinks that it is done."""
+
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery: ...
 
 
@@ -41,6 +45,14 @@ def started(
     return running
 
 
+def caught_up(query: StreamingQuery) -> bool:
+    """The last micro-batch found nothing to read, or none was needed."""
+    progress: Any = query.lastProgress
+    if progress is not None:
+        return int(progress["numInputRows"]) == 0
+    return str(query.status["message"]).startswith("Waiting for")
+
+
 def _writer(df: DataFrame, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> Any:
     writer = df.writeStream.queryName(query).option("checkpointLocation", checkpoint)
     if until_done:
@@ -54,9 +66,12 @@ class TopicOutput:
     rows: DataFrame
     mode: str
     options: Mapping[str, Any]
+    clocked: bool = False
 
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
-        writer = _writer(self.rows, query, checkpoint, trigger, until_done).outputMode(self.mode)
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done and not self.clocked).outputMode(
+            self.mode
+        )
         options = {name: str(value) for name, value in self.options.items()}
         if self.mode == "append":
             writer = writer.format("tidelog").options(**options)
@@ -85,9 +100,10 @@ class TableOutput:
     format: str
     partition_by: tuple[str, ...]
     options: Mapping[str, str]
+    clocked: bool = False
 
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
-        writer = _writer(self.rows, query, checkpoint, trigger, until_done)
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done and not self.clocked)
         writer = writer.format(self.format).options(**self.options).option("path", self.path)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
@@ -101,8 +117,9 @@ class BatchOutput:
     rows: DataFrame
     mode: str
     function: Callable[[DataFrame, int], None]
+    clocked: bool = False
 
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery:
-        writer = _writer(self.rows, query, checkpoint, trigger, until_done)
+        writer = _writer(self.rows, query, checkpoint, trigger, until_done and not self.clocked)
         started: StreamingQuery = writer.outputMode(self.mode).foreachBatch(self.function).start()
         return started

@@ -35,7 +35,16 @@ from tidelog.pipeline.streams.decode import (
     struct_type,
 )
 from tidelog.pipeline.streams.encode import Format, encoded
-from tidelog.pipeline.streams.output import BatchOutput, Output, TableOutput, TopicOutput, started
+from tidelog.pipeline.streams.output import (
+    SLOW_START,
+    STARTS_MAX,
+    BatchOutput,
+    Output,
+    TableOutput,
+    TopicOutput,
+    caught_up,
+    started,
+)
 from tidelog.pipeline.streams.session import session, state_settings
 from tidelog.pipeline.streams.stream import Stream
 from tidelog.pipeline.streams.table import Table
@@ -86,6 +95,9 @@ class Pipeline:
         self._outputs: dict[str, Output] = {}
         self._dead: list[DataFrame] = []
         self.queries: dict[str, StreamingQuery] = {}
+        self._running: dict[str, Output] = {}
+        self._until_done = False
+        self._starts_left = 0
         DEFINED.append(self)
 
     @property
@@ -239,7 +251,7 @@ class Pipeline:
         rows = encoded(stream, format, key, value)
         given = {"bootstrap": self.bootstrap, **self.options, **options, "topic": topic}
         given["guarantee"] = guarantee or self.guarantee
-        self._add(TopicOutput(name or topic, rows, stream.mode, given))
+        self._add(TopicOutput(name or topic, rows, stream.mode, given, stream.clocked))
 
     def write_table(
         self, stream: Stream, path: str, *, format: str = "parquet", name: str | None = None, **options: Any
@@ -251,14 +263,14 @@ class Pipeline:
         given = {one: str(value) for one, value in options.items() if one != "partition_by"}
         by = options.get("partition_by") or ()
         columns = (by,) if isinstance(by, str) else tuple(by)
-        self._add(
-            TableOutput(name or os.path.basename(path.rstrip("/")), stream.df, path, format, columns, given)
-        )
+        called = name or os.path.basename(path.rstrip("/"))
+        self._add(TableOutput(called, stream.df, path, format, columns, given, stream.clocked))
 
     def write_batches(
         self, stream: Stream, function: Callable[[DataFrame, int], None], *, name: str | None = None
     ) -> None:
-        self._add(BatchOutput(name or f"batches-{len(self._outputs)}", stream.df, stream.mode, function))
+        called = name or f"batches-{len(self._outputs)}"
+        self._add(BatchOutput(called, stream.df, stream.mode, function, stream.clocked))
 
     def _add(self, output: Output) -> None:
         if output.name in self._outputs or output.name == DEAD_LETTERS:
@@ -294,18 +306,22 @@ class Pipeline:
         for name in only:
             if name not in outputs:
                 raise PipelineError(f"there is no output {name!r}: there are {', '.join(outputs)}")
-        self.queries = {}
+        self.queries, self._running, self._until_done = {}, outputs, until_done
+        self._starts_left = STARTS_MAX
         try:
-            with state_settings(self.spark):
-                for name in only or outputs:
-                    folder = os.path.join(self.checkpoint, _file_name(name))
-                    self.queries[name] = started(
-                        outputs[name], f"{self.name}.{name}", folder, self.trigger, until_done
-                    )
+            for name in only or outputs:
+                self._begin(name)
         except BaseException:
             self.stop()
             raise
         return dict(self.queries)
+
+    def _begin(self, name: str) -> None:
+        folder = os.path.join(self.checkpoint, _file_name(name))
+        with state_settings(self.spark):
+            self.queries[name] = started(
+                self._running[name], f"{self.name}.{name}", folder, self.trigger, self._until_done
+            )
 
     def run(self, *only: str, until_done: bool = False) -> None:
         """Starts, and waits for the end; the first output that fails stops the others and is raised."""
@@ -319,6 +335,7 @@ class Pipeline:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
+                self.settle()
                 active = [query for query in self.queries.values() if query.isActive]
                 failed = [query.exception() for query in self.queries.values() if not query.isActive]
                 problem = next((one for one in failed if one is not None), None)
@@ -332,6 +349,16 @@ class Pipeline:
         except BaseException:
             self.stop()
             raise
+
+    def settle(self) -> None:
+        """Stops what is done and would not end by itself; starts again what a busy machine did not let begin."""
+        for name, query in list(self.queries.items()):
+            if query.isActive:
+                if self._until_done and self._running[name].clocked and caught_up(query):
+                    query.stop()
+            elif self._starts_left > 0 and SLOW_START in str(query.exception()):
+                self._starts_left -= 1
+                self._begin(name)
 
     def stop(self) -> None:
         for query in self.queries.values():

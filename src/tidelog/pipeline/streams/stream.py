@@ -37,6 +37,7 @@ class Stream:
     watermarked: bool = False
     mode: str = "append"  # or "update": rows are newer versions of earlier ones
     closes: bool = False  # windows that a watermark will close
+    clocked: bool = False  # state that goes by the machine's clock
 
     # Rows
 
@@ -93,7 +94,8 @@ class Stream:
         for other in others:
             df = df.unionByName(other.df, allowMissingColumns=True)
         watermarked = self.watermarked and all(one.watermarked for one in others)
-        return replace(self, df=df, watermarked=watermarked)
+        clocked = self.clocked or any(one.clocked for one in others)
+        return replace(self, df=df, watermarked=watermarked, clocked=clocked)
 
     def _python(self, function: Callable[[Row], Any], kind: Kind, schema: str | StructType | None) -> Stream:
         shape = self.df.schema if schema is None else struct_type(schema)
@@ -194,7 +196,7 @@ class Stream:
         call = processing.Process(function, on_timer, declared, shape, len(self.keys) == 1)
         df = processing.processed(self.df, list(self.keys), call, shape, mode)
         keys = self.keys if set(self.keys) <= set(shape.names) else ()
-        return Stream(self.pipeline, df, keys)
+        return Stream(self.pipeline, df, keys, clocked=self.clocked or mode == "processing")
 
     def suppress(self) -> Stream:
         """One row for each window, when the watermark has closed it, instead of one for every change."""
