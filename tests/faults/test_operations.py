@@ -14,6 +14,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -98,7 +100,9 @@ class Operated:
 
     def write(self, topic: str, partitions: int, count: int, size: int = 1000) -> None:
         failed: list[Any] = []
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "acks": "all", **QUIET})
+        # Small batches: one is the least that is copied at once.
+        settings = {"bootstrap.servers": self.bootstrap, "acks": "all", "batch.size": 20_000}
+        producer = confluent_kafka.Producer({**settings, **QUIET})
         for number in range(count):
             value = number.to_bytes(4, "big") + os.urandom(size)
             producer.produce(
@@ -213,6 +217,37 @@ def test_a_move_is_throttled_shown_and_unthrottled_when_it_is_done(operated: Ope
     held = operated.run("configs", "describe", "topic", "moved")
     assert "0:1" not in json.dumps(held)
     wait_until(lambda: operated.folders("moved") == {1: 0, 2: 2, 3: 0, 4: 2}, SECONDS_MAX, "old replicas go")
+
+
+@pytest.mark.parametrize(("side", "node"), [("leader", 1), ("follower", 2)])
+def test_either_side_alone_can_hold_a_copy_back(operated: Operated, side: str, node: int) -> None:
+    slow, free = f"slow-{side}", f"free-{side}"
+    for topic in (slow, free):
+        operated.create(topic, [[1]])
+        operated.write(topic, 1, 100, 10_000)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(node))
+    listed = ConfigResource(ConfigResource.Type.TOPIC, slow)
+    for resource, name, value in (
+        (broker, f"{side}.replication.throttled.rate", "1000"),
+        (listed, f"{side}.replication.throttled.replicas", "*"),
+    ):
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+        operated.admin.incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+    moves = [{"topic": topic, "partition": 0, "to": [1, 2]} for topic in (slow, free)]
+    plan = operated.etcd.members[0].home.parent / "plan.json"
+    plan.write_text(json.dumps({"moves": moves}))
+    operated.run("partitions", "reassign", "--plan", str(plan), "--execute")
+    under_way: list[Any] = []
+
+    def free_is_there() -> bool:
+        under_way[:] = operated.run("partitions", "reassign", "--verify")["moving"]
+        return free not in [one["topic"] for one in under_way]
+
+    # The one that is not listed gets there; the other has a thousand seconds to go.
+    wait_until(free_is_there, SECONDS_MAX, "the move without a throttle ends")
+    assert [(one["topic"], one["copied"] < one["bytes"]) for one in under_way] == [(slow, True)]
+    assert len(operated.run("partitions", "reassign", "--cancel")["cancelled"]) == 1
 
 
 def test_a_move_can_be_called_off(operated: Operated) -> None:

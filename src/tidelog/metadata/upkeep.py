@@ -38,19 +38,18 @@ def next_state(
         and all(node in live for node in partition.in_sync)
     ):
         return None
-    replicas, in_sync = partition.replicas, _trusted(partition)
+    replicas, in_sync, ended = partition.replicas, _trusted(partition), False
     if partition.adding or partition.removing:
         target = tuple(node for node in replicas if node not in partition.removing)
         if all(node in in_sync for node in target):
-            replicas, in_sync = target, tuple(node for node in in_sync if node in target)
+            replicas, in_sync, ended = target, tuple(node for node in in_sync if node in target), True
     # The last members stay, dead or alive: they alone have all that was acknowledged.
     in_sync = tuple(node for node in in_sync if node in live) or in_sync
     leader = _leader(partition, replicas, in_sync, live, here)
     if leader is None and unclean():
         leader = next((node for node in replicas if node in live), None)
         in_sync = in_sync if leader is None else (leader,)
-    moved = replicas != partition.replicas
-    if leader == partition.leader and in_sync == partition.in_sync and not moved and not partition.unsure:
+    if leader == partition.leader and in_sync == partition.in_sync and not ended and not partition.unsure:
         return None
     # After a power cut the same leader may go on with other records at the same offsets: only a new epoch tells.
     fresh = leader != partition.leader or bool(partition.unsure)
@@ -60,9 +59,9 @@ def next_state(
         in_sync,
         partition.partition_epoch + 1,
         (),
-        replicas if moved else partition.moved,
-        () if moved else partition.adding,
-        () if moved else partition.removing,
+        replicas if ended else partition.moved,
+        () if ended else partition.adding,
+        () if ended else partition.removing,
     )
 
 

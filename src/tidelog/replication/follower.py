@@ -177,13 +177,15 @@ class Follower:
         now = self._clock.monotonic_ms()
         if self._delayed:
             self._delayed = {key: until for key, until in self._delayed.items() if until > now}
-        spent = self._throttle.left(now) <= 0
+        left = self._throttle.left(now)
         wanted = {}
         for key, (partition, epoch) in self._followed.items():
-            if key in self._delayed or (spent and partition.throttled_in and not partition.in_sync_here):
+            throttled = partition.throttled_in and not partition.in_sync_here
+            if key in self._delayed or (throttled and left <= 0):
                 continue
             it = partition.log
-            wanted[key] = Wanted(epoch, it.end, it.epochs.latest, it.start)
+            one = Wanted(epoch, it.end, it.epochs.latest, it.start)
+            wanted[key] = one._replace(bytes_max=left) if throttled else one
         return wanted
 
     def _take(self, answer: FetchResponse, asked: dict[Key, Following]) -> list[asyncio.Future[None]]:

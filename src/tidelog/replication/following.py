@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.record.reader import Batch, read_batches
+from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.epochs import Epochs
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 
@@ -28,6 +29,8 @@ class Wanted(NamedTuple):
     offset: int
     last_epoch: int
     log_start: int
+    bytes_max: int = NO_LIMIT
+    """What a throttle leaves; never more than the broker's own limit."""
 
 
 def cut_at(epochs: Epochs, end: int, epoch: int, leader_end: int) -> int:
@@ -119,7 +122,7 @@ def _topics(wanted: Iterable[tuple[Key, Wanted]], partition_bytes: int) -> list[
                 fetch_offset=one.offset,
                 last_fetched_epoch=one.last_epoch,
                 log_start_offset=one.log_start,
-                partition_max_bytes=partition_bytes,
+                partition_max_bytes=min(partition_bytes, one.bytes_max),
             )
         )
     return list(topics.values())

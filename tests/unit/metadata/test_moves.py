@@ -62,6 +62,15 @@ def test_a_move_that_only_takes_away_ends_at_once() -> None:
     assert ended is not None and ended.replicas == (ONE, TWO) and ended.in_sync == (ONE, TWO)
 
 
+def test_a_move_that_only_adds_ends_when_the_new_ones_are_in_sync() -> None:
+    moving = stored(moved(at_rest(), ONE, TWO, THREE))
+    assert next_state(moving, KNOWN, KNOWN, lambda: False) is None
+    ended = next_state(moving._replace(in_sync=(ONE, TWO, THREE)), KNOWN, KNOWN, lambda: False)
+    assert ended is not None
+    assert (ended.replicas, ended.adding, ended.removing) == ((ONE, TWO, THREE), (), ())
+    assert (ended.leader, ended.leader_epoch, ended.in_sync) == (ONE, 5, (ONE, TWO, THREE))
+
+
 def test_a_move_to_where_it_is_changes_nothing_and_a_new_order_is_a_move() -> None:
     assert begin(at_rest(), (ONE, TWO), KNOWN, False) is None
     assert moved(at_rest(), TWO, ONE).replicas == (TWO, ONE)

@@ -93,6 +93,15 @@ def test_a_session_counts_its_requests() -> None:
     assert request.replica_state.replica_id == 3 and request.replica_state.replica_epoch == 7
 
 
+def test_no_more_is_asked_for_than_a_throttle_leaves() -> None:
+    wanted = {A: Wanted(1, 0, 0, 0), B: Wanted(1, 0, 0, 0, bytes_max=40)}
+    request = Session(3).request(wanted, 7, 500, 1000, 100)
+    asked = {
+        part.partition: part.partition_max_bytes for topic in request.topics for part in topic.partitions
+    }
+    assert asked == {0: 100, 1: 40}
+
+
 def batch(base: int, count: int, epoch: int) -> bytes:
     builder = BatchBuilder()
     for _ in range(count):
