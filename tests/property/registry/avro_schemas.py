@@ -69,7 +69,7 @@ def _records(draw: st.DrawFn, count: _Count, depth: int) -> Any:
 @st.composite
 def _enums(draw: st.DrawFn, count: _Count) -> Any:
     symbols = draw(st.lists(st.sampled_from(SYMBOLS), unique=True, min_size=1))
-    made: dict[str, Any] = {"type": "enum", "name": count.next("E"), "symbols": symbols}
+    made: dict[str, Any] = {"type": "enum", "name": f"ns.{count.next('E')}", "symbols": symbols}
     if draw(st.booleans()):
         made["default"] = symbols[0]
     return made
@@ -77,7 +77,7 @@ def _enums(draw: st.DrawFn, count: _Count) -> Any:
 
 @st.composite
 def _fixed(draw: st.DrawFn, count: _Count) -> Any:
-    return {"type": "fixed", "name": count.next("F"), "size": draw(st.integers(1, 2))}
+    return {"type": "fixed", "name": f"ns.{count.next('F')}", "size": draw(st.integers(1, 2))}
 
 
 @st.composite
