@@ -143,12 +143,13 @@ class Job:
 
     def _cpu(self) -> dict[str, float]:
         """Seconds of the broker, of Spark's Python workers, and of its JVM."""
-        whole = usage.cpu_seconds(os.getpid())
-        python = 0.0
+        python, seen = 0.0, set[int]()
         for process in usage.tree(os.getpid()):
-            if _is(process, b"pyspark.daemon"):
-                python = usage.cpu_seconds(process)
-                break
+            # Daemons and their workers, and the process of a stream's source.
+            if process not in seen and _is(process, b"-m\0pyspark."):
+                python += usage.cpu_seconds(process)
+                seen.update(usage.tree(process))
+        whole = usage.cpu_seconds(os.getpid())
         return {"broker": usage.cpu_seconds(self.given.broker_pid), "python": python, "jvm": whole - python}
 
 
