@@ -18,13 +18,12 @@ import pytest
 from tests.conformance.process import free_port, wait_until
 from tests.pipeline.records import rows, send
 
+pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
 COPY = """
 import os
 from tidelog.pipeline import Pipeline
 
 pipeline = Pipeline("copy")
-
-pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
 
 
 def where(row):
