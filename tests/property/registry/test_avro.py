@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.schema import parse as avro_parse
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.property.registry.avro_schemas import changed, schemas, values
@@ -40,6 +40,7 @@ def test_what_is_compatible_is_read(pair: tuple[Any, Any], data: st.DataObject) 
     fastavro.schemaless_reader(out, fastavro.parse_schema(writer), fastavro.parse_schema(reader))
 
 
+@settings(max_examples=60)
 @given(pairs())
 def test_the_verdicts_are_those_of_avros_own_package(pair: tuple[Any, Any]) -> None:
     writer, reader = pair
@@ -57,6 +58,7 @@ def test_the_verdicts_are_those_of_avros_own_package(pair: tuple[Any, Any]) -> N
     )
 
 
+@settings(max_examples=60)
 @given(schemas())
 def test_the_kept_form_means_the_same_and_does_not_change_again(schema: Any) -> None:
     kept = parsed(schema).canonical()
@@ -68,6 +70,7 @@ def test_the_kept_form_means_the_same_and_does_not_change_again(schema: Any) -> 
     ) == fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(schema), "CRC-64-AVRO")
 
 
+@settings(max_examples=60)
 @given(schemas())
 def test_the_order_of_attributes_does_not_matter_to_the_normal_form(schema: Any) -> None:
     assert parsed(_reversed(schema)).normal() == parsed(schema).normal()
