@@ -178,6 +178,8 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        # What goes between Spark and Python in small pieces waits less without TCP.
+        .config("spark.python.unix.domain.socket.enabled", "true")
     )
     if options.jars:
         builder = builder.config("spark.jars", options.jars)
