@@ -42,14 +42,17 @@ SETTINGS = {
 class Operated:
     def __init__(self, folder: Path) -> None:
         self.etcd = Etcd(folder / "etcd")
-        self.etcd.start()
         metadata = f"etcd://{','.join(self.etcd.endpoints)}"
         self.brokers: dict[int, FaultyBroker] = {}
         for node, rack in RACKS.items():
             settings = {**SETTINGS, "tidelog.metadata": metadata, "broker.rack": rack}
             self.brokers[node] = FaultyBroker(folder / f"broker-{node}", settings)
             self.brokers[node].node = node
-            self.brokers[node].start()
+
+    def start(self) -> None:
+        self.etcd.start()
+        for broker in self.brokers.values():
+            broker.start()
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     @property
@@ -138,8 +141,11 @@ class Operated:
 @pytest.fixture(scope="module")
 def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     made = Operated(tmp_path_factory.mktemp("operated"))
-    yield made
-    made.end()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
     for broker in made.brokers.values():
         assert not broker.unexpected(), broker.unexpected()[0]
 
