@@ -18,7 +18,8 @@ import pytest
 from tests.conformance.process import free_port, wait_until
 from tests.pipeline.records import rows, send
 
-pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
+# Processes of their own, beside the session that other tests share; on a busy machine they take their time.
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("running")]
 COPY = """
 import os
 from tidelog.pipeline import Pipeline
