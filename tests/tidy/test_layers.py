@@ -131,6 +131,8 @@ PURE = [
     "metadata/shifts.py",
     "metadata/upkeep.py",
     "model/advice.py",
+    "model/amounts.py",
+    "model/capacity.py",
     "model/figures.py",
     "model/plot.py",
     "model/queueing.py",

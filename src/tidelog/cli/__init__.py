@@ -27,6 +27,7 @@ COMMANDS = {
     "pipeline": ("tidelog.cli.pipeline:pipeline", "Run pipelines on Spark, and see how they do."),
     "sql": ("tidelog.cli.sql:sql", "SQL on topics."),
     "model": ("tidelog.cli.model:model", "Predict queue depth, latency and the best number of consumers."),
+    "plan": ("tidelog.cli.plan:plan", "Storage, brokers, partitions and network for a load."),
     "log": ("tidelog.cli.log:log", "Look into log files on disk."),
 }
 

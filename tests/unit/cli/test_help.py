@@ -80,6 +80,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "model group",
         "model measure",
         "model queue",
+        "plan",
         "log dump",
     ]
 

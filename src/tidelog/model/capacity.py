@@ -1,0 +1,186 @@
+"""What a load needs: storage, brokers, partitions, network; and what of a running cluster it would use up first.  Pure.
+
+    storage    = messages a day * size * days kept * replicas
+    brokers    = throughput / throughput of one broker * replicas
+    partitions = throughput / throughput of one consumer
+
+These three are the usual rules of thumb.  Brokers are also counted by disk, by network and by replicas, and the largest
+count is the one that matters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DAY_S = 86_400.0
+WHOLE = 1e-9  # counts this near above a whole number are that number: floating point, not a need
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of the cluster.  Bytes are as they travel and lie on disk: after compression."""
+
+    messages_per_day: float
+    message_bytes: float
+    retention_s: float
+    replication: int
+    peak: float = 1.0
+    """The busiest time, as a multiple of the mean."""
+    throughput: float | None = None
+    """Bytes a second at the busiest time, where they are known better than by `peak`."""
+    groups: int = 1
+    """How many times everything is read."""
+
+    @property
+    def mean_rate(self) -> float:
+        return self.messages_per_day * self.message_bytes / DAY_S
+
+    @property
+    def peak_rate(self) -> float:
+        return self.mean_rate * self.peak if self.throughput is None else self.throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What one broker, one partition and one consumer can do.  Rates are bytes a second."""
+
+    broker_rate: float = 50e6
+    """Written to a broker by producers and leaders alike."""
+    consumer_rate: float = 10e6
+    partition_rate: float = 50e6
+    network_rate: float = 1.25e9
+    """In each direction."""
+    disk_bytes: float = 4e12
+    disk_fill: float = 0.8
+    """The share of a disk that may be full: past it alerts fire."""
+    replicas_max: int = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    storage_bytes: float
+    """All replicas."""
+    disk_bytes: float
+    """To buy, so that disks stay below their allowed fill."""
+    partitions: int
+    partitions_by: Mapping[str, int]
+    brokers: int
+    brokers_by: Mapping[str, int]
+    """What each resource alone would need."""
+    limit: str
+    """The resource that needs the most brokers, so the one that runs out first."""
+    rate_in: float
+    """At the peak, into all brokers: producers and replication."""
+    rate_out: float
+    """At the peak, out of all brokers: replication and consumers."""
+
+
+def plan(load: Load, machine: Machine) -> Plan:
+    peak, replicas = load.peak_rate, load.replication
+    storage = load.mean_rate * load.retention_s * replicas
+    partitions_by = {
+        "consumers": _ceil(peak / machine.consumer_rate),
+        "writes": _ceil(peak / machine.partition_rate),
+    }
+    partitions = max(partitions_by.values())
+    rate_in, rate_out = peak * replicas, peak * (replicas - 1 + load.groups)
+    brokers_by = {
+        "throughput": _ceil(peak / machine.broker_rate) * replicas,
+        "storage": _ceil(storage / (machine.disk_bytes * machine.disk_fill)),
+        "network": _ceil(max(rate_in, rate_out) / machine.network_rate),
+        "replicas": _ceil(partitions * replicas / machine.replicas_max),
+        "replication": replicas,
+    }
+    # Of equals the first one: throughput before the mere number of copies.
+    limit = max(brokers_by, key=lambda name: brokers_by[name])
+    return Plan(
+        storage_bytes=storage,
+        disk_bytes=storage / machine.disk_fill,
+        partitions=partitions,
+        partitions_by=partitions_by,
+        brokers=brokers_by[limit],
+        brokers_by=brokers_by,
+        limit=limit,
+        rate_in=rate_in,
+        rate_out=rate_out,
+    )
+
+
+def _ceil(amount: float) -> int:
+    return max(1, math.ceil(amount - WHOLE))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A cluster as it is.  None: it could not be measured, because nothing was written or nothing is kept."""
+
+    brokers: int
+    partitions: int
+    """Of topics of users."""
+    replicas: int
+    stored_bytes: float
+    """All replicas, internal topics too."""
+    disk_bytes: float
+    disk_free_bytes: float
+    messages_per_s: float
+    message_bytes: float | None
+    """The mean of what is kept."""
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes of new records a second, before replication."""
+        return None if self.message_bytes is None else self.messages_per_s * self.message_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One resource: how much the plan needs, and how much there is."""
+
+    resource: str
+    needed: float
+    there: float
+    now: float | None = None
+    """How much of it is used now."""
+
+    @property
+    def share(self) -> float:
+        return self.needed / self.there if self.there else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    needs: list[Need]
+    limit: Need
+    """What runs out first: the resource of which the plan would use the largest share."""
+    message_bytes: float | None
+    disk_full_s: float | None
+    """Until the disks reach their allowed fill, if writes go on as now and nothing is deleted; None: never."""
+
+    @property
+    def fits(self) -> bool:
+        return self.limit.share <= 1 + WHOLE
+
+
+def compare(load: Load, machine: Machine, cluster: Measured) -> Comparison:
+    wanted = plan(load, machine)
+    rate = cluster.rate
+    replicas_each = cluster.replicas / cluster.partitions if cluster.partitions else 1.0
+    written = None if rate is None else rate * replicas_each
+    needs = [
+        Need("throughput", wanted.rate_in, cluster.brokers * machine.broker_rate, written),
+        Need("storage", wanted.storage_bytes, cluster.disk_bytes * machine.disk_fill, cluster.stored_bytes),
+        Need("network", max(wanted.rate_in, wanted.rate_out), cluster.brokers * machine.network_rate, None),
+        Need("partitions", wanted.partitions, cluster.partitions, cluster.partitions),
+        Need("replication", load.replication, cluster.brokers, None),
+    ]
+    # Partitions are added in a moment: they never limit what a cluster can take.
+    limit = max((one for one in needs if one.resource != "partitions"), key=lambda one: one.share)
+    return Comparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
+
+
+def _full_after_s(machine: Machine, cluster: Measured, written: float | None) -> float | None:
+    if not written or not cluster.disk_bytes:
+        return None
+    left = cluster.disk_free_bytes - cluster.disk_bytes * (1 - machine.disk_fill)
+    return max(0.0, left) / written

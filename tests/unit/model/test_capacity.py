@@ -1,0 +1,97 @@
+"""The capacity planner: rules of thumb that can be checked by hand, and what limits first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.model import amounts
+from tidelog.model.capacity import Load, Machine, Measured, compare, plan
+
+LOAD = Load(messages_per_day=1e9, message_bytes=1e3, retention_s=7 * 86_400, replication=3, throughput=500e6)
+
+
+def test_the_known_examples() -> None:
+    found = plan(LOAD, Machine())
+    assert found.storage_bytes == pytest.approx(21e12)
+    assert (found.brokers, found.limit) == (30, "throughput")
+    assert found.partitions == 50
+    assert found.rate_in == pytest.approx(1.5e9)
+
+
+def test_the_peak_counts_for_rates_and_not_for_storage() -> None:
+    mean = plan(replace(LOAD, throughput=None, peak=1), Machine())
+    busy = plan(replace(LOAD, throughput=None, peak=10), Machine())
+    assert busy.storage_bytes == mean.storage_bytes
+    assert busy.rate_in == pytest.approx(10 * mean.rate_in)
+    assert busy.partitions == 12 and mean.partitions == 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "load", "limit", "brokers"),
+    [
+        (Machine(disk_bytes=0.5e12), LOAD, "storage", 53),
+        (Machine(network_rate=10e6), LOAD, "network", 150),
+        (Machine(network_rate=10e6), replace(LOAD, groups=4), "network", 300),
+        (Machine(replicas_max=2), LOAD, "replicas", 75),
+        (Machine(), replace(LOAD, messages_per_day=1, throughput=1, replication=5), "throughput", 5),
+    ],
+)
+def test_what_limits_first(machine: Machine, load: Load, limit: str, brokers: int) -> None:
+    found = plan(load, machine)
+    assert (found.limit, found.brokers) == (limit, brokers)
+
+
+def test_a_slow_partition_needs_more_of_them() -> None:
+    assert plan(LOAD, Machine(partition_rate=5e6)).partitions == 100
+
+
+def test_a_cluster_is_compared() -> None:
+    cluster = Measured(
+        brokers=3,
+        partitions=10,
+        replicas=30,
+        stored_bytes=1e12,
+        disk_bytes=12e12,
+        disk_free_bytes=10e12,
+        messages_per_s=1_000,
+        message_bytes=1_000,
+    )
+    small = replace(LOAD, messages_per_day=1e7, throughput=1e6)
+    fits = compare(small, Machine(), cluster)
+    assert fits.fits and fits.limit.resource == "replication" and fits.limit.share == 1
+    # 10 TB free, of which a fifth of 12 TB has to stay; 3 MB/s with the replicas.
+    assert fits.disk_full_s == pytest.approx(7.6e12 / 3e6)
+    much = compare(LOAD, Machine(), cluster)
+    assert not much.fits and much.limit.resource == "throughput"
+    assert much.limit.share == pytest.approx(10)
+    stored = compare(replace(LOAD, throughput=1e6), Machine(), cluster)
+    assert not stored.fits and stored.limit.resource == "storage"
+    quiet = compare(small, Machine(), replace(cluster, messages_per_s=0, message_bytes=None))
+    assert quiet.disk_full_s is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1KB", 1000), ("1 KiB", 1024), ("500MB/s", 5e8), ("10Gbit", 1.25e9), ("12", 12), ("1.5e3B", 1500)],
+)
+def test_sizes(text: str, size: float) -> None:
+    assert amounts.size(text) == size
+
+
+def test_times_and_counts() -> None:
+    assert amounts.duration("7d") == 604_800 and amounts.duration("36h") == 129_600
+    assert amounts.count("1e9") == 1e9 and amounts.count("20M") == 2e7 and amounts.count("1_000") == 1000
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1KB", "0", "1XB", "1e999", "1..2", "nan"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(amounts.BadAmount):
+        amounts.size(text)
+
+
+@pytest.mark.parametrize("text", ["7", "7x", "d", "0d", "-1d"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(amounts.BadAmount):
+        amounts.duration(text)
