@@ -22,7 +22,5 @@ class AskedCommit:
 def read_commit(frame: Buffer, at: int, version: int, correlation_id: int) -> AskedCommit | None:
     """The request that begins at `at`; None when it is not plain, or not of versions 8 to 10."""
 
-def offsets_batch(
-    group: str, topics: Sequence[tuple[str, bytes, Sequence[Asked]]], now_ms: int
-) -> bytearray:
+def offsets_batch(group: str, topics: Sequence[tuple[str, bytes, Sequence[Asked]]], now_ms: int) -> bytearray:
     """The batch that says what is committed; a topic is a name, the 16 bytes of its id, and its partitions."""

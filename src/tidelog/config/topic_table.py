@@ -78,4 +78,4 @@ unclean.leader.election.enable boolean false built
   Let a replica that is not in sync lead when no other is left; acknowledged records may be lost.
 internal.segment.bytes int null built internal
   A segment size below the least value of segment.bytes, for tests; it wins over segment.bytes.
-"""
+"""  # noqa: E501 - names are as long as Confluent has made them
