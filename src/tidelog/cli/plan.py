@@ -29,7 +29,7 @@ rates are bytes a second
 """
 
 
-class Amount(click.ParamType):
+class Amount(click.ParamType[float]):
     def __init__(self, name: str, read: Callable[[str], float]) -> None:
         self.name = name
         self._read = read
