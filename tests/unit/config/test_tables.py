@@ -45,7 +45,9 @@ def test_a_setting_has_kafkas_type_and_default(
 
 def test_kafkas_settings_and_ours_are_all_there_is() -> None:
     known = {(resource, name) for resource, name, *_ in FACTS}
-    ours = {one.name for one in TOPIC_SETTINGS.values() if ("topic", one.name) not in known and not one.unlisted}
+    ours = {
+        one.name for one in TOPIC_SETTINGS.values() if ("topic", one.name) not in known and not one.unlisted
+    }
     assert ours == {"internal.segment.bytes"}
     unknown = [one for one in BROKER_SETTINGS.values() if ("broker", one.name) not in known]
     # A fresh Kafka does not tell of the throttles, which are there once they are set.
