@@ -1,0 +1,179 @@
+"""REST proxy, version 3: records, one or a stream of them on one connection, each with an answer of its own in its order.
+
+Records are JSON objects one after the other.  So many are on their way at once; more are not read from the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+from collections.abc import AsyncIterator, Awaitable
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from tidelog import errors
+from tidelog.gateways.http.guard import streamed
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.rest.call import Rest, number, refused, unpacked
+
+UNDER_WAY_MAX = 200
+NOT_SERVED = ("schema", "schema_id", "schema_version", "subject_name_strategy")
+
+
+async def produce(rest: Rest, request: Request) -> Response:
+    rest.cluster(request)
+    topic = rest.topic(request, 40403).name
+    streamed(request.scope)
+    answers = _answers(rest, topic, request)
+    first = await anext(answers, None)
+    if first is None:
+        raise Problem(400, "the body has no record in it")
+
+    async def told() -> AsyncIterator[bytes]:
+        try:
+            yield _line(first)
+            async for one in answers:
+                yield _line(one)
+        finally:
+            await answers.aclose()
+
+    code = int(first["error_code"])
+    status = code if code < 1000 else code // 100
+    return StreamingResponse(told(), status, media_type="application/json")
+
+
+def _line(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer, ensure_ascii=False).encode() + b"\r\n"
+
+
+async def _answers(rest: Rest, topic: str, request: Request) -> Any:
+    waiting: asyncio.Queue[Awaitable[dict[str, Any]] | None] = asyncio.Queue(UNDER_WAY_MAX)
+
+    async def read() -> None:
+        try:
+            async for one in _objects(request, rest.around.config.tidelog_http_body_bytes_max):
+                await waiting.put(await _begun(rest, topic, one))
+        except Problem as problem:
+            await waiting.put(_failed(problem))
+        finally:
+            await waiting.put(None)
+
+    reading = asyncio.get_running_loop().create_task(read())
+    try:
+        while (one := await waiting.get()) is not None:
+            yield await one
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _failed(problem: Problem) -> dict[str, Any]:
+    return {"error_code": problem.code, "message": problem.message}
+
+
+async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
+    """JSON values as soon as each is complete; one may not be longer than a whole body."""
+    text, decode, take = "", codecs.getincrementaldecoder("utf-8")().decode, json.JSONDecoder().raw_decode
+    chunks = request.stream()
+    ended = False
+    while not ended:
+        chunk = await anext(chunks, b"")
+        ended = not chunk
+        try:
+            text = (text + decode(chunk, final=ended)).lstrip()
+        except UnicodeDecodeError as problem:
+            raise Problem(400, f"the body is not UTF-8: {problem}") from None
+        while text:
+            try:
+                found, end = take(text)
+            except (ValueError, RecursionError) as problem:
+                if ended or isinstance(problem, RecursionError):
+                    raise Problem(400, f"a record is not JSON: {problem}") from None
+                if len(text) > bytes_max:
+                    raise Problem(
+                        413, f"a record is too large: tidelog.http.body.bytes.max is {bytes_max}"
+                    ) from None
+                break
+            text = text[end:].lstrip()
+            yield found
+
+
+async def _begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]]:
+    """Sent; what comes of it is to be awaited."""
+    try:
+        if not isinstance(given, dict):
+            raise Problem(400, "a record is a JSON object")
+        wanted = given.get("partition_id")
+        partition = None if wanted is None else number(wanted, "partition_id")
+        key, key_told = await _side(rest, topic, given, "key")
+        value, value_told = await _side(rest, topic, given, "value")
+        producer = await rest.around.clients.producer()
+        sent = await producer.send(
+            topic, value, key, _headers(given), _timestamp(given.get("timestamp")), partition
+        )
+    except Problem as problem:
+        return _failed(problem)
+    except errors.TidelogError as problem:
+        return _failed(refused(problem))
+
+    async def done() -> dict[str, Any]:
+        try:
+            at = await sent
+        except errors.TidelogError as problem:
+            return await _failed(refused(problem))
+        time = datetime.fromtimestamp(at.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+        return {
+            "error_code": 200,
+            "cluster_id": rest.around.cluster_id,
+            "topic_name": topic,
+            "partition_id": at.partition,
+            "offset": at.offset,
+            "timestamp": time.replace("+00:00", "Z"),
+            **key_told,
+            **value_told,
+        }
+
+    return done()
+
+
+async def _side(
+    rest: Rest, topic: str, given: dict[str, Any], which: str
+) -> tuple[bytes | None, dict[str, Any]]:
+    side = given.get(which)
+    if side is None:
+        return None, {}
+    if not isinstance(side, dict):
+        raise Problem(400, f'a {which} is {{"type": ..., "data": ...}}')
+    for name in NOT_SERVED:
+        if side.get(name) is not None:
+            raise Problem(
+                400, f"{which}.{name} is not served: data is written in the newest schema of its subject"
+            )
+    kind, subject = side.get("type"), side.get("subject") or f"{topic}-{which}"
+    if not isinstance(kind, str) or not isinstance(subject, str):
+        raise Problem(400, f"{which}.type and {which}.subject are strings")
+    data = await rest.encoder.encode(kind, subject, side.get("data"))
+    return data, {which: {"type": kind, "size": 0 if data is None else len(data)}}
+
+
+def _headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    listed, found = given.get("headers") or [], []
+    for one in listed if isinstance(listed, list) else [None]:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            raise Problem(400, 'headers are a list of {"name", "value"}')
+        value = one.get("value")
+        found.append((one["name"], None if value is None else unpacked(value, "the value of a header")))
+    return found
+
+
+def _timestamp(given: Any) -> int | None:
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+    except (TypeError, ValueError):
+        raise Problem(400, f"a timestamp is like 2026-01-31T09:00:00Z, not {given!r}") from None
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

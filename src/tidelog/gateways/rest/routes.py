@@ -1,0 +1,85 @@
+"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tidelog import errors
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.rest import groups, records, v2, v3
+from tidelog.gateways.rest.call import Rest, refused
+
+Handler = Callable[[Rest, Request], Awaitable[Response]]
+
+_CLUSTER = "/v3/clusters/{cluster}"
+_TOPIC = _CLUSTER + "/topics/{topic}"
+_GROUP = _CLUSTER + "/consumer-groups/{group}"
+
+ENDPOINTS: list[tuple[str, str, Handler]] = [
+    ("GET", "/v3/clusters", v3.clusters),
+    ("GET", _CLUSTER, v3.cluster),
+    ("GET", _CLUSTER + "/brokers", v3.brokers),
+    ("GET", _CLUSTER + "/brokers/{broker}", v3.broker),
+    ("GET", _CLUSTER + "/brokers/{broker}/configs", v3.configs),
+    ("POST", _CLUSTER + "/brokers/{broker}/configs:alter", v3.alter_configs),
+    ("GET", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.config),
+    ("PUT", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.set_config),
+    ("DELETE", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.set_config),
+    ("GET", _CLUSTER + "/topics", v3.topics),
+    ("POST", _CLUSTER + "/topics", v3.create_topic),
+    ("GET", _TOPIC, v3.topic),
+    ("DELETE", _TOPIC, v3.delete_topic),
+    ("GET", _TOPIC + "/partitions", v3.partitions),
+    ("GET", _TOPIC + "/partitions/{partition}", v3.partition),
+    ("GET", _TOPIC + "/partitions/{partition}/replicas", v3.replicas),
+    ("GET", _TOPIC + "/configs", v3.configs),
+    ("POST", _TOPIC + "/configs:alter", v3.alter_configs),
+    ("GET", _TOPIC + "/configs/{name}", v3.config),
+    ("PUT", _TOPIC + "/configs/{name}", v3.set_config),
+    ("DELETE", _TOPIC + "/configs/{name}", v3.set_config),
+    ("POST", _TOPIC + "/records", records.produce),
+    ("GET", _CLUSTER + "/consumer-groups", groups.groups),
+    ("GET", _GROUP, groups.group),
+    ("GET", _GROUP + "/consumers", groups.consumers),
+    ("GET", _GROUP + "/consumers/{consumer}/assignments", groups.assignments),
+    ("GET", _GROUP + "/lags", groups.lags),
+    ("GET", _GROUP + "/lag-summary", groups.lag_summary),
+    ("GET", "/topics", v2.topics),
+    ("GET", "/topics/{topic}", v2.topic),
+    ("POST", "/topics/{topic}", v2.produce),
+    ("GET", "/topics/{topic}/partitions", v2.partitions),
+    ("GET", "/topics/{topic}/partitions/{partition}", v2.partition),
+    ("POST", "/topics/{topic}/partitions/{partition}", v2.produce),
+    ("GET", "/topics/{topic}/partitions/{partition}/offsets", v2.offsets),
+]
+
+
+def routes(around: Surroundings) -> list[BaseRoute]:
+    rest = Rest(around)
+    paths: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in ENDPOINTS:
+        paths.setdefault(path, {})[method] = handler
+    return [
+        Route(path, _answering(rest, handlers), methods=list(handlers)) for path, handlers in paths.items()
+    ]
+
+
+def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            return await handlers["GET" if request.method == "HEAD" else request.method](rest, request)
+        except errors.TidelogError as problem:
+            raise refused(problem) from problem
+        except ExceptionGroup as group:
+            known, _ = group.split(errors.TidelogError)
+            if known is None:
+                raise
+            first = known.exceptions[0]
+            assert isinstance(first, errors.TidelogError)
+            raise refused(first) from group
+
+    return answer

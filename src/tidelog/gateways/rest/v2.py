@@ -1,0 +1,141 @@
+"""REST proxy, version 2: topics, partitions, and records written with the content types of binary, JSON and schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidelog import errors
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.rest.call import Rest, body_of, number, refused
+from tidelog.types import TopicPartition
+
+MEDIA_TYPE = "application/vnd.kafka.v2+json"
+FORMATS = {
+    "binary": "BINARY",
+    "json": "JSON",
+    "avro": "AVRO",
+    "jsonschema": "JSONSCHEMA",
+    "protobuf": "PROTOBUF",
+}
+TOPIC_GONE, PARTITION_GONE = 40401, 40402
+RECORDS_MAX = 10_000
+NOT_SERVED = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
+
+
+def _answer(body: Any) -> Response:
+    return JSONResponse(body, media_type=MEDIA_TYPE)
+
+
+async def topics(rest: Rest, request: Request) -> Response:
+    return _answer(sorted(rest.image.topics))
+
+
+def _partition(one: Any) -> dict[str, Any]:
+    replicas = [
+        {"broker": node, "leader": node == one.leader, "in_sync": node in one.in_sync}
+        for node in one.replicas
+    ]
+    return {"partition": one.index, "leader": one.leader, "replicas": replicas}
+
+
+async def topic(rest: Rest, request: Request) -> Response:
+    from tidelog.client.configs import ConfigResource
+
+    found = rest.topic(request, TOPIC_GONE)
+    resource = ConfigResource("topic", found.name)
+    listed = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
+    settings = {one.name: one.value for one in listed}
+    parts = [_partition(one) for one in found.partitions]
+    return _answer({"name": found.name, "configs": settings, "partitions": parts})
+
+
+async def partitions(rest: Rest, request: Request) -> Response:
+    return _answer([_partition(one) for one in rest.topic(request, TOPIC_GONE).partitions])
+
+
+def _one(rest: Rest, request: Request) -> Any:
+    found = rest.topic(request, TOPIC_GONE)
+    wanted = request.path_params["partition"]
+    for one in found.partitions:
+        if str(one.index) == wanted:
+            return one
+    raise Problem(404, f"topic {found.name!r} has no partition {wanted}", PARTITION_GONE)
+
+
+async def partition(rest: Rest, request: Request) -> Response:
+    return _answer(_partition(_one(rest, request)))
+
+
+async def offsets(rest: Rest, request: Request) -> Response:
+    part = TopicPartition(request.path_params["topic"], _one(rest, request).index)
+    admin = await rest.around.clients.admin()
+    first = (await admin.list_offsets({part: "earliest"}))[part].offset
+    end = (await admin.list_offsets({part: "latest"}))[part].offset
+    return _answer({"beginning_offset": first, "end_offset": end})
+
+
+async def produce(rest: Rest, request: Request) -> Response:
+    name = rest.topic(request, TOPIC_GONE).name
+    fixed = _one(rest, request).index if "partition" in request.path_params else None
+    kind, body = _format(request), await body_of(request)
+    for field in NOT_SERVED:
+        if body.get(field) is not None:
+            raise Problem(
+                422, f"{field} is not served: records are written in the newest schema of their subject", 422
+            )
+    records = body.get("records")
+    if not isinstance(records, list) or not records or not all(isinstance(one, dict) for one in records):
+        raise Problem(422, 'records is a list of {"key", "value", "partition"}, with one at least', 422)
+    if len(records) > RECORDS_MAX:
+        raise Problem(422, f"there are {len(records)} records: {RECORDS_MAX} at most at once", 422)
+    # All of them are understood before the first is written.
+    ready = [await _ready(rest, name, kind, one, fixed) for one in records]
+    producer = await rest.around.clients.producer()
+    sent: list[Any] = []
+    for key, value, where in ready:
+        try:
+            sent.append(await producer.send(name, value, key, partition=where))
+        except errors.TidelogError as problem:
+            sent.append(problem)
+    answers = [await _done(one) for one in sent]
+    return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": answers})
+
+
+async def _ready(
+    rest: Rest, topic: str, kind: str, record: dict[str, Any], fixed: int | None
+) -> tuple[bytes | None, bytes | None, int | None]:
+    wanted = record.get("partition")
+    where = fixed if wanted is None else number(wanted, "partition")
+    # JSON has a null of its own; a key or a value that is null is none.
+    sides = [
+        None
+        if record.get(which) is None
+        else await rest.encoder.encode(kind, f"{topic}-{which}", record[which])
+        for which in ("key", "value")
+    ]
+    return sides[0], sides[1], where
+
+
+async def _done(sent: Any) -> dict[str, Any]:
+    try:
+        if isinstance(sent, errors.TidelogError):
+            raise sent
+        at = await sent
+    except errors.TidelogError as problem:
+        code = 2 if problem.retriable else 1
+        return {"partition": None, "offset": None, "error_code": code, "error": refused(problem).message}
+    return {"partition": at.partition, "offset": at.offset, "error_code": None, "error": None}
+
+
+def _format(request: Request) -> str:
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    for name, kind in FORMATS.items():
+        if sent == f"application/vnd.kafka.{name}.v2+json":
+            return kind
+    if sent in (MEDIA_TYPE, "application/json"):
+        return "BINARY"
+    known = ", ".join(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
+    raise Problem(415, f"records are {known}, not {sent or 'of no type'}")

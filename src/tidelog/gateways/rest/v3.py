@@ -1,0 +1,307 @@
+"""REST proxy, version 3: clusters, brokers, topics, partitions and settings, in Confluent's paths and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidelog.client.configs import ConfigEntry, ConfigResource
+from tidelog.client.topics import NewTopic
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.rest.call import Rest, body_of, number
+
+TOPIC_GONE = 40403
+
+
+class Place:
+    """Where things of one cluster are: addresses and names of resources."""
+
+    def __init__(self, request: Request, cluster: str) -> None:
+        self._root = f"{request.url.scheme}://{request.url.netloc}/v3/clusters"
+        self._cluster = cluster
+
+    def url(self, *parts: object) -> str:
+        return "/".join([self._root, *(quote(str(part), safe="") for part in (self._cluster, *parts))])
+
+    def related(self, *parts: object) -> dict[str, str]:
+        return {"related": self.url(*parts)}
+
+    def one(self, kind: str, parts: tuple[object, ...], **fields: Any) -> dict[str, Any]:
+        pairs = "/".join(
+            f"{_SINGULAR.get(str(name), name)}={value}"
+            for name, value in zip(parts[::2], parts[1::2], strict=False)
+        )
+        name = f"crn:///kafka={self._cluster}" + (f"/{pairs}" if pairs else "")
+        metadata = {"self": self.url(*parts), "resource_name": name}
+        return {"kind": kind, "metadata": metadata, "cluster_id": self._cluster, **fields}
+
+    def listed(self, kind: str, parts: tuple[object, ...], data: list[dict[str, Any]]) -> Response:
+        metadata = {"self": self.url(*parts), "next": None}
+        return JSONResponse({"kind": kind, "metadata": metadata, "data": data})
+
+
+_SINGULAR = {
+    "brokers": "broker",
+    "topics": "topic",
+    "partitions": "partition",
+    "configs": "config",
+    "consumer-groups": "consumer-group",
+    "consumers": "consumer",
+}
+
+
+def _place(rest: Rest, request: Request) -> Place:
+    return Place(request, rest.cluster(request))
+
+
+# Clusters and brokers
+
+
+async def _cluster(rest: Rest, request: Request) -> dict[str, Any]:
+    place = Place(request, rest.around.cluster_id)
+    found = await (await rest.around.clients.admin()).describe_cluster()
+    return place.one(
+        "KafkaCluster",
+        (),
+        controller=place.related("brokers", found.controller),
+        brokers=place.related("brokers"),
+        consumer_groups=place.related("consumer-groups"),
+        topics=place.related("topics"),
+    )
+
+
+async def clusters(rest: Rest, request: Request) -> Response:
+    url = f"{request.url.scheme}://{request.url.netloc}/v3/clusters"
+    metadata = {"self": url, "next": None}
+    return JSONResponse(
+        {"kind": "KafkaClusterList", "metadata": metadata, "data": [await _cluster(rest, request)]}
+    )
+
+
+async def cluster(rest: Rest, request: Request) -> Response:
+    rest.cluster(request)
+    return JSONResponse(await _cluster(rest, request))
+
+
+async def _brokers(rest: Rest, place: Place) -> list[dict[str, Any]]:
+    found = await (await rest.around.clients.admin()).describe_cluster()
+    return [
+        place.one(
+            "KafkaBroker",
+            ("brokers", node.id),
+            broker_id=node.id,
+            host=node.host,
+            port=node.port,
+            rack=node.rack,
+            configs=place.related("brokers", node.id, "configs"),
+        )
+        for _, node in sorted(found.nodes.items())
+    ]
+
+
+async def brokers(rest: Rest, request: Request) -> Response:
+    place = _place(rest, request)
+    return place.listed("KafkaBrokerList", ("brokers",), await _brokers(rest, place))
+
+
+async def broker(rest: Rest, request: Request) -> Response:
+    place, wanted = _place(rest, request), number(request.path_params["broker"], "a broker's id")
+    for one in await _brokers(rest, place):
+        if one["broker_id"] == wanted:
+            return JSONResponse(one)
+    raise Problem(404, f"there is no broker {wanted}")
+
+
+# Topics and partitions
+
+
+def _topic(place: Place, topic: Any) -> dict[str, Any]:
+    name = topic.name
+    return place.one(
+        "KafkaTopic",
+        ("topics", name),
+        topic_name=name,
+        is_internal=name.startswith("__"),
+        replication_factor=len(topic.partitions[0].replicas) if topic.partitions else 0,
+        partitions_count=len(topic.partitions),
+        partitions=place.related("topics", name, "partitions"),
+        configs=place.related("topics", name, "configs"),
+    )
+
+
+async def topics(rest: Rest, request: Request) -> Response:
+    place = _place(rest, request)
+    data = [_topic(place, one) for _, one in sorted(rest.image.topics.items())]
+    return place.listed("KafkaTopicList", ("topics",), data)
+
+
+async def topic(rest: Rest, request: Request) -> Response:
+    return JSONResponse(_topic(_place(rest, request), rest.topic(request, TOPIC_GONE)))
+
+
+async def create_topic(rest: Rest, request: Request) -> Response:
+    place, body = _place(rest, request), await body_of(request)
+    name = body.get("topic_name")
+    if not isinstance(name, str):
+        raise Problem(400, "topic_name is missing: it is a string")
+    count, copies = body.get("partitions_count"), body.get("replication_factor")
+    new = NewTopic(
+        name,
+        -1 if count is None else number(count, "partitions_count", 1),
+        -1 if copies is None else number(copies, "replication_factor", 1),
+        {key: value for key, value in _changes(body.get("configs") or []).items() if value is not None},
+    )
+    checked = body.get("validate_only") is True
+    admin = await rest.around.clients.admin()
+    await admin.create_topics([new], validate_only=checked)
+    if checked:
+        return JSONResponse(place.one("KafkaTopic", ("topics", name), topic_name=name))
+    made = (await admin.describe_topics([name]))[name]
+    return JSONResponse(_topic(place, made), 201, {"location": place.url("topics", name)})
+
+
+async def delete_topic(rest: Rest, request: Request) -> Response:
+    rest.cluster(request)
+    await (await rest.around.clients.admin()).delete_topics([rest.topic(request, TOPIC_GONE).name])
+    return Response(status_code=204)
+
+
+def _partition(place: Place, topic: str, one: Any) -> dict[str, Any]:
+    where = ("topics", topic, "partitions", one.index)
+    return place.one(
+        "KafkaPartition",
+        where,
+        topic_name=topic,
+        partition_id=one.index,
+        replicas=place.related(*where, "replicas"),
+    )
+
+
+async def partitions(rest: Rest, request: Request) -> Response:
+    place, found = _place(rest, request), rest.topic(request, TOPIC_GONE)
+    data = [_partition(place, found.name, one) for one in found.partitions]
+    return place.listed("KafkaPartitionList", ("topics", found.name, "partitions"), data)
+
+
+def _one_partition(rest: Rest, request: Request) -> Any:
+    found = rest.topic(request, TOPIC_GONE)
+    wanted = number(request.path_params["partition"], "a partition")
+    for one in found.partitions:
+        if one.index == wanted:
+            return one
+    raise Problem(404, f"topic {found.name!r} has no partition {wanted}", TOPIC_GONE)
+
+
+async def partition(rest: Rest, request: Request) -> Response:
+    place, one = _place(rest, request), _one_partition(rest, request)
+    return JSONResponse(_partition(place, request.path_params["topic"], one))
+
+
+async def replicas(rest: Rest, request: Request) -> Response:
+    place, one = _place(rest, request), _one_partition(rest, request)
+    name = request.path_params["topic"]
+    where = ("topics", name, "partitions", one.index, "replicas")
+    data = [
+        place.one(
+            "KafkaReplica",
+            (*where, node),
+            topic_name=name,
+            partition_id=one.index,
+            broker_id=node,
+            is_leader=node == one.leader,
+            is_in_sync=node in one.in_sync,
+            broker=place.related("brokers", node),
+        )
+        for node in one.replicas
+    ]
+    return place.listed("KafkaReplicaList", where, data)
+
+
+# Settings
+
+
+def _resource(rest: Rest, request: Request) -> tuple[ConfigResource, str, tuple[object, ...], dict[str, Any]]:
+    if "broker" in request.path_params:
+        node = number(request.path_params["broker"], "a broker's id")
+        if node not in rest.image.brokers:
+            raise Problem(404, f"there is no broker {node}")
+        fields: dict[str, Any] = {"broker_id": node}
+        return ConfigResource("broker", str(node)), "KafkaBrokerConfig", ("brokers", node, "configs"), fields
+    name = rest.topic(request, TOPIC_GONE).name
+    where = ("topics", name, "configs")
+    return ConfigResource("topic", name), "KafkaTopicConfig", where, {"topic_name": name}
+
+
+def _config(
+    place: Place, kind: str, where: tuple[object, ...], one: ConfigEntry, more: Any
+) -> dict[str, Any]:
+    return place.one(
+        kind,
+        (*where, one.name),
+        **more,
+        name=one.name,
+        value=one.value,
+        is_default=one.source.name == "DEFAULT",
+        is_read_only=one.read_only,
+        is_sensitive=one.sensitive,
+        source=f"{one.source.name}_CONFIG",
+        synonyms=[],
+    )
+
+
+async def configs(rest: Rest, request: Request) -> Response:
+    place = _place(rest, request)
+    resource, kind, where, more = _resource(rest, request)
+    found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
+    return place.listed(f"{kind}List", where, [_config(place, kind, where, one, more) for one in found])
+
+
+async def config(rest: Rest, request: Request) -> Response:
+    place, name = _place(rest, request), request.path_params["name"]
+    resource, kind, where, more = _resource(rest, request)
+    found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
+    for one in found:
+        if one.name == name:
+            return JSONResponse(_config(place, kind, where, one, more))
+    raise Problem(404, f"{resource} has no setting {name!r}")
+
+
+async def set_config(rest: Rest, request: Request) -> Response:
+    value = None
+    if request.method == "PUT":
+        value = (await body_of(request)).get("value")
+        if not isinstance(value, str):
+            raise Problem(400, "value is missing: it is a string")
+    return await _alter(rest, request, {request.path_params["name"]: value})
+
+
+async def alter_configs(rest: Rest, request: Request) -> Response:
+    body = await body_of(request)
+    return await _alter(rest, request, _changes(body.get("data")), body.get("validate_only") is True)
+
+
+def _changes(listed: Any) -> dict[str, str | None]:
+    """Of a list of {name, value, operation}."""
+    changes: dict[str, str | None] = {}
+    for one in listed if isinstance(listed, list) else [None]:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            raise Problem(400, 'settings are a list of {"name", "value", "operation"}')
+        operation, value = one.get("operation") or "SET", one.get("value")
+        if operation not in ("SET", "DELETE"):
+            raise Problem(400, f"an operation is SET or DELETE, not {operation!r}")
+        if operation == "SET" and not isinstance(value, str):
+            raise Problem(400, f"the value of {one['name']!r} is a string")
+        changes[one["name"]] = value if operation == "SET" else None
+    return changes
+
+
+async def _alter(
+    rest: Rest, request: Request, changes: dict[str, str | None], checked: bool = False
+) -> Response:
+    rest.cluster(request)
+    resource, *_ = _resource(rest, request)
+    await (await rest.around.clients.admin()).alter_configs({resource: changes}, validate_only=checked)
+    return Response(status_code=204)

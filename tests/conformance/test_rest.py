@@ -1,0 +1,195 @@
+"""The REST proxy over plain HTTP: versions 3 and 2, and what they refuse."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.clients import confluent_consume
+from tests.conformance.conftest import ON_KAFKA
+from tests.conformance.consuming import fill, run
+from tests.conformance.registry import Answer, Http, record
+from tests.conformance.tidelog_broker import TidelogBroker
+from tidelog.aio import Admin, TopicPartition
+
+pytestmark = pytest.mark.skipif(ON_KAFKA, reason="Apache Kafka has no REST proxy")
+
+Names = Callable[[], str]
+Topics = Callable[..., str]
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def http_(broker: TidelogBroker) -> Http:
+    return Http(broker.http)
+
+
+@pytest.fixture
+def root(http_: Http) -> str:
+    return f"/v3/clusters/{http_.get('/v3/clusters').body['data'][0]['cluster_id']}"
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def post(http_: Http, path: str, body: Any, kind: str = "application/json") -> Answer:
+    return http_.ask("POST", path, body, {"Content-Type": kind})
+
+
+def test_topics_are_made_seen_changed_and_deleted(http_: Http, root: str, name: Names) -> None:
+    topic = name()
+    setting = {"name": "retention.ms", "value": "3600000"}
+    body = {"topic_name": topic, "partitions_count": 2, "replication_factor": 1, "configs": [setting]}
+    made = post(http_, f"{root}/topics", body)
+    assert made.status == 201 and made.body["partitions_count"] == 2
+    again = post(http_, f"{root}/topics", body)
+    assert (again.status, again.code) == (400, 40002)
+    assert http_.get(f"{root}/topics/{topic}").body["replication_factor"] == 1
+    assert topic in [one["topic_name"] for one in http_.get(f"{root}/topics").body["data"]]
+    assert len(http_.get(f"{root}/topics/{topic}/partitions").body["data"]) == 2
+    replicas = http_.get(f"{root}/topics/{topic}/partitions/1/replicas").body["data"]
+    assert [one["is_leader"] and one["is_in_sync"] for one in replicas] == [True]
+    configs = f"{root}/topics/{topic}/configs"
+    assert http_.get(f"{configs}/retention.ms").body["value"] == "3600000"
+    assert http_.ask("PUT", f"{configs}/retention.ms", {"value": "7200000"}, JSON).status == 204
+    assert http_.get(f"{configs}/retention.ms").body["value"] == "7200000"
+    changes = [
+        {"name": "retention.ms", "operation": "DELETE"},
+        {"name": "cleanup.policy", "value": "compact"},
+    ]
+    assert post(http_, f"{configs}:alter", {"data": changes}).status == 204
+    found = {one["name"]: one for one in http_.get(configs).body["data"]}
+    assert found["retention.ms"]["is_default"] and found["cleanup.policy"]["value"] == "compact"
+    bad = http_.ask("PUT", f"{configs}/retention.ms", {"value": "soon"}, JSON)
+    assert (bad.status, bad.code) == (400, 40002)
+    assert http_.ask("DELETE", f"{root}/topics/{topic}").status == 204
+    gone = http_.get(f"{root}/topics/{topic}")
+    assert (gone.status, gone.code) == (404, 40403)
+
+
+def test_brokers_and_clusters(http_: Http, root: str) -> None:
+    assert http_.get(root).body["kind"] == "KafkaCluster"
+    (one,) = http_.get(f"{root}/brokers").body["data"]
+    assert http_.get(f"{root}/brokers/{one['broker_id']}").body["port"] == one["port"]
+    listed = http_.get(f"{root}/brokers/{one['broker_id']}/configs").body["data"]
+    assert "log.retention.ms" in {setting["name"] for setting in listed}
+    assert http_.get(f"{root}/brokers/99").status == 404
+    assert http_.get("/v3/clusters/another/topics").status == 404
+
+
+def test_groups_and_their_lag(
+    http_: Http, root: str, broker: TidelogBroker, topic: Topics, name: Names
+) -> None:
+    read, group = topic(), name()
+    fill(broker.bootstrap, read, each=10)
+
+    async def commit() -> None:
+        async with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            await admin.alter_group_offsets(group, {TopicPartition(read, 0): 4})
+
+    run(commit())
+    assert group in [one["consumer_group_id"] for one in http_.get(f"{root}/consumer-groups").body["data"]]
+    path = f"{root}/consumer-groups/{group}"
+    assert http_.get(path).body["state"] == "EMPTY"
+    assert http_.get(f"{path}/consumers").body["data"] == []
+    (lag,) = http_.get(f"{path}/lags").body["data"]
+    assert (lag["current_offset"], lag["log_end_offset"], lag["lag"]) == (4, 10, 6)
+    summary = http_.get(f"{path}/lag-summary").body
+    assert (summary["total_lag"], summary["max_lag_topic_name"]) == (6, read)
+    assert http_.get(f"{root}/consumer-groups/{name()}").status == 404
+
+
+def stream(broker: TidelogBroker, path: str, pieces: list[bytes]) -> tuple[int, list[Any]]:
+    """A body in chunks, and the answers in it."""
+    host, _, port = broker.http.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
+    try:
+        connection.request("POST", path, iter(pieces), JSON, encode_chunked=True)
+        answer = connection.getresponse()
+        return answer.status, [json.loads(line) for line in answer.read().splitlines() if line]
+    finally:
+        connection.close()
+
+
+def test_a_stream_of_records(root: str, broker: TidelogBroker, topic: Topics) -> None:
+    written = topic()
+    path = f"{root}/topics/{written}/records"
+    text = b"".join(
+        json.dumps({"value": {"type": "JSON", "data": {"n": number}}}).encode() for number in range(300)
+    )
+    cut = [text[at : at + 1000] for at in range(0, len(text), 1000)]
+    status, answers = stream(broker, path, cut)
+    assert status == 200 and [one["offset"] for one in answers] == list(range(300))
+    # One that is refused does not keep the others from being written.
+    bad = [b'{"value": {"type": "BINARY", "data": "AQ=="}}', b'{"value": {"type": "XML", "data": 1}}', b"[]"]
+    status, answers = stream(broker, path, [*bad, b'{"value": {"type": "STRING", "data": "end"}} {'])
+    assert [one["error_code"] for one in answers] == [200, 400, 400, 200, 400]
+    values = [one.message.value for one in confluent_consume(broker.bootstrap, written, 302)]
+    assert values[299:] == [b'{"n":299}', b"\x01", b"end"]
+
+
+def test_one_record_with_everything(http_: Http, root: str, topic: Topics, broker: TidelogBroker) -> None:
+    written = topic(partitions=2)
+    path = f"{root}/topics/{written}/records"
+    sent = {
+        "partition_id": 1,
+        "key": {"type": "STRING", "data": "k"},
+        "value": {"type": "BINARY", "data": packed(b"\x00v")},
+        "headers": [{"name": "h", "value": packed(b"x")}],
+        "timestamp": "2026-01-31T09:00:00Z",
+    }
+    answer = post(http_, path, sent)
+    assert answer.status == 200 and (answer.body["partition_id"], answer.body["offset"]) == (1, 0)
+    assert answer.body["timestamp"] == "2026-01-31T09:00:00.000Z"
+    assert answer.body["key"] == {"type": "STRING", "size": 1}
+    for body, status in (
+        ({"partition_id": 9, "value": {"type": "JSON", "data": 1}}, 404),
+        ({"partition_id": -1}, 400),
+        ({"value": {"type": "BINARY", "data": "?"}}, 400),
+        ({"value": {"type": "AVRO", "data": 1, "schema_id": 1}}, 400),
+        ({"timestamp": "soon"}, 400),
+        (b"{", 400),
+        (b"", 400),
+        (b"\xff\xff", 400),
+    ):
+        assert post(http_, path, body).status == status, body
+    assert post(http_, f"{root}/topics/none/records", sent).code == 40403
+
+
+def test_version_2(http_: Http, topic: Topics, broker: TidelogBroker) -> None:
+    written = topic(partitions=2)
+    assert written in http_.get("/topics").body
+    assert len(http_.get(f"/topics/{written}").body["partitions"]) == 2
+    assert http_.get(f"/topics/{written}/partitions/1").body["partition"] == 1
+    assert http_.get("/topics/none").code == 40401
+    assert http_.get(f"/topics/{written}/partitions/7").code == 40402
+    binary, plain = "application/vnd.kafka.binary.v2+json", "application/vnd.kafka.json.v2+json"
+    records = {"records": [{"value": packed(b"a"), "partition": 0}, {"value": packed(b"b"), "partition": 1}]}
+    made = post(http_, f"/topics/{written}", records, binary)
+    assert [one["offset"] for one in made.body["offsets"]] == [0, 0]
+    made = post(
+        http_, f"/topics/{written}/partitions/1", {"records": [{"key": "k", "value": {"a": 1}}]}, plain
+    )
+    assert made.body["offsets"][0] == {"partition": 1, "offset": 1, "error_code": None, "error": None}
+    offsets = http_.get(f"/topics/{written}/partitions/1/offsets").body
+    assert offsets == {"beginning_offset": 0, "end_offset": 2}
+    assert post(http_, f"/topics/{written}", records, "text/plain").status == 415
+    assert post(http_, f"/topics/{written}", {"records": []}, plain).status == 422
+    assert post(http_, f"/topics/{written}", {"records": [{"value": "?"}]}, binary).status == 400
+
+
+def test_records_in_a_schema(http_: Http, topic: Topics, broker: TidelogBroker) -> None:
+    written = topic()
+    number = http_.register(f"{written}-value", record("Order", ("id", "long"))).body["id"]
+    avro = "application/vnd.kafka.avro.v2+json"
+    assert post(http_, f"/topics/{written}", {"records": [{"value": {"id": 7}}]}, avro).status == 200
+    (found,) = confluent_consume(broker.bootstrap, written, 1)
+    assert found.message.value == b"\x00" + number.to_bytes(4, "big") + b"\x0e"
+    bad = post(http_, f"/topics/{written}", {"records": [{"value": {"id": "x"}}]}, avro)
+    assert (bad.status, bad.code) == (422, 42203)
