@@ -193,3 +193,41 @@ def test_records_in_a_schema(http_: Http, topic: Topics, broker: TidelogBroker) 
     assert found.message.value == b"\x00" + number.to_bytes(4, "big") + b"\x0e"
     bad = post(http_, f"/topics/{written}", {"records": [{"value": {"id": "x"}}]}, avro)
     assert (bad.status, bad.code) == (422, 42203)
+
+
+def told(broker: TidelogBroker, path: str, count: int, last_id: str = "") -> list[tuple[str, Any]]:
+    """The first events after "begun": id and data of each."""
+    host, _, port = broker.http.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
+    try:
+        connection.request("GET", path, headers={"Last-Event-ID": last_id} if last_id else {})
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        found: list[tuple[str, Any]] = []
+        at = ""
+        while len(found) < count + 1:
+            line = answer.readline().decode().rstrip("\n")
+            if line.startswith("id: "):
+                at = line[4:]
+            elif line.startswith("data: "):
+                found.append((at, json.loads(line[6:])))
+        return found[1:]
+    finally:
+        connection.close()
+
+
+def test_events_go_on_where_they_ended(http_: Http, broker: TidelogBroker, topic: Topics) -> None:
+    read = topic(partitions=2)
+    sent = {one.decode() for one in fill(broker.bootstrap, read, partitions=2, each=5)}
+    first = told(broker, f"/topics/{read}/events?from=earliest", 4)
+    rest = told(broker, f"/topics/{read}/events", 6, first[-1][0])
+    assert {one["value"] for _, one in first + rest} == sent
+    ((at, one),) = told(broker, f"/topics/{read}/events?from=3&partition=1", 1)
+    assert (at, one["partition"], one["offset"], one["value"]) == ("1:4", 1, 3, "1:3")
+    script = {"records": [{"key": packed(b"<b>"), "value": packed(b"\n\ndata: x"), "partition": 0}]}
+    assert post(http_, f"/topics/{read}", script, "application/vnd.kafka.binary.v2+json").status == 200
+    ((_, one),) = told(broker, f"/topics/{read}/events?from=earliest&key=%3Cb%3E", 1)
+    assert one["value"] == "\n\ndata: x"
+    for query, status in (("from=soon", 400), ("partition=x", 400), ("partition=7", 404)):
+        assert http_.get(f"/topics/{read}/events?{query}").status == status
+    assert http_.ask("GET", f"/topics/{read}/events", None, {"Last-Event-ID": "x"}).status == 400

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidelog import errors
 from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.rest import groups, records, v2, v3
+from tidelog.gateways.rest import events, groups, records, v2, v3
 from tidelog.gateways.rest.call import Rest, refused
 
 Handler = Callable[[Rest, Request], Awaitable[Response]]
@@ -51,6 +51,7 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", "/topics", v2.topics),
     ("GET", "/topics/{topic}", v2.topic),
     ("POST", "/topics/{topic}", v2.produce),
+    ("GET", "/topics/{topic}/events", events.events),
     ("GET", "/topics/{topic}/partitions", v2.partitions),
     ("GET", "/topics/{topic}/partitions/{partition}", v2.partition),
     ("POST", "/topics/{topic}/partitions/{partition}", v2.produce),
