@@ -13,6 +13,7 @@ from tidelog.gateways.console import (
     groups,
     messages,
     overview,
+    plan,
     produce,
     reset,
     schemas,
@@ -76,6 +77,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.peer("/console/peer/process", brokers.peer_process),
         console.page("/console/alerts", alerts.alerts),
         console.page("/console/alerts/live", alerts.alerts_live),
+        console.page("/console/plan", plan.planner),
         files.route(),
         console.page("/console/{rest:path}", nowhere),
     ]

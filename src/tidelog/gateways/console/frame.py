@@ -34,6 +34,7 @@ PLACES = (
     ("Schemas", path("schemas"), "s"),
     ("Brokers", path("brokers"), "b"),
     ("Alerts", path("alerts"), "a"),
+    ("Planner", path("plan"), "p"),
 )
 
 
