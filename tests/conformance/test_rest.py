@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -231,3 +232,15 @@ def test_events_go_on_where_they_ended(http_: Http, broker: TidelogBroker, topic
     for query, status in (("from=soon", 400), ("partition=x", 400), ("partition=7", 404)):
         assert http_.get(f"/topics/{read}/events?{query}").status == status
     assert http_.ask("GET", f"/topics/{read}/events", None, {"Last-Event-ID": "x"}).status == 400
+
+
+def test_the_document_names_what_is_served(http_: Http, topic: Topics) -> None:
+    found = http_.get("/openapi.json").body
+    there = topic()
+    for path, operations in found["paths"].items():
+        for name in re.findall(r"{(\w+)}", path):
+            assert name in {one["name"] for one in next(iter(operations.values()))["parameters"]}
+        if "get" in operations and not path.endswith("/events"):
+            answer = http_.get(path.replace("{topic}", there).replace("{partition}", "0"))
+            assert answer.status in (200, 404) and "there is nothing at" not in str(answer.body), path
+        assert http_.ask("PATCH", path.replace("{topic}", there)).status == 405

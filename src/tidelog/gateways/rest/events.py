@@ -45,7 +45,8 @@ async def events(rest: Rest, request: Request) -> Response:
     places = _places(request.headers.get("last-event-id", ""), indexes)
     if rest.streams >= STREAMS_MAX:
         raise Problem(503, f"{STREAMS_MAX} streams of events are open on this broker already: close one")
-    stream = _stream(rest, topic.name, dict.fromkeys(indexes, begin) | places, query.get("key"))
+    starts: dict[int, int | str] = {one: places.get(one, begin) for one in indexes}
+    stream = _stream(rest, topic.name, starts, query.get("key"))
     return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
 

@@ -1,17 +1,18 @@
-"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served."""
+"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served; `/openapi.json` is made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tidelog import errors
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest import events, groups, records, v2, v3
 from tidelog.gateways.rest.call import Rest, refused
+from tidelog.gateways.rest.document import document
 
 Handler = Callable[[Rest, Request], Awaitable[Response]]
 
@@ -57,6 +58,13 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", "/topics/{topic}/partitions/{partition}", v2.produce),
     ("GET", "/topics/{topic}/partitions/{partition}/offsets", v2.offsets),
 ]
+
+
+async def openapi(rest: Rest, request: Request) -> Response:
+    return JSONResponse(document([(method, path, handler.__name__) for method, path, handler in ENDPOINTS]))
+
+
+ENDPOINTS.append(("GET", "/openapi.json", openapi))
 
 
 def routes(around: Surroundings) -> list[BaseRoute]:
