@@ -208,6 +208,7 @@ def told(broker: TidelogBroker, path: str, count: int, last_id: str = "") -> lis
         at = ""
         while len(found) < count + 1:
             line = answer.readline().decode().rstrip("\n")
+            assert line != ": quiet", f"no more events came after {found}"
             if line.startswith("id: "):
                 at = line[4:]
             elif line.startswith("data: "):
