@@ -75,7 +75,10 @@ class GroupAdmin:
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The same for many groups, with few requests."""
+        """The same for many groups, with few requests.
+
+        offsets = await admin.list_groups_offsets(["billing", "kitchen"])
+        """
         return await groups_offsets.list_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:

@@ -76,7 +76,10 @@ class BlockingGroupAdmin(_Part):
     def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The same for many groups, with few requests."""
+        """The same for many groups, with few requests.
+
+        offsets = admin.list_groups_offsets(["billing", "kitchen"])
+        """
         return self._run(self._core.list_groups_offsets(group_ids))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
