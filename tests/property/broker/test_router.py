@@ -3,6 +3,7 @@ or refused as the client's fault, and the broker stays sound."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from tests.property.broker.inside import Inside, run_inside
 from tests.property.broker.requests import SERVED, bent_frame, frame
 from tidelog.broker.routes import ROUTES
 from tidelog.metadata.records import broker_key
+from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Delete
 from tidelog.testing import seeds
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -77,8 +79,14 @@ def test_what_was_found_before_is_answered_or_refused(path: Path) -> None:
     run_inside(scenario, 0)
 
 
-def test_a_broker_that_lost_its_registration_asks_for_patience() -> None:
+def test_a_broker_that_lost_its_registration_asks_for_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is registered again, which takes long here."""
+
+    async def slowly(_: Registration) -> int:
+        return await asyncio.get_running_loop().create_future()
+
     async def scenario(inside: Inside, _: Random) -> None:
+        monkeypatch.setattr(Registration, "register", slowly)
         await inside.change([Delete(broker_key(inside.node))])
         for version in (3, 6):
             request = FindCoordinatorRequest(coordinator_keys=["group"]) if version > 3 else _ONE_KEY
