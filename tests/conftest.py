@@ -1,5 +1,6 @@
-"""A second try for tests of real processes: brokers, clients, browsers and Spark share a machine with whatever else runs on
-it, and starve at times.  What needed one is told at the end.  Tests of pure code and of simulations have one try only."""
+"""A second try for tests of real processes that waited in vain: brokers, browsers and Spark share a machine with whatever
+else runs on it, and starve at times.  Only a wait that ran out is tried again, and it is told at the end; what a test found
+to be wrong, such as a lost record or another value, fails at once.  Pure code and simulations have one try only."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
 REAL = ("browser", "conformance", "faults", "pipeline")
 HERE = Path(__file__).parent
 
@@ -18,8 +20,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(one.failed for one in reports):
-        first = next(one for one in reports if one.failed)
+    first = next((one for one in reports if one.failed), None)
+    if first is not None and any(text in first.longreprtext for text in WAITED):
         _again(item)
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         told = ("tried again", f"{item.nodeid}\n{first.longreprtext[-2000:]}")
