@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, command_help
+from tidelog.cli.session import Failure, answer_options, command_help
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,15 +51,7 @@ def registry_options(command: F) -> F:
 
     wrapped = with_registry
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long to wait for the registry before giving up.",
-        ),
+        *answer_options("registry"),
         click.option(
             "--registry",
             envvar="TIDELOG_REGISTRY",

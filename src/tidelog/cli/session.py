@@ -54,6 +54,21 @@ class Failure(click.ClickException):
             click.echo(f"Error: {' '.join(line.split())}", file=file, err=True)
 
 
+def answer_options(whom: str) -> list[Callable[[F], F]]:
+    """How an answer is shown, and how long `whom` may take for it."""
+    return [
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help=f"How long to wait for the {whom} before giving up.",
+        ),
+    ]
+
+
 def broker_options(command: F) -> F:
     """Adds --bootstrap, --timeout and --json; the command gets a `Session` as its first argument."""
 
@@ -63,15 +78,7 @@ def broker_options(command: F) -> F:
 
     wrapped = with_session
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long to wait for the broker before giving up.",
-        ),
+        *answer_options("broker"),
         click.option(
             "--bootstrap",
             envvar="TIDELOG_BOOTSTRAP",
