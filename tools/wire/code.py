@@ -16,7 +16,7 @@ TYPES = {
     "uuid": "UUID",
     "string": "str",
     "bytes": "bytes",
-    "records": "bytes",
+    "records": "Records",
 }
 LETTERS = {"?": "t", "16s": "u"}  # in names of struct functions; all other codes are letters already
 # Names that the generated functions use themselves.
@@ -32,6 +32,7 @@ TAKEN = {
     "tag_end",
     "tagged",
     "raw",
+    "section",
     "part",
     "x",
 }

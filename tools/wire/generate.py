@@ -32,8 +32,8 @@ IMPORTS = [
     ("tidelog.wire.message", ["Message"]),
     (
         "tidelog.wire.primitives",
-        ["DEFAULT", "ZERO_UUID", "Buffer", "bad_count", "bad_null", "bad_tagged", "put_string_size",
-         "put_tagged", "put_uvarint", "skip_tagged", "string_size", "tag_at", "unsupported",
+        ["DEFAULT", "ZERO_UUID", "Buffer", "Records", "bad_count", "bad_null", "bad_tagged",
+         "put_string_size", "put_tagged", "put_uvarint", "records_of", "skip_tagged", "string_size", "tag_at", "unsupported",
          "unsupported_null", "uuid_of", "uvarint"],
     ),
 ]  # fmt: skip

@@ -22,6 +22,12 @@ from tools.wire.code import (
 )
 from tools.wire.schema import FIXED, SIZES, Field, Message, Struct, Versions
 
+VALUES = {
+    "string": 'str(data[at:end], "utf-8")',
+    "bytes": "bytes(data[at:end])",
+    "records": "records_of(data, at, end)",
+}
+
 
 class Reader:
     def __init__(self, code: Code, message: Message, struct: Struct, regime: Regime) -> None:
@@ -133,7 +139,7 @@ class Reader:
         """A string or bytes, given to `before ... after`."""
         self._length("size", one)
         nullable = condition(nullable_in, self.within & one.versions)
-        value = 'str(data[at:end], "utf-8")' if one.element == "string" else "bytes(data[at:end])"
+        value = VALUES[one.element]
         problem = f"raise bad_null({where(self.struct, one)}, size)"
         if nullable is None:
             with self.code.block("if size < 0:"):

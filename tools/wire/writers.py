@@ -124,10 +124,11 @@ class Writer:
             self._bytes(one, value)
 
     def _bytes(self, one: Field, value: str) -> None:
-        self.code(f"raw = {value}.encode()" if one.element == "string" else f"raw = {value}")
-        self._length("raw", one.element)
+        raw = "section" if one.element == "records" else "raw"
+        self.code(f"{raw} = {value}.encode()" if one.element == "string" else f"{raw} = {value}")
+        self._length(raw, one.element)
         self._flush()
-        self.code(f"{self.out} += raw")
+        self.code(f"{self.out} += {raw}")
 
     def _length(self, variable: str, kind: str) -> None:
         if not self.regime.flexible:

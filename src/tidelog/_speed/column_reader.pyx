@@ -14,6 +14,7 @@ from libc.string cimport memcpy
 
 from tidelog._speed cimport batch
 from tidelog._speed.records cimport RECORD_SIZE_MIN, Cut, cut_record, skip_bytes, wrapping_add
+from tidelog._speed.room cimport LARGE, give_spare, take_spare
 
 from tidelog._speed.records import BadRecord
 from tidelog.errors import CorruptMessage, InvalidRecord
@@ -30,44 +31,6 @@ cdef enum:
     APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
-
-
-cdef enum:
-    LARGE = 128 << 10
-    SPARE_MAX = 8 << 20
-    SPARES = 4
-
-# Memory of large columns, kept for the next ones: fresh pages cost more than what is written into them.  The GIL is
-# the lock.
-cdef uint8_t* spares[SPARES]
-cdef Py_ssize_t spare_rooms[SPARES]
-cdef int spare_count = 0
-
-
-cdef Py_ssize_t take_spare(Py_ssize_t room, uint8_t** found) noexcept:
-    """Memory of this size or somewhat more, and how much it is; 0 when there is none."""
-    global spare_count
-    cdef int i
-    cdef Py_ssize_t size
-    for i in range(spare_count):
-        size = spare_rooms[i]
-        if room <= size <= 4 * room:
-            found[0] = spares[i]
-            spare_count -= 1
-            spares[i] = spares[spare_count]
-            spare_rooms[i] = spare_rooms[spare_count]
-            return size
-    return 0
-
-
-cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept:
-    global spare_count
-    if room < LARGE or room > SPARE_MAX or spare_count == SPARES:
-        free(data)
-        return
-    spares[spare_count] = data
-    spare_rooms[spare_count] = room
-    spare_count += 1
 
 
 cdef class Block:

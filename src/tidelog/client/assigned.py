@@ -19,6 +19,7 @@ from tidelog.client.fetched import Fetched
 from tidelog.client.topology import NO_ID
 from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
+from tidelog.wire.primitives import Records
 
 __all__ = ["Assigned", "Record"]
 
@@ -101,7 +102,11 @@ class Assigned:
     # Facts
 
     def fetched(
-        self, data: bytes, end_offset: int, check_crc: bool, aborted: Sequence[tuple[int, int]] | None = None
+        self,
+        data: Records,
+        end_offset: int,
+        check_crc: bool,
+        aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         """`aborted`: the answer's aborted transactions, for a reader of what was committed only."""
         self.worked()
@@ -191,7 +196,7 @@ class Assigned:
         self.settled, self.settled_epoch = settled, settled_epoch
 
 
-def _is_cut(data: bytes) -> bool:
+def _is_cut(data: Records) -> bool:
     """The start of a batch, without its end."""
     header = header_at(data)
     return len(data) < HEADER_SIZE if header is None else header.size > len(data)

@@ -51,7 +51,7 @@ class ConsumerSettings(TypedDict, total=False):
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    max_partition_fetch_bytes: int
+    max_partition_fetch_bytes: int | None
     check_crcs: bool
     client_rack: str | None
     key_deserializer: Given

@@ -92,7 +92,7 @@ class Consumer(CommittingReader):
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: int = 500,
         fetch_max_bytes: int = 52_428_800,
-        max_partition_fetch_bytes: int = 1_048_576,
+        max_partition_fetch_bytes: int | None = None,
         check_crcs: bool = True,
         client_rack: str | None = None,
         key_deserializer: Given = None,
@@ -414,6 +414,7 @@ class Consumer(CommittingReader):
         fetcher = self._running()
         self._polls += 1
         fetcher.settle()
+        fetcher.in_bulk = True
         if self._iteration is not None:
             self._iteration.put_back()
         take = functools.partial(take_columns, fetcher, check_crc=self._options.check_crcs)

@@ -43,6 +43,7 @@ def build_fetch(
     partitions: Sequence[Assigned],
     options: ConsumerOptions,
     session: FetchSession,
+    partition_bytes_max: int,
 ) -> FetchCall:
     names = dict.fromkeys(one.partition.topic for one in partitions)
     ids = {name: topic.id for name in names if (topic := topology.topics.get(name)) is not None}
@@ -56,7 +57,7 @@ def build_fetch(
             one.fetch_offset,
             known.leader_epoch if known is not None else -1,
             one.fetch_epoch if version >= EPOCHS_VERSION_MIN else -1,
-            options.max_partition_fetch_bytes,
+            partition_bytes_max,
         )
     ask = session.next(wanted)
     request = FetchRequest(

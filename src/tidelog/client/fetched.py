@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidelog._speed.consumed import Record, read
 from tidelog.record import Batch, EndMarker, Marker, read_batches, read_marker
 from tidelog.types import TopicPartition
+from tidelog.wire.primitives import Records
 
 NO_PRODUCER = -1
 
@@ -62,7 +63,7 @@ class Fetched:
     def __init__(
         self,
         partition: TopicPartition,
-        data: bytes,
+        data: Records,
         end: int,
         check_crc: bool,
         aborted: Sequence[tuple[int, int]] | None,

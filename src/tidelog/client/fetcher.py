@@ -2,8 +2,8 @@
 needed.
 
 Like the sender it has no task of its own: `_pump` runs when something changed, decides from the partitions
-(`Assigned`, pure) and submits.  What is buffered is bounded: a partition with more than half of
-`max_partition_fetch_bytes` waiting is not asked for.  `Consumer` owns the only instance.
+(`Assigned`, pure) and submits.  What is buffered is bounded: a partition with more than half of what a fetch
+brings waiting is not asked for.  `Consumer` owns the only instance.
 
 A blocking consumer takes what is buffered in its own thread (`take_here`): `_lock` is between that and answers
 that arrive.
@@ -38,6 +38,11 @@ log = logging.getLogger("tidelog.client")
 
 LOST_SESSION = (errors.FetchSessionIdNotFound.code, errors.InvalidFetchSessionEpoch.code)
 NO_REPLICA = -1
+PARTITION_BYTES = 1 << 20
+# Arrow takes all that has come at once, and what a fetch costs beside its bytes is most of the work when it brings
+# little.
+BULK_PARTITION_BYTES = 8 << 20
+BULK_BYTES = 32 << 20
 
 
 class Fetcher:
@@ -45,6 +50,8 @@ class Fetcher:
         self, cluster: Cluster, options: ConsumerOptions, committed: CommittedOffsets | None = None
     ) -> None:
         """`committed`: where partitions begin that are assigned without a position."""
+        self.in_bulk = False
+        """The reader takes everything there is, as columns."""
         self.fetches = 0
         self.fetch_ms = 0.0
         self.bytes = 0
@@ -134,9 +141,20 @@ class Fetcher:
         return out
 
     @property
+    def _partition_bytes(self) -> int:
+        """What a fetch may bring of one partition."""
+        wanted = self._options.max_partition_fetch_bytes
+        if wanted is not None:
+            return wanted
+        if not self.in_bulk:
+            return PARTITION_BYTES
+        share = BULK_BYTES // max(1, len(self._assigned))
+        return max(PARTITION_BYTES, min(BULK_PARTITION_BYTES, share))
+
+    @property
     def _low_bytes(self) -> int:
         """A partition with less than that is asked for."""
-        return max(1, self._options.max_partition_fetch_bytes // 2)
+        return max(1, self._partition_bytes // 2)
 
     def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
         """All whole answers that are buffered, with the position to read each from."""
@@ -149,7 +167,7 @@ class Fetcher:
                     out.append((one, start, fetched))
         if not out:
             self.raise_problem()
-        self.wake()
+        self._pump()  # The next fetch is under way while columns are made of this one.
         return out
 
     def put_back(self, records: list[Record]) -> None:
@@ -209,8 +227,9 @@ class Fetcher:
             now_ms = self._cluster.environment.clock.monotonic_ms()
             self._positions.look(self._assigned)
             by_node: dict[int, list[Assigned]] = {}
+            low_bytes = self._low_bytes
             for one in self._assigned.values():
-                if one.wants_fetch(now_ms, self._low_bytes):
+                if one.wants_fetch(now_ms, low_bytes):
                     node = self._node(one, now_ms)
                     if node is not None and not self._made_anew(one):
                         by_node.setdefault(node, []).append(one)
@@ -293,7 +312,9 @@ class Fetcher:
         connection = self._ready(node)
         assert connection is not None
         session = self._sessions.setdefault(node, FetchSession())
-        call = build_fetch(connection, self._cluster.topology, partitions, self._options, session)
+        call = build_fetch(
+            connection, self._cluster.topology, partitions, self._options, session, self._partition_bytes
+        )
         self._fetching.add(node)
         for one in partitions:
             one.fetching = True

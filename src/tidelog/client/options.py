@@ -82,13 +82,14 @@ def acks_of(acks: int | str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """`auto_offset_reset` is a time as ListOffsets takes it, or None for no reset."""
+    """`auto_offset_reset` is a time as ListOffsets takes it, or None for no reset; `max_partition_fetch_bytes` is
+    None for what suits the reader."""
 
     auto_offset_reset: int | None
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    max_partition_fetch_bytes: int
+    max_partition_fetch_bytes: int | None
     max_poll_records: int
     check_crcs: bool
     read_committed: bool = False
@@ -98,7 +99,8 @@ class ConsumerOptions:
         if self.fetch_max_wait_ms < 0:
             raise ValueError(f"fetch_max_wait_ms cannot be {self.fetch_max_wait_ms}: it must be at least 0")
         for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records"):
-            if getattr(self, name) < 1:
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
 
 

@@ -21,6 +21,7 @@ from tidelog.client.topology import NO_ID
 from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.primitives import Records
 
 NO_SESSION, FINAL_EPOCH = 0, -1
 # Records that were announced may still be on their way to this replica's readers.
@@ -32,7 +33,7 @@ class Piece(NamedTuple):
 
     start: int
     end: int
-    data: bytes
+    data: Records
     aborted: tuple[tuple[int, int], ...]
     """Producer id and first offset of transactions whose records are not for this reader."""
 

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from tidelog import errors
+from tidelog._speed.room import Room
 from tidelog.net.network import Network, Socket
 from tidelog.net.tls import TlsSocket
 from tidelog.wire import frame
@@ -28,7 +29,7 @@ LENGTH_BYTES = 4
 READ_BUFFER_BYTES = 64 * 1024
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 IN_FLIGHT_MAX = 64
-LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024
 BUFFERS_MAX = 64  # of one system call
 SOFTWARE_NAME = "tidelog"
 
@@ -126,7 +127,7 @@ class Requester:
         self._filled = 0
         self._large: memoryview | None = None
         self._large_filled = 0
-        self._kept = bytearray()
+        self._piece = 1
         self._held = False
         self._watching = False
         self._buffered = socket if isinstance(socket, TlsSocket) else None
@@ -342,18 +343,21 @@ class Requester:
             self._cut()
             return
         self._large_filled += count
-        if self._large_filled == len(self._large):
-            whole, self._large = self._large, None
-            self._answered(whole)
+        left = len(self._large) - self._large_filled
+        if left:
+            self._wake_at(left)
+            return
+        whole, self._large = self._large, None
+        self._wake_at(1)
+        self._answered(whole.toreadonly())
 
-    def _room_for(self, size: int) -> memoryview:
-        """Decoders copy what they keep, so the memory of one large answer serves the next: fresh pages cost more
-        than what is read into them."""
-        if size > LARGE_KEPT_BYTES_MAX:
-            return memoryview(bytearray(size))
-        if len(self._kept) < size:
-            self._kept = bytearray(min(2 * size, LARGE_KEPT_BYTES_MAX))
-        return memoryview(self._kept)[:size]
+    def _wake_at(self, left: int) -> None:
+        """With how many bytes the socket counts as readable: a large answer comes in some ten pieces of whatever has
+        arrived, and each of them costs a turn of the loop."""
+        piece = min(left, PIECE_BYTES)
+        if piece != self._piece and self._buffered is None:
+            self._piece = piece
+            self._socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVLOWAT, piece)
 
     def _readable_again(self) -> None:
         if self.broken is None:
@@ -374,9 +378,10 @@ class Requester:
                 at = body + size
                 continue
             if LENGTH_BYTES + size > len(self._buffer):
-                self._large = self._room_for(size)
+                self._large = memoryview(Room(size))
                 self._large_filled = filled - body
                 self._large[: self._large_filled] = self._buffer[body:filled]
+                self._wake_at(size - self._large_filled)
                 at = filled
             break
         self._buffer[: filled - at] = bytes(self._buffer[at:filled])

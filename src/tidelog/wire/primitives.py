@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from tidelog import errors
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Records: TypeAlias = bytes | memoryview
 
 ZERO_UUID = uuid.UUID(int=0)
 STRING_SIZE_MAX = 0x7FFF
@@ -61,6 +62,14 @@ def string_size(data: Buffer, at: int, first: int) -> tuple[int, int]:
             f"a string of {value - 1} bytes is longer than the {STRING_SIZE_MAX} the protocol allows"
         )
     return value, at
+
+
+def records_of(data: Buffer, at: int, end: int) -> Records:
+    """Records are most of what is moved.  Where nobody writes into the memory any more they stay there; unless they are
+    the smaller part of it, which would keep the rest from being used again."""
+    if type(data) is memoryview and data.readonly and 2 * (end - at) >= len(data):
+        return data[at:end]
+    return bytes(data[at:end])
 
 
 def bad_null(where: str, size: int) -> Malformed:

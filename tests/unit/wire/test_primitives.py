@@ -42,3 +42,14 @@ def test_a_string_longer_than_the_protocol_allows_is_refused_both_ways() -> None
     primitives.put_uvarint(longer, 32_769)
     with pytest.raises(Malformed, match="32768 bytes"):
         primitives.string_size(bytes(longer), 1, longer[0])
+
+
+def test_records_stay_where_they_are_only_in_memory_that_nobody_writes_into() -> None:
+    memory = bytearray(b"header" + bytes(100))
+    fixed = memoryview(memory).toreadonly()
+    assert isinstance(primitives.records_of(fixed, 6, 106), memoryview)
+    # A small part must not keep the whole, and what is written into again must be copied.
+    assert isinstance(primitives.records_of(fixed, 6, 40), bytes)
+    assert isinstance(primitives.records_of(memoryview(memory), 6, 106), bytes)
+    assert isinstance(primitives.records_of(bytes(memory), 6, 106), bytes)
+    assert primitives.records_of(fixed, 6, 106) == bytes(100)

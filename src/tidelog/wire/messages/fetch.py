@@ -14,12 +14,14 @@ from tidelog.wire.primitives import (
     DEFAULT,
     ZERO_UUID,
     Buffer,
+    Records,
     bad_count,
     bad_null,
     bad_tagged,
     put_string_size,
     put_tagged,
     put_uvarint,
+    records_of,
     skip_tagged,
     string_size,
     tag_at,
@@ -922,7 +924,7 @@ class PartitionData(Struct):
         snapshot_id: SnapshotId = DEFAULT,
         aborted_transactions: list[AbortedTransaction] | None = DEFAULT,
         preferred_read_replica: int = -1,
-        records: bytes | None = None,
+        records: Records | None = None,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -939,7 +941,7 @@ class PartitionData(Struct):
 
 def _read_flexible_partition_data(data: Buffer, at: int, version: int) -> tuple[PartitionData, int]:
     aborted_transactions: list[AbortedTransaction] | None
-    records: bytes | None
+    records: Records | None
     partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, count = _get_ihqqqB(data, at)
     at += 31
     if count > 127:
@@ -961,7 +963,7 @@ def _read_flexible_partition_data(data: Buffer, at: int, version: int) -> tuple[
     size -= 1
     if size >= 0:
         end = at + size
-        records = bytes(data[at:end])
+        records = records_of(data, at, end)
         at = end
     else:
         records = None
@@ -1027,13 +1029,13 @@ def _write_flexible_partition_data(out: bytearray, x: PartitionData, version: in
     if x.records is None:
         out.append(0)
     else:
-        raw = x.records
-        size = len(raw)
+        section = x.records
+        size = len(section)
         if size < 127:
             out.append(size + 1)
         else:
             put_uvarint(out, size + 1)
-        out += raw
+        out += section
     tagged: list[tuple[int, bytearray]] = []
     if x.diverging_epoch.epoch != -1 or x.diverging_epoch.end_offset != -1:
         part = bytearray()
@@ -1055,7 +1057,7 @@ def _write_flexible_partition_data(out: bytearray, x: PartitionData, version: in
 
 def _read_plain_partition_data(data: Buffer, at: int, version: int) -> tuple[PartitionData, int]:
     aborted_transactions: list[AbortedTransaction] | None
-    records: bytes | None
+    records: Records | None
     partition_index, error_code, high_watermark, last_stable_offset = _get_ihqq(data, at)
     at += 22
     if version >= 5:
@@ -1083,7 +1085,7 @@ def _read_plain_partition_data(data: Buffer, at: int, version: int) -> tuple[Par
     at += 4
     if size >= 0:
         end = at + size
-        records = bytes(data[at:end])
+        records = records_of(data, at, end)
         at = end
     elif size == -1:
         records = None
@@ -1129,9 +1131,9 @@ def _write_plain_partition_data(out: bytearray, x: PartitionData, version: int) 
     if x.records is None:
         out += b"\xff\xff\xff\xff"
     else:
-        raw = x.records
-        out += _put_i(len(raw))
-        out += raw
+        section = x.records
+        out += _put_i(len(section))
+        out += section
 
 
 class FetchableTopicResponse(Struct):

@@ -14,12 +14,14 @@ from tidelog.wire.primitives import (
     DEFAULT,
     ZERO_UUID,
     Buffer,
+    Records,
     bad_count,
     bad_null,
     bad_tagged,
     put_string_size,
     put_tagged,
     put_uvarint,
+    records_of,
     skip_tagged,
     string_size,
     tag_at,
@@ -383,7 +385,7 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
         current_leader: LeaderIdAndEpoch = DEFAULT,
         size: int = 0,
         position: int = 0,
-        unaligned_records: bytes | None = None,
+        unaligned_records: Records | None = None,
     ) -> None:
         self.index = index
         self.error_code = error_code
@@ -395,7 +397,7 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
 
 
 def _read_flexible_fetch_snapshot_response_partition_snapshot(data: Buffer, at: int, version: int) -> tuple[FetchSnapshotResponsePartitionSnapshot, int]:
-    unaligned_records: bytes | None
+    unaligned_records: Records | None
     index, error_code = _get_ih(data, at)
     at += 6
     snapshot_id, at = _read_flexible_snapshot_id(data, at, version)
@@ -407,7 +409,7 @@ def _read_flexible_fetch_snapshot_response_partition_snapshot(data: Buffer, at: 
     if size < 0:
         raise bad_null("FetchSnapshotResponsePartitionSnapshot.unaligned_records", size)
     end = at + size
-    unaligned_records = bytes(data[at:end])
+    unaligned_records = records_of(data, at, end)
     at = end
     tagged = data[at]
     at += 1
@@ -440,13 +442,13 @@ def _write_flexible_fetch_snapshot_response_partition_snapshot(out: bytearray, x
     out += _put_qq(x.size, x.position)
     if x.unaligned_records is None:
         raise unsupported_null("FetchSnapshotResponsePartitionSnapshot.unaligned_records", version)
-    raw = x.unaligned_records
-    size = len(raw)
+    section = x.unaligned_records
+    size = len(section)
     if size < 127:
         out.append(size + 1)
     else:
         put_uvarint(out, size + 1)
-    out += raw
+    out += section
     tagged: list[tuple[int, bytearray]] = []
     if x.current_leader.leader_id != 0 or x.current_leader.leader_epoch != 0:
         part = bytearray()

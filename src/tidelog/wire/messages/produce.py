@@ -14,12 +14,14 @@ from tidelog.wire.primitives import (
     DEFAULT,
     ZERO_UUID,
     Buffer,
+    Records,
     bad_count,
     bad_null,
     bad_tagged,
     put_string_size,
     put_tagged,
     put_uvarint,
+    records_of,
     skip_tagged,
     string_size,
     tag_at,
@@ -57,14 +59,14 @@ class PartitionProduceData(Struct):
     def __init__(
         self,
         index: int = 0,
-        records: bytes | None = None,
+        records: Records | None = None,
     ) -> None:
         self.index = index
         self.records = records
 
 
 def _read_flexible_partition_produce_data(data: Buffer, at: int, version: int) -> tuple[PartitionProduceData, int]:
-    records: bytes | None
+    records: Records | None
     index, size = _get_iB(data, at)
     at += 5
     if size > 127:
@@ -72,7 +74,7 @@ def _read_flexible_partition_produce_data(data: Buffer, at: int, version: int) -
     size -= 1
     if size >= 0:
         end = at + size
-        records = bytes(data[at:end])
+        records = records_of(data, at, end)
         at = end
     else:
         records = None
@@ -88,23 +90,23 @@ def _write_flexible_partition_produce_data(out: bytearray, x: PartitionProduceDa
     if x.records is None:
         out.append(0)
     else:
-        raw = x.records
-        size = len(raw)
+        section = x.records
+        size = len(section)
         if size < 127:
             out.append(size + 1)
         else:
             put_uvarint(out, size + 1)
-        out += raw
+        out += section
     out.append(0)
 
 
 def _read_plain_partition_produce_data(data: Buffer, at: int, version: int) -> tuple[PartitionProduceData, int]:
-    records: bytes | None
+    records: Records | None
     index, size = _get_ii(data, at)
     at += 8
     if size >= 0:
         end = at + size
-        records = bytes(data[at:end])
+        records = records_of(data, at, end)
         at = end
     elif size == -1:
         records = None
@@ -118,9 +120,9 @@ def _write_plain_partition_produce_data(out: bytearray, x: PartitionProduceData,
     if x.records is None:
         out += b"\xff\xff\xff\xff"
     else:
-        raw = x.records
-        out += _put_i(len(raw))
-        out += raw
+        section = x.records
+        out += _put_i(len(section))
+        out += section
 
 
 class TopicProduceData(Struct):

@@ -14,10 +14,12 @@ from tidelog.wire.primitives import (
     DEFAULT,
     ZERO_UUID,
     Buffer,
+    Records,
     bad_count,
     bad_null,
     put_string_size,
     put_uvarint,
+    records_of,
     skip_tagged,
     string_size,
     unsupported,
@@ -551,7 +553,7 @@ class PartitionData(Struct):
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
         current_leader: LeaderIdAndEpoch = DEFAULT,
-        records: bytes | None = None,
+        records: Records | None = None,
         acquired_records: list[AcquiredRecords] = DEFAULT,
     ) -> None:
         self.partition_index = partition_index
@@ -567,7 +569,7 @@ class PartitionData(Struct):
 def _read_flexible_partition_data(data: Buffer, at: int, version: int) -> tuple[PartitionData, int]:
     error_message: str | None
     acknowledge_error_message: str | None
-    records: bytes | None
+    records: Records | None
     acquired_records: list[AcquiredRecords]
     partition_index, error_code, size = _get_ihB(data, at)
     at += 7
@@ -600,7 +602,7 @@ def _read_flexible_partition_data(data: Buffer, at: int, version: int) -> tuple[
     if size < 0:
         raise bad_null("PartitionData.records", size)
     end = at + size
-    records = bytes(data[at:end])
+    records = records_of(data, at, end)
     at = end
     count = data[at]
     at += 1
@@ -655,13 +657,13 @@ def _write_flexible_partition_data(out: bytearray, x: PartitionData, version: in
     _write_flexible_leader_id_and_epoch(out, x.current_leader, version)
     if x.records is None:
         raise unsupported_null("PartitionData.records", version)
-    raw = x.records
-    size = len(raw)
+    section = x.records
+    size = len(section)
     if size < 127:
         out.append(size + 1)
     else:
         put_uvarint(out, size + 1)
-    out += raw
+    out += section
     acquired_records = x.acquired_records
     size = len(acquired_records)
     if size < 127:
