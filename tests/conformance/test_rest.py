@@ -381,3 +381,24 @@ def test_the_document_names_what_is_served(http_: Http, topic: Topics) -> None:
             answer = http_.get(path.replace("{topic}", there).replace("{partition}", "0"))
             assert answer.status in (200, 404) and "there is nothing at" not in str(answer.body), path
         assert http_.ask("PATCH", path.replace("{topic}", there)).status == 405
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_gets_its_answer(
+    broker: TidelogBroker, topic: Topics, chunked: bool
+) -> None:
+    """A client that sends everything before it reads: most do."""
+    host, _, port = broker.http.partition(":")
+    piece, count = b" " * (1 << 20), 40
+    kind = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+    length = {} if chunked else {"Content-Length": str(count * len(piece))}
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
+    try:
+        connection.request(
+            "POST", f"/topics/{topic()}", iter([piece] * count), kind | length, encode_chunked=chunked
+        )
+        answer = connection.getresponse()
+        assert answer.status == 413
+        assert "tidelog.http.body.bytes.max" in json.loads(answer.read())["message"]
+    finally:
+        connection.close()
