@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog import Admin, TopicPartition
+import pytest
+
+from tidelog import Admin, Consumer, TopicPartition
+from tidelog.errors import GroupIdNotFound
 
 
 def test_offsets_of_many_groups(bootstrap: str, topic: Callable[..., str], name: Callable[[], str]) -> None:
@@ -20,3 +23,39 @@ def test_offsets_of_many_groups(bootstrap: str, topic: Callable[..., str], name:
         assert {where: offset.offset for where, offset in found.pop(second).items()} == {one: 7}
         assert found == {group: {} for group in [*many, unknown]}
         assert admin.list_groups_offsets([]) == {}
+
+
+def test_many_groups_are_described_at_once_and_those_that_are_gone_are_told(
+    bootstrap: str, topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    read, unknown = topic(), name()
+    many = [name() for _ in range(3)]
+    with (
+        Admin(bootstrap_servers=bootstrap) as admin,
+        Consumer(read, bootstrap_servers=bootstrap, group_id=name(), group_protocol="consumer") as consumer,
+    ):
+        for group in many:
+            admin.alter_group_offsets(group, {TopicPartition(read, 0): 0})
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=100)
+        member = consumer.group_metadata().group_id
+        found = admin.describe_groups([*many, member, unknown, *many], missing_ok=True)
+        assert list(found) == [*many, member]
+        assert [found[one].type for one in (*many, member)] == ["classic"] * 3 + ["consumer"]
+        assert [len(found[one].members) for one in (*many, member)] == [0, 0, 0, 1]
+        with pytest.raises(GroupIdNotFound, match=unknown):
+            admin.describe_groups([*many, unknown])
+        with pytest.raises(ExceptionGroup) as refused:
+            admin.describe_groups([unknown, name()])
+        assert {type(one) for one in refused.value.exceptions} == {GroupIdNotFound}
+
+
+def test_groups_are_listed_by_the_broker_that_coordinates_them(
+    bootstrap: str, topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    group = name()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.alter_group_offsets(group, {TopicPartition(topic(), 0): 0})
+        (node,) = admin.describe_cluster().nodes
+        assert group in [one.group_id for one in admin.list_groups(brokers=[node])]
+        assert admin.list_groups(brokers=[]) == []

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import re
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -135,6 +136,29 @@ def test_a_stream_of_records(root: str, broker: TidelogBroker, topic: Topics) ->
     assert values[299:] == [b'{"n":299}', b"\x01", b"end"]
 
 
+def test_a_stream_goes_on_after_its_first_answer(
+    http_: Http, root: str, broker: TidelogBroker, topic: Topics
+) -> None:
+    written, count = topic(), 50
+    path = f"{root}/topics/{written}/records"
+    http_.register(f"{written}-value", '"string"')
+    host, _, port = broker.http.partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: {broker.http}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        one = json.dumps({"value": {"type": "AVRO", "data": "x"}}).encode()
+        answers = b""
+        for sent in range(count):
+            connection.sendall(b"%x\r\n%s\r\n" % (len(one), one))
+            while answers.count(b'"offset"') <= sent:
+                more = connection.recv(65536)
+                assert more, f"record {sent} has no answer"
+                answers += more
+        connection.sendall(b"0\r\n\r\n")
+        while not answers.endswith(b"0\r\n\r\n"):
+            answers += connection.recv(65536)
+
+
 def test_one_record_with_everything(http_: Http, root: str, topic: Topics, broker: TidelogBroker) -> None:
     written = topic(partitions=2)
     path = f"{root}/topics/{written}/records"
@@ -151,9 +175,12 @@ def test_one_record_with_everything(http_: Http, root: str, topic: Topics, broke
     assert answer.body["key"] == {"type": "STRING", "size": 1}
     for body, status in (
         ({"partition_id": 9, "value": {"type": "JSON", "data": 1}}, 404),
-        ({"partition_id": -1}, 400),
+        ({"partition_id": -1}, 404),
         ({"value": {"type": "BINARY", "data": "?"}}, 400),
-        ({"value": {"type": "AVRO", "data": 1, "schema_id": 1}}, 400),
+        ({"value": {"type": "JSON", "data": 1, "schema_id": 1}}, 400),
+        (b'{"value": {"type": "JSON", "data": NaN}}', 400),
+        (b'{"value": {"type": "JSON", "data": 1e999}}', 400),
+        ({"value": {"type": "STRING", "data": "\ud800"}}, 400),
         ({"timestamp": "soon"}, 400),
         (b"{", 400),
         (b"", 400),
@@ -194,6 +221,115 @@ def test_records_in_a_schema(http_: Http, topic: Topics, broker: TidelogBroker) 
     assert found.message.value == b"\x00" + number.to_bytes(4, "big") + b"\x0e"
     bad = post(http_, f"/topics/{written}", {"records": [{"value": {"id": "x"}}]}, avro)
     assert (bad.status, bad.code) == (422, 42203)
+
+
+ORDER = json.dumps(record("shop.Order", ("id", "long"), ("note", ["null", "string"], None)))
+
+
+def test_schemas_named_in_a_record(
+    http_: Http, root: str, topic: Topics, broker: TidelogBroker, name: Names
+) -> None:
+    written = topic()
+    path, subject, own = f"{root}/topics/{written}/records", f"{written}-value", name()
+
+    def send(**value: Any) -> Answer:
+        return post(http_, path, {"value": value})
+
+    made = send(type="AVRO", schema=ORDER, data={"id": 1, "note": {"string": "x"}})
+    assert made.status == 200, made
+    told = made.body["value"]
+    assert (told["type"], told["subject"], told["schema_version"]) == ("AVRO", subject, 1)
+    number = told["schema_id"]
+    assert http_.get(f"/subjects/{subject}/versions/1").body["id"] == number
+    # By id, by version, as the newest; the type may be left out where the schema says it.
+    for more in (
+        {"schema_id": number},
+        {"schema_version": 1},
+        {},
+        {"type": "AVRO"},
+        {"subject": subject, "type": "AVRO", "schema_id": number},
+        {"type": "AVRO", "schema": ORDER},
+    ):
+        again = send(data={"id": 1, "note": "x"}, **more)
+        assert again.status == 200 and again.body["value"] == told, more
+    values = {one.message.value for one in confluent_consume(broker.bootstrap, written, 7)}
+    assert values == {b"\x00" + number.to_bytes(4, "big") + b"\x02\x02\x02x"}
+    # Under which name it is registered.
+    for more, wanted in (
+        ({"subject": own}, own),
+        ({"subject_name_strategy": "RECORD_NAME"}, "shop.Order"),
+        ({"subject_name_strategy": "TOPIC_RECORD_NAME"}, f"{written}-shop.Order"),
+    ):
+        found = send(type="AVRO", schema=ORDER, data={"id": 1, "note": None}, **more)
+        assert (found.status, found.body["value"]["subject"]) == (200, wanted)
+    assert send(subject_name_strategy="RECORD_NAME", schema_id=number, data={"id": 2}).status == 200
+    gone = send(schema_id=number, data=None)
+    assert gone.status == 200 and gone.body["value"]["size"] == 0
+    proto = 'syntax = "proto3"; package shop; message Pear { int32 weight = 1; }'
+    pear = send(type="PROTOBUF", schema=proto, subject_name_strategy="RECORD_NAME", data={"weight": 3})
+    assert (pear.status, pear.body["value"]["subject"]) == (200, "shop.Pear")
+    checked = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    json_schema = {"type": "JSONSCHEMA", "schema": json.dumps(checked), "subject": name()}
+    assert send(**json_schema, data={"n": 1}).status == 200
+    bad = send(**json_schema, data={"n": "x"})
+    assert (bad.status, bad.code) == (422, 42203) and "$.n" in bad.body["message"]
+
+
+def test_schemas_that_are_refused(http_: Http, root: str, topic: Topics) -> None:
+    written = topic()
+    path = f"{root}/topics/{written}/records"
+    good = {"type": "AVRO", "schema": ORDER, "data": {"id": 1, "note": None}}
+    number = post(http_, path, {"value": good}).body["value"]["schema_id"]
+    for value, status, code in (
+        ({**good, "schema": "{"}, 422, 42205),
+        ({**good, "schema": '"int"', "data": 1}, 422, 42207),  # not compatible
+        ({**good, "data": {"id": "x"}}, 422, 42203),
+        ({**good, "data": 7}, 422, 42203),
+        ({**good, "schema": {}}, 400, 400),
+        ({**good, "schema_id": number}, 400, 400),
+        ({**good, "type": None}, 400, 400),
+        ({**good, "type": "JSON"}, 400, 400),
+        ({**good, "subject": "a", "subject_name_strategy": "TOPIC_NAME"}, 400, 400),
+        ({**good, "subject_name_strategy": "COLOUR"}, 400, 400),
+        ({"schema": '"int"', "type": "AVRO", "subject_name_strategy": "RECORD_NAME", "data": 1}, 400, 400),
+        ({"schema_id": number, "type": "PROTOBUF", "data": {}}, 400, 400),
+        ({"schema_id": 2**31 - 1, "data": 1}, 422, 42207),
+        ({"schema_id": 0, "data": 1}, 400, 400),
+        ({"schema_id": number, "subject": "nobody", "data": 1}, 422, 42207),
+        ({"schema_version": 9, "data": 1}, 422, 42207),
+        ({"subject": "nobody", "data": 1}, 422, 42207),
+        ({"subject_name_strategy": "RECORD_NAME", "data": 1}, 400, 400),
+    ):
+        answer = post(http_, path, {"value": value})
+        assert (answer.status, answer.code) == (status, code), (value, answer)
+
+
+def test_schemas_named_in_version_2(http_: Http, topic: Topics, broker: TidelogBroker) -> None:
+    written, avro = topic(), "application/vnd.kafka.avro.v2+json"
+    path, order = f"/topics/{written}", {"id": 1, "note": {"string": "x"}}
+    both = {"records": [{"key": "k", "value": order}]}
+    assert post(http_, path, both, avro).code == 42201
+    missing = post(http_, path, {"key_schema": '"string"', **both}, avro)
+    assert (missing.status, missing.code) == (422, 42202)
+    made = post(http_, path, {"key_schema": '"string"', "value_schema": ORDER, **both}, avro)
+    assert made.status == 200 and made.body["offsets"][0]["error_code"] is None
+    key, value = made.body["key_schema_id"], made.body["value_schema_id"]
+    by_id = post(http_, path, {"key_schema_id": key, "value_schema_id": value, **both}, avro)
+    assert (by_id.status, by_id.body["value_schema_id"]) == (200, value)
+    found = {(one.message.key, one.message.value) for one in confluent_consume(broker.bootstrap, written, 2)}
+    assert found == {
+        (b"\0" + key.to_bytes(4, "big") + b"\x02k", b"\0" + value.to_bytes(4, "big") + b"\x02\x02\x02x")
+    }
+    for body, kind, code in (
+        ({"value_schema": ORDER, "value_schema_id": 1}, "avro", 422),
+        ({"value_schema": "{"}, "avro", 42205),
+        ({"value_schema_id": 2**31 - 1}, "avro", 42207),
+        ({"value_schema_id": value}, "protobuf", 42207),
+        ({"value_schema": ORDER}, "json", 422),
+    ):
+        kind = f"application/vnd.kafka.{kind}.v2+json"
+        answer = post(http_, path, {"records": [{"value": order}], **body}, kind)
+        assert (answer.status, answer.code) == (422, code), (body, answer)
 
 
 def told(broker: TidelogBroker, path: str, count: int, last_id: str = "") -> list[tuple[str, Any]]:
@@ -245,3 +381,24 @@ def test_the_document_names_what_is_served(http_: Http, topic: Topics) -> None:
             answer = http_.get(path.replace("{topic}", there).replace("{partition}", "0"))
             assert answer.status in (200, 404) and "there is nothing at" not in str(answer.body), path
         assert http_.ask("PATCH", path.replace("{topic}", there)).status == 405
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_gets_its_answer(
+    broker: TidelogBroker, topic: Topics, chunked: bool
+) -> None:
+    """A client that sends everything before it reads: most do."""
+    host, _, port = broker.http.partition(":")
+    piece, count = b" " * (1 << 20), 40
+    kind = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+    length = {} if chunked else {"Content-Length": str(count * len(piece))}
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
+    try:
+        connection.request(
+            "POST", f"/topics/{topic()}", iter([piece] * count), kind | length, encode_chunked=chunked
+        )
+        answer = connection.getresponse()
+        assert answer.status == 413
+        assert "tidelog.http.body.bytes.max" in json.loads(answer.read())["message"]
+    finally:
+        connection.close()

@@ -87,6 +87,8 @@ def test_what_is_released_comes_again_what_is_rejected_or_accepted_does_not(
             assert await consumer.poll(300) == []
         async with Admin(bootstrap_servers=bootstrap) as admin:
             (offset,) = (await admin.list_share_group_offsets(name)).values()
+            many = await admin.list_share_groups_offsets([name, "nobody"])
+            assert (list(many[name].values()), many["nobody"]) == ([offset], {})
             assert offset.lag in (0, None)
 
     run(scenario())

@@ -45,6 +45,13 @@ NEVER_IN_CLIENTS = {
 PURE = [
     "app/advertised.py",
     "broker/fetch_sessions.py",
+    "cli/top/columns.py",
+    "cli/top/frame.py",
+    "cli/top/keys.py",
+    "cli/top/rows.py",
+    "cli/top/screen.py",
+    "cli/top/view.py",
+    "cli/top/window.py",
     "client/addresses.py",
     "client/answers.py",
     "client/assigned.py",

@@ -24,6 +24,7 @@ COMMANDS = {
     "partitions": ("tidelog.cli.partitions:partitions", "Move partitions between brokers, elect leaders."),
     "brokers": ("tidelog.cli.brokers:brokers", "See what brokers hold, and empty one."),
     "cluster": ("tidelog.cli.cluster:cluster", "See whether the cluster is well."),
+    "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.pipeline:pipeline", "Run pipelines on Spark, and see how they do."),
     "sql": ("tidelog.cli.sql:sql", "SQL on topics."),
     "model": ("tidelog.cli.model:model", "Predict queue depth, latency and the best number of consumers."),

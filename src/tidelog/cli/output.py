@@ -13,12 +13,24 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """One line, UTF-8."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=False).translate(_CONTROLS) + "\n")
+
+
+# JSON escapes control characters of ASCII; terminals act on these as well.
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+
+
+def plain(text: str) -> str:
+    """For a terminal: names are data, and what would move the cursor, change colours or turn the direction of
+    writing is shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
     """`right`: columns of numbers."""
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    texts = [["-" if cell is None else plain(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, texts, right)
         return

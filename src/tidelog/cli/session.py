@@ -5,6 +5,7 @@ The client is imported when a command runs, not when its help is shown."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,13 +55,23 @@ class Failure(click.ClickException):
             click.echo(f"Error: {' '.join(line.split())}", file=file, err=True)
 
 
+class Seconds(click.FloatRange):
+    """NaN is within any range, and no time at all."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
+
+
 def answer_options(whom: str) -> list[Callable[[F], F]]:
     """How an answer is shown, and how long `whom` may take for it."""
     return [
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(min=0, min_open=True),
             default=10.0,
             show_default=True,
             metavar="SECONDS",

@@ -22,20 +22,29 @@ class GroupAdmin:
         raise AssertionError("the admin client says whether it runs")
 
     async def list_groups(
-        self, *, states: Collection[str] = (), types: Collection[str] = ()
+        self,
+        *,
+        states: Collection[str] = (),
+        types: Collection[str] = (),
+        brokers: Collection[int] | None = None,
     ) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share".
+        """By name; `types`: "classic", "consumer", "share"; `brokers`: only those that these coordinate.
 
         groups = await admin.list_groups(types=["share"])
         """
-        return await groups.list_groups(self._running(), states, types, timeout_ms=self._timeout_ms)
+        return await groups.list_groups(self._running(), states, types, brokers, timeout_ms=self._timeout_ms)
 
-    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition.
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, missing_ok: bool = False
+    ) -> dict[str, GroupDescription]:
+        """Groups of any type, with their members and who has which partition; many take few requests.  With
+        `missing_ok` those that are not there are left out.
 
-        members = (await admin.describe_groups(["billing"]))["billing"].members
+            members = (await admin.describe_groups(["billing"]))["billing"].members
         """
-        return await groups.describe_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+        return await groups.describe_groups(
+            self._running(), list(group_ids), missing_ok=missing_ok, timeout_ms=self._timeout_ms
+        )
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Groups without members, and their offsets.
@@ -115,6 +124,15 @@ class GroupAdmin:
         return await share_offsets.describe(
             self._running(), group_id, partitions, timeout_ms=self._timeout_ms
         )
+
+    async def list_share_groups_offsets(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, ShareOffset]]:
+        """The same for many share groups, with few requests.
+
+        offsets = await admin.list_share_groups_offsets(["workers", "mailers"])
+        """
+        return await share_offsets.describe_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets where the share group goes on; it must have no members.

@@ -27,19 +27,28 @@ class _Part:
 
 
 class BlockingGroupAdmin(_Part):
-    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share".
+    def list_groups(
+        self,
+        *,
+        states: Collection[str] = (),
+        types: Collection[str] = (),
+        brokers: Collection[int] | None = None,
+    ) -> list[GroupListing]:
+        """By name; `types`: "classic", "consumer", "share"; `brokers`: only those that these coordinate.
 
         groups = admin.list_groups(types=["share"])
         """
-        return self._run(self._core.list_groups(states=states, types=types))
+        return self._run(self._core.list_groups(states=states, types=types, brokers=brokers))
 
-    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition.
+    def describe_groups(
+        self, group_ids: Iterable[str], *, missing_ok: bool = False
+    ) -> dict[str, GroupDescription]:
+        """Groups of any type, with their members and who has which partition; many take few requests.  With
+        `missing_ok` those that are not there are left out.
 
-        members = admin.describe_groups(["billing"])["billing"].members
+            members = admin.describe_groups(["billing"])["billing"].members
         """
-        return self._run(self._core.describe_groups(group_ids))
+        return self._run(self._core.describe_groups(group_ids, missing_ok=missing_ok))
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Groups without members, and their offsets.
@@ -112,6 +121,15 @@ class BlockingGroupAdmin(_Part):
         offsets = admin.list_share_group_offsets("workers")
         """
         return self._run(self._core.list_share_group_offsets(group_id, partitions))
+
+    def list_share_groups_offsets(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, ShareOffset]]:
+        """The same for many share groups, with few requests.
+
+        offsets = admin.list_share_groups_offsets(["workers", "mailers"])
+        """
+        return self._run(self._core.list_share_groups_offsets(group_ids))
 
     def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets where the share group goes on; it must have no members.

@@ -42,11 +42,15 @@ class Coordinator:
         self._address: Address | None = None
 
     async def connection(self) -> Requester:
+        address = await self.address()
+        if self._connections is not None:
+            return await self._connections.get(address)
+        return await self._cluster.at(address)
+
+    async def address(self) -> Address:
         if self._address is None:
             self._address = await self._find()
-        if self._connections is not None:
-            return await self._connections.get(self._address)
-        return await self._cluster.at(self._address)
+        return self._address
 
     def failed(self, problem: errors.TidelogError) -> None:
         """Ask again next time, if that may be because the coordinator is another one now."""

@@ -11,6 +11,7 @@ from tidelog.client.answers import check, problem_of, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer_protocol import by_topic, unpack_assignment, unpack_subscription
 from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.many_groups import ask_coordinators
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.consumer_group_describe import (
@@ -84,12 +85,17 @@ class GroupDescription:
 
 
 async def list_groups(
-    cluster: Cluster, states: Collection[str], types: Collection[str], *, timeout_ms: int
+    cluster: Cluster,
+    states: Collection[str],
+    types: Collection[str],
+    brokers: Collection[int] | None = None,
+    *,
+    timeout_ms: int,
 ) -> list[GroupListing]:
     async def ask() -> list[GroupListing]:
         await cluster.refresh(())
         found: dict[str, GroupListing] = {}
-        for node in sorted(cluster.topology.nodes):
+        for node in sorted(cluster.topology.nodes if brokers is None else brokers):
             connection = await cluster.node(node)
             version = connection.version_of(ListGroupsRequest)
             request = ListGroupsRequest()
@@ -124,44 +130,53 @@ async def at_coordinator(
 
 
 async def describe_groups(
-    cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int
+    cluster: Cluster, group_ids: Sequence[str], *, missing_ok: bool = False, timeout_ms: int
 ) -> dict[str, GroupDescription]:
-    found: dict[str, GroupDescription] = {}
-    problems: list[errors.TidelogError] = []
-    for group_id in dict.fromkeys(group_ids):
-        try:
-            found[group_id] = await at_coordinator(
-                cluster, group_id, "DescribeGroups", _describe(group_id), timeout_ms
-            )
-        except errors.TidelogError as problem:
-            problems.append(problem)
-    raise_all("some groups could not be described", problems)
+    """`missing_ok`: groups that are gone are left out."""
+    found, problems = await ask_coordinators(
+        cluster, group_ids, "DescribeGroups", _describe, timeout_ms=timeout_ms
+    )
+    told = dict.fromkeys(problems.values())
+    if missing_ok:
+        told = {one: None for one in told if not isinstance(one, errors.GroupIdNotFound)}
+    raise_all("some groups could not be described", list(told))
+    return {one: found[one] for one in group_ids if one in found}
+
+
+async def _describe(
+    connection: Requester, groups: list[str]
+) -> dict[str, GroupDescription | errors.TidelogError]:
+    """A group is of one kind, and only the question for its kind is answered."""
+    found: dict[str, GroupDescription | errors.TidelogError] = {}
+    for kind, question, response in (
+        ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        ("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+    ):
+        rest = [one for one in groups if one not in found]
+        if not rest or question.API_KEY not in connection.versions:
+            continue
+        answer: Any = await connection.ask(question(rest), response)
+        for group in answer.groups:
+            if group.error_code == errors.NONE:
+                found[group.group_id] = _assigned_by_coordinator(kind, group, connection.peer)
+            elif group.error_code not in (errors.GroupIdNotFound.code, errors.UnsupportedVersion.code):
+                found[group.group_id] = _group_problem(group)
+    rest = [one for one in groups if one not in found]
+    if rest:
+        classic = await connection.ask(DescribeGroupsRequest(rest), DescribeGroupsResponse)
+        for plain in classic.groups:
+            if plain.error_code != errors.NONE:
+                found[plain.group_id] = _group_problem(plain)
+            elif plain.group_state == DEAD:
+                gone = errors.GroupIdNotFound(f"there is no group {plain.group_id!r}: check the name")
+                found[plain.group_id] = gone
+            else:
+                found[plain.group_id] = _classic(plain, connection.peer)
     return found
 
 
-def _describe(group_id: str) -> Callable[[Requester], Any]:
-    """A group is of one kind, and only the question for its kind is answered."""
-
-    async def ask(connection: Requester) -> GroupDescription:
-        for kind, request, response in (
-            ("consumer", ConsumerGroupDescribeRequest([group_id]), ConsumerGroupDescribeResponse),
-            ("share", ShareGroupDescribeRequest([group_id]), ShareGroupDescribeResponse),
-        ):
-            if request.API_KEY not in connection.versions:
-                continue
-            answer: Any = await connection.ask(request, response)
-            (group,) = answer.groups
-            if group.error_code not in (errors.GroupIdNotFound.code, errors.UnsupportedVersion.code):
-                check(group.error_code, f"group {group_id!r}", group.error_message)
-                return _assigned_by_coordinator(kind, group, connection.peer)
-        classic = await connection.ask(DescribeGroupsRequest([group_id]), DescribeGroupsResponse)
-        (plain,) = classic.groups
-        check(plain.error_code, f"group {group_id!r}", plain.error_message)
-        if plain.group_state == DEAD:
-            raise errors.GroupIdNotFound(f"there is no group {group_id!r}: check the name")
-        return _classic(plain, connection.peer)
-
-    return ask
+def _group_problem(group: Any) -> errors.TidelogError:
+    return problem_of(group.error_code, f"group {group.group_id!r}", group.error_message)
 
 
 def _assigned_by_coordinator(kind: str, group: Any, peer: str) -> GroupDescription:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
@@ -10,6 +10,7 @@ from tidelog.client.answers import check, problem_of, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer_protocol import by_topic
 from tidelog.client.groups import at_coordinator
+from tidelog.client.many_groups import ask_coordinators
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_share_group_offsets import (
@@ -28,6 +29,7 @@ from tidelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
 )
 
 UNKNOWN = -1
@@ -55,21 +57,52 @@ async def describe(
 
     async def ask(connection: Requester) -> dict[TopicPartition, ShareOffset]:
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
-        found = {}
-        for group in answer.groups:
-            check(group.error_code, f"share group {group_id!r}", group.error_message)
-            for topic in group.topics:
-                for part in topic.partitions:
-                    where = TopicPartition(topic.topic_name, part.partition_index)
-                    check(part.error_code, f"share group {group_id!r}, {where}", part.error_message)
-                    if part.start_offset != UNKNOWN:
-                        lag = part.lag if part.lag != UNKNOWN else None
-                        found[where] = ShareOffset(part.start_offset, lag, part.leader_epoch)
-        return found
+        return {where: one for group in answer.groups for where, one in _offsets(group).items()}
 
     found: dict[TopicPartition, ShareOffset] = await at_coordinator(
         cluster, group_id, "DescribeShareGroupOffsets", ask, timeout_ms
     )
+    return found
+
+
+async def describe_all(
+    cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int
+) -> dict[str, dict[TopicPartition, ShareOffset]]:
+    """Of many groups; those that are gone have none."""
+
+    async def ask(
+        connection: Requester, groups: list[str]
+    ) -> dict[str, dict[TopicPartition, ShareOffset] | errors.TidelogError]:
+        request = DescribeShareGroupOffsetsRequest(
+            [DescribeShareGroupOffsetsRequestGroup(one, None) for one in groups]
+        )
+        answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
+        found: dict[str, dict[TopicPartition, ShareOffset] | errors.TidelogError] = {}
+        for group in answer.groups:
+            try:
+                found[group.group_id] = _offsets(group)
+            except errors.GroupIdNotFound:
+                found[group.group_id] = {}
+            except errors.TidelogError as problem:
+                found[group.group_id] = problem
+        return found
+
+    what = "DescribeShareGroupOffsets"
+    found, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
+    raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
+    return found
+
+
+def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> dict[TopicPartition, ShareOffset]:
+    check(group.error_code, f"share group {group.group_id!r}", group.error_message)
+    found = {}
+    for topic in group.topics:
+        for part in topic.partitions:
+            where = TopicPartition(topic.topic_name, part.partition_index)
+            check(part.error_code, f"share group {group.group_id!r}, {where}", part.error_message)
+            if part.start_offset != UNKNOWN:
+                lag = part.lag if part.lag != UNKNOWN else None
+                found[where] = ShareOffset(part.start_offset, lag, part.leader_epoch)
     return found
 
 

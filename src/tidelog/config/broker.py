@@ -181,6 +181,10 @@ class BrokerConfig:
     tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
     tidelog_request_bytes_max: int = 4_194_304
+    tidelog_rest_consumer_instance_timeout_ms: int = 300_000
+    tidelog_rest_consumer_request_bytes_max: int = 16_777_216
+    tidelog_rest_consumer_request_timeout_ms: int = 1000
+    tidelog_rest_consumers_max: int = 100
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_max_timeout_ms: int = 900_000
     transaction_partition_verification_enable: bool = True

@@ -41,4 +41,12 @@ tidelog.open.files.max int 4096 64.. built
   Bound on the files of segments that are held open; the least recently used are closed.
 tidelog.request.bytes.max int 4194304 1048576.. built
   Bound on requests other than Produce, which may be as long as socket.request.max.bytes allows.
+tidelog.rest.consumer.instance.timeout.ms int 300000 100.. built dynamic
+  A consumer instance of the REST proxy that nobody has asked for this long is closed.
+tidelog.rest.consumer.request.bytes.max int 16777216 1024.. built dynamic
+  Bound on the keys and values in one answer of a consumer instance; one record goes out whatever its length.
+tidelog.rest.consumer.request.timeout.ms int 1000 0..600000 built dynamic
+  How long a consumer instance waits for records, unless it was made with a time of its own.
+tidelog.rest.consumers.max int 100 0.. built dynamic
+  Consumer instances of the REST proxy in this broker; more are refused with status 429.
 """

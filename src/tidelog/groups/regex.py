@@ -34,13 +34,13 @@ class Expressions:
     def check(self, regex: str) -> None:
         """InvalidRegularExpression says what is wrong with it."""
         if regex not in self._known:
-            _compiled(regex)
+            compiled(regex)
 
     def find(self, regex: str, names: Names, now_ms: int) -> Found:
         """The topics whose whole name matches; as of a moment ago at worst, which `Found.names` tells."""
         known = self._known.pop(regex, None)
         if known is None:
-            pattern = _compiled(regex)
+            pattern = compiled(regex)
         else:
             pattern, found = known
             if found.names is names or 0 <= now_ms - found.at_ms < REFRESH_MS:
@@ -54,7 +54,8 @@ class Expressions:
         return found
 
 
-def _compiled(regex: str) -> Any:
+def compiled(regex: str) -> Any:
+    """InvalidRegularExpression says what is wrong with it."""
     import re2  # a native library, and hardly anybody subscribes this way
 
     options = re2.Options()

@@ -263,6 +263,7 @@ class ClassicClient:
         self.owned: set[Place] = set()
         self.generation = -1
         self.in_group = True
+        self.owes_sync = False  # it joined, and has not been told what it has
 
     def join(self) -> None:
         if not self.cooperative:
@@ -286,6 +287,7 @@ class ClassicClient:
             protocols=[JoinGroupRequestProtocol("range", metadata)],
         )
         self.generation = self.service.join_classic(request).epoch
+        self.owes_sync = True
 
     def sync(self) -> None:
         """Raises RebalanceInProgress, or follows what it is told; gives back first, gets what is new with it."""
@@ -293,6 +295,7 @@ class ClassicClient:
         data = consumer_classic.sync(self.service.group, request, self.service.image)
         told = identified(read_assignment(data), self.service.image)
         self.owned = {(topic, partition) for topic, some in told.items() for partition in some}
+        self.owes_sync = False
 
     def must_rejoin(self) -> bool:
         group = self.service.group
@@ -302,6 +305,7 @@ class ClassicClient:
     def rejoin_if_told(self) -> None:
         if self.must_rejoin():
             self.join()
+        if self.owes_sync:
             with suppress(errors.RebalanceInProgress):
                 self.sync()
 

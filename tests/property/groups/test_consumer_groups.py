@@ -269,3 +269,14 @@ class Groups(RuleBasedStateMachine):
 
 TestConsumerGroups = Groups.TestCase
 TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_classic_member_that_joined_before_it_calmed_down() -> None:
+    groups = Groups()
+    groups.start(counts=(2, 0, 0))
+    gone = groups.comes(topics={"a"}, regex="", assignor=None, static=False)
+    groups.dies(gone)
+    groups.comes(topics={"a"}, regex="", assignor=None, static=False)
+    groups.time_passes(by_ms=1500, follow_up=False)
+    groups.a_classic_member_comes(topics={"a"}, cooperative=False)
+    groups.calms_down()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tidelog.cli.output import Progress, bytes_text, data_fields, print_table, time_text
+from tidelog.cli.output import Progress, bytes_text, data_fields, plain, print_json, print_table, time_text
 
 
 def test_tables_are_plainly_aligned_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,3 +63,25 @@ def test_progress_is_shown_on_a_terminal_only_and_wiped(
     shown.update(1.3, "20")
     shown.clear()
     assert capsys.readouterr().err == "\r10 records\r20        \r  \r"
+
+
+HOSTILE = "a\x1b[2J\x9b31m\u202e\nb"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_cannot_speak_to_the_terminal(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(("NAME",), [(HOSTILE,)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and r"a\x1b[2J\x9b31m\u202e\nb" in lines[1]
+    assert plain("Grüße 東京") == "Grüße 東京"
+
+
+def test_json_has_no_control_characters_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": HOSTILE})
+    shown = capsys.readouterr().out
+    assert not any(ord(one) < 32 or 127 <= ord(one) < 160 for one in shown.rstrip("\n"))
+    assert json.loads(shown) == {"name": HOSTILE}

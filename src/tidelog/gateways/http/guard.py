@@ -7,6 +7,8 @@ asks for."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import logging
 import re
@@ -30,11 +32,12 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 class Body:
     """How much of a body may still come; None: any amount."""
 
-    __slots__ = ("left", "limit")
+    __slots__ = ("left", "limit", "refused")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.left: int | None = limit
+        self.refused = False
 
     def announced(self, length: str) -> None:
         """Refused before anything of it is read."""
@@ -48,12 +51,28 @@ class Body:
                 raise self.too_large()
 
     def too_large(self) -> Problem:
+        self.refused = True
         return Problem(
             413, f"the body is too large: tidelog.http.body.bytes.max is {self.limit}", headers=CLOSING
         )
 
 
-CLOSING = {"connection": "close"}  # what is left of the body is not read
+CLOSING = {"connection": "close"}
+DROPPED_BYTES_MAX = 64 << 20
+DROPPING_S_MAX = 10.0
+
+
+async def _drop(receive: Receive) -> None:
+    """Reads what a client still sends, within bounds.  A connection that is closed with something unread is reset, and then
+    clients that send everything first never see the answer."""
+    left = DROPPED_BYTES_MAX
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DROPPING_S_MAX):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
 
 
 def streamed(scope: Scope) -> None:
@@ -84,6 +103,11 @@ class Guard:
                 told["x-request-id"] = one
                 told.setdefault("x-content-type-options", "nosniff")
                 told.setdefault("x-frame-options", "DENY")
+            elif body.refused and not message.get("more_body"):
+                # All of the answer is on its way before the rest of the body is read.
+                await send({**message, "more_body": True})
+                await _drop(receive)
+                message = {"type": "http.response.body", "body": b""}
             await send(message)
 
         body = scope[BODY] = Body(self._around.config.tidelog_http_body_bytes_max)

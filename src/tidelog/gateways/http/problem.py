@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from starlette.responses import JSONResponse
+from tidelog.gateways.http.json_text import JsonAnswer
 
 
 class Problem(Exception):
@@ -19,5 +19,5 @@ class Problem(Exception):
         self.code = status if code is None else code
         self.headers = headers
 
-    def answer(self) -> JSONResponse:
-        return JSONResponse({"error_code": self.code, "message": self.message}, self.status, self.headers)
+    def answer(self) -> JsonAnswer:
+        return JsonAnswer({"error_code": self.code, "message": self.message}, self.status, self.headers)

@@ -28,6 +28,6 @@ GATEWAYS: tuple[Gateway, ...] = (
         "tidelog.gateways.registry.routes",
         ("/subjects", "/schemas", "/config", "/compatibility", "/mode", "/contexts"),
     ),
-    Gateway("tidelog.gateways.rest.routes", ("/v3", "/topics"), exactly=("/openapi.json",)),
+    Gateway("tidelog.gateways.rest.routes", ("/v3", "/topics", "/consumers"), exactly=("/openapi.json",)),
     Gateway("tidelog.gateways.console.app", ("/console",), exactly=("/",)),
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 
 from tidelog import errors
+from tidelog.gateways.http.json_text import parse
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.rest.values import Encoder
+from tidelog.gateways.rest.instances import Instances
+from tidelog.gateways.rest.schemas import Schemas
 from tidelog.metadata.image import Image
 
 INT32_MAX = 2**31 - 1
@@ -23,7 +25,8 @@ class Rest:
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
-        self.encoder = Encoder(around)
+        self.schemas = Schemas(around)
+        self.instances = Instances(around)
         self.streams = 0
         """Server-sent events that are open."""
 
@@ -46,28 +49,50 @@ class Rest:
         return given
 
 
-async def body_of(request: Request, code: int = 400) -> dict[str, Any]:
-    sent = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if sent != "application/json" and not (
-        sent.startswith("application/vnd.kafka.") and sent.endswith("+json")
-    ):
+FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf")
+BODIES = frozenset(
+    {"application/json", "application/vnd.kafka.v2+json", "application/vnd.kafka+json"}
+    | {f"application/vnd.kafka.{one}.v2+json" for one in FORMATS}
+)
+
+
+def media_type_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def body_of(request: Request, status: int = 400) -> dict[str, Any]:
+    """A JSON object.  `status`: for JSON that is something else."""
+    sent = media_type_of(request) or "application/json"
+    if sent not in BODIES:
         raise Problem(415, f"bodies are application/json, not {sent}")
     try:
-        found = json.loads(await request.body())
+        found = parse(await request.body())
     except (ValueError, RecursionError) as problem:
-        raise Problem(400, f"the body is not JSON: {problem}", code) from None
+        raise Problem(400, f"the body is not JSON: {problem}") from None
     if not isinstance(found, dict):
-        raise Problem(400, "the body is a JSON object", code)
+        raise Problem(status, "the body is a JSON object")
     return found
 
 
-def number(value: Any, what: str, lowest: int = 0) -> int:
+def number(value: Any, what: str, lowest: int = 0, status: int = 400) -> int:
     """Of a body or a path."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= INT32_MAX:
-        raise Problem(400, f"{what} is a whole number from {lowest}, not {value!r}")
+        raise Problem(status, f"{what} is a whole number from {lowest}, not {value!r}")
     return value
+
+
+def time_of(given: Any, status: int = 400) -> int:
+    """Milliseconds of a time in ISO 8601; without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat(given)
+        ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        ms = -1
+    if ms < 0:
+        raise Problem(status, f"a timestamp is like 2026-01-31T09:00:00Z and after 1970, not {given!r}")
+    return ms
 
 
 def unpacked(text: Any, what: str) -> bytes:
@@ -77,10 +102,10 @@ def unpacked(text: Any, what: str) -> bytes:
         raise Problem(400, f"{what} is not base64") from None
 
 
-def refused(problem: errors.TidelogError) -> Problem:
-    """What the broker said."""
+def refused(problem: errors.TidelogError, topic_gone: int = 40403) -> Problem:
+    """What the broker said.  `topic_gone`: what version 3 calls it; version 2 has another number."""
     if isinstance(problem, errors.UnknownTopicOrPartition | errors.UnknownTopicId):
-        return Problem(404, str(problem), 40403)
+        return Problem(404, str(problem), topic_gone)
     if isinstance(problem, errors.GroupIdNotFound):
         return Problem(404, str(problem), 404)
     if isinstance(problem, BAD):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tidelog.client.groups import DEAD, GroupDescription
+from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest
 from tidelog.gateways.rest.v3 import Place
@@ -49,7 +50,7 @@ async def groups(rest: Rest, request: Request) -> Response:
 
 async def group(rest: Rest, request: Request) -> Response:
     place, found = await _described(rest, request)
-    return JSONResponse(
+    return JsonAnswer(
         _told(
             place,
             found.group_id,
@@ -138,7 +139,7 @@ async def lag_summary(rest: Rest, request: Request) -> Response:
     if not data:
         raise Problem(404, f"group {found.group_id!r} has committed nothing", 404)
     most = max(data, key=lambda one: int(one["lag"]))
-    return JSONResponse(
+    return JsonAnswer(
         place.one(
             "KafkaConsumerGroupLagSummary",
             (ROOT, found.group_id, "lag-summary"),

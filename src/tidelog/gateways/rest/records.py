@@ -6,21 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tidelog import errors
 from tidelog.gateways.http.guard import streamed
+from tidelog.gateways.http.json_text import DECODER, written
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, number, refused, unpacked
+from tidelog.gateways.rest.call import Rest, number, refused, time_of, unpacked
+from tidelog.gateways.rest.values import side_of
 
 UNDER_WAY_MAX = 200
-NOT_SERVED = ("schema", "schema_id", "schema_version", "subject_name_strategy")
 
 
 async def produce(rest: Rest, request: Request) -> Response:
@@ -42,11 +43,19 @@ async def produce(rest: Rest, request: Request) -> Response:
 
     code = int(first["error_code"])
     status = code if code < 1000 else code // 100
-    return StreamingResponse(told(), status, media_type="application/json")
+    return _BothWays(told(), status, media_type="application/json")
+
+
+class _BothWays(StreamingResponse):
+    """Sent while the body still comes.  Starlette's own would read the connection to see it end, and so take pieces of
+    the body away from us; we see it end where we read."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
 
 
 def _line(answer: dict[str, Any]) -> bytes:
-    return json.dumps(answer, ensure_ascii=False).encode() + b"\r\n"
+    return written(answer) + b"\r\n"
 
 
 async def _answers(rest: Rest, topic: str, request: Request) -> Any:
@@ -76,7 +85,7 @@ async def _failed(problem: Problem) -> dict[str, Any]:
 
 async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
     """JSON values as soon as each is complete; one may not be longer than a whole body."""
-    text, decode, take = "", codecs.getincrementaldecoder("utf-8")().decode, json.JSONDecoder().raw_decode
+    text, decode, take = "", codecs.getincrementaldecoder("utf-8")().decode, DECODER.raw_decode
     chunks = request.stream()
     ended = False
     while not ended:
@@ -107,13 +116,13 @@ async def _begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]
         if not isinstance(given, dict):
             raise Problem(400, "a record is a JSON object")
         wanted = given.get("partition_id")
+        if isinstance(wanted, int) and wanted < 0:
+            raise Problem(404, f"there is no partition {wanted}", 40402)
         partition = None if wanted is None else number(wanted, "partition_id")
-        key, key_told = await _side(rest, topic, given, "key")
-        value, value_told = await _side(rest, topic, given, "value")
+        key, value = [await side_of(rest, topic, given, which) for which in ("key", "value")]
+        at = None if given.get("timestamp") is None else time_of(given["timestamp"])
         producer = await rest.around.clients.producer()
-        sent = await producer.send(
-            topic, value, key, _headers(given), _timestamp(given.get("timestamp")), partition
-        )
+        sent = await producer.send(topic, value.data, key.data, _headers(given), at, partition)
     except Problem as problem:
         return _failed(problem)
     except errors.TidelogError as problem:
@@ -132,31 +141,11 @@ async def _begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]
             "partition_id": at.partition,
             "offset": at.offset,
             "timestamp": time.replace("+00:00", "Z"),
-            **key_told,
-            **value_told,
+            **key.told,
+            **value.told,
         }
 
     return done()
-
-
-async def _side(
-    rest: Rest, topic: str, given: dict[str, Any], which: str
-) -> tuple[bytes | None, dict[str, Any]]:
-    side = given.get(which)
-    if side is None:
-        return None, {}
-    if not isinstance(side, dict):
-        raise Problem(400, f'a {which} is {{"type": ..., "data": ...}}')
-    for name in NOT_SERVED:
-        if side.get(name) is not None:
-            raise Problem(
-                400, f"{which}.{name} is not served: data is written in the newest schema of its subject"
-            )
-    kind, subject = side.get("type"), side.get("subject") or f"{topic}-{which}"
-    if not isinstance(kind, str) or not isinstance(subject, str):
-        raise Problem(400, f"{which}.type and {which}.subject are strings")
-    data = await rest.encoder.encode(kind, subject, side.get("data"))
-    return data, {which: {"type": kind, "size": 0 if data is None else len(data)}}
 
 
 def _headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
@@ -167,13 +156,3 @@ def _headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
         value = one.get("value")
         found.append((one["name"], None if value is None else unpacked(value, "the value of a header")))
     return found
-
-
-def _timestamp(given: Any) -> int | None:
-    if given is None:
-        return None
-    try:
-        at = datetime.fromisoformat(given)
-    except (TypeError, ValueError):
-        raise Problem(400, f"a timestamp is like 2026-01-31T09:00:00Z, not {given!r}") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

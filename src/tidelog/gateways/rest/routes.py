@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidelog import errors
+from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.rest import events, groups, records, v2, v3
+from tidelog.gateways.rest import consumers, events, groups, records, v2, v3
 from tidelog.gateways.rest.call import Rest, refused
+from tidelog.gateways.rest.consumers import in_v2
 from tidelog.gateways.rest.document import document
 
 Handler = Callable[[Rest, Request], Awaitable[Response]]
@@ -19,6 +21,7 @@ Handler = Callable[[Rest, Request], Awaitable[Response]]
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
 _GROUP = _CLUSTER + "/consumer-groups/{group}"
+_INSTANCE = "/consumers/{group}/instances/{instance}"
 
 ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", "/v3/clusters", v3.clusters),
@@ -57,11 +60,24 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", "/topics/{topic}/partitions/{partition}", v2.partition),
     ("POST", "/topics/{topic}/partitions/{partition}", v2.produce),
     ("GET", "/topics/{topic}/partitions/{partition}/offsets", v2.offsets),
+    ("POST", "/consumers/{group}", consumers.create),
+    ("DELETE", _INSTANCE, consumers.delete),
+    ("POST", _INSTANCE + "/subscription", consumers.subscribe),
+    ("GET", _INSTANCE + "/subscription", consumers.subscription),
+    ("DELETE", _INSTANCE + "/subscription", consumers.unsubscribe),
+    ("POST", _INSTANCE + "/assignments", consumers.assign),
+    ("GET", _INSTANCE + "/assignments", consumers.assignment),
+    ("POST", _INSTANCE + "/positions", consumers.seek),
+    ("POST", _INSTANCE + "/positions/beginning", consumers.seek_to_beginning),
+    ("POST", _INSTANCE + "/positions/end", consumers.seek_to_end),
+    ("POST", _INSTANCE + "/offsets", consumers.commit),
+    ("GET", _INSTANCE + "/offsets", consumers.committed),
+    ("GET", _INSTANCE + "/records", consumers.records),
 ]
 
 
 async def openapi(rest: Rest, request: Request) -> Response:
-    return JSONResponse(document([(method, path, handler.__name__) for method, path, handler in ENDPOINTS]))
+    return JsonAnswer(document([(method, path, handler.__name__) for method, path, handler in ENDPOINTS]))
 
 
 ENDPOINTS.append(("GET", "/openapi.json", openapi))
@@ -79,16 +95,17 @@ def routes(around: Surroundings) -> list[BaseRoute]:
 
 def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
+        told = refused if request.url.path.startswith("/v3") else in_v2
         try:
             return await handlers["GET" if request.method == "HEAD" else request.method](rest, request)
         except errors.TidelogError as problem:
-            raise refused(problem) from problem
+            raise told(problem) from problem
         except ExceptionGroup as group:
             known, _ = group.split(errors.TidelogError)
             if known is None:
                 raise
             first = known.exceptions[0]
             assert isinstance(first, errors.TidelogError)
-            raise refused(first) from group
+            raise told(first) from group
 
     return answer

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tidelog import errors
+from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, body_of, number, refused
+from tidelog.gateways.rest.call import Rest, body_of, media_type_of, number, refused
+from tidelog.gateways.rest.schemas import TYPES, Chosen
+from tidelog.gateways.rest.values import chosen_in_v2, plain
 from tidelog.types import TopicPartition
 
 MEDIA_TYPE = "application/vnd.kafka.v2+json"
@@ -22,11 +25,11 @@ FORMATS = {
 }
 TOPIC_GONE, PARTITION_GONE = 40401, 40402
 RECORDS_MAX = 10_000
-NOT_SERVED = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
+SCHEMAS = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
 
 
 def _answer(body: Any) -> Response:
-    return JSONResponse(body, media_type=MEDIA_TYPE)
+    return JsonAnswer(body, media_type=MEDIA_TYPE)
 
 
 async def topics(rest: Rest, request: Request) -> Response:
@@ -81,18 +84,20 @@ async def produce(rest: Rest, request: Request) -> Response:
     name = rest.topic(request, TOPIC_GONE).name
     fixed = _one(rest, request).index if "partition" in request.path_params else None
     kind, body = _format(request), await body_of(request)
-    for field in NOT_SERVED:
-        if body.get(field) is not None:
-            raise Problem(
-                422, f"{field} is not served: records are written in the newest schema of their subject", 422
-            )
+    if kind not in TYPES and any(body.get(field) is not None for field in SCHEMAS):
+        raise Problem(422, f"there is a schema, and records of type {kind} have none")
     records = body.get("records")
     if not isinstance(records, list) or not records or not all(isinstance(one, dict) for one in records):
-        raise Problem(422, 'records is a list of {"key", "value", "partition"}, with one at least', 422)
+        raise Problem(422, 'records is a list of {"key", "value", "partition"}, with one at least')
     if len(records) > RECORDS_MAX:
         raise Problem(422, f"there are {len(records)} records: {RECORDS_MAX} at most at once", 422)
+    chosen: dict[str, Chosen] = {}
+    if kind in TYPES:
+        for which in ("key", "value"):
+            if any(one.get(which) is not None for one in records):
+                chosen[which] = await chosen_in_v2(rest, name, kind, body, which)
     # All of them are understood before the first is written.
-    ready = [await _ready(rest, name, kind, one, fixed) for one in records]
+    ready = [_ready(kind, chosen, one, fixed) for one in records]
     producer = await rest.around.clients.producer()
     sent: list[Any] = []
     for key, value, where in ready:
@@ -101,22 +106,22 @@ async def produce(rest: Rest, request: Request) -> Response:
         except errors.TidelogError as problem:
             sent.append(problem)
     answers = [await _done(one) for one in sent]
-    return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": answers})
+    ids = {f"{which}_schema_id": one.id for which, one in chosen.items()}
+    return _answer({"key_schema_id": None, "value_schema_id": None, **ids, "offsets": answers})
 
 
-async def _ready(
-    rest: Rest, topic: str, kind: str, record: dict[str, Any], fixed: int | None
+def _ready(
+    kind: str, chosen: dict[str, Chosen], record: dict[str, Any], fixed: int | None
 ) -> tuple[bytes | None, bytes | None, int | None]:
     wanted = record.get("partition")
-    where = fixed if wanted is None else number(wanted, "partition")
-    # JSON has a null of its own; a key or a value that is null is none.
-    sides = [
-        None
-        if record.get(which) is None
-        else await rest.encoder.encode(kind, f"{topic}-{which}", record[which])
+    where = fixed if wanted is None else number(wanted, "partition", status=422)
+    key, value = (
+        chosen[which].encode(record[which])
+        if which in chosen and record.get(which) is not None
+        else plain(kind, record.get(which))
         for which in ("key", "value")
-    ]
-    return sides[0], sides[1], where
+    )
+    return key, value, where
 
 
 async def _done(sent: Any) -> dict[str, Any]:
@@ -131,7 +136,7 @@ async def _done(sent: Any) -> dict[str, Any]:
 
 
 def _format(request: Request) -> str:
-    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    sent = media_type_of(request)
     for name, kind in FORMATS.items():
         if sent == f"application/vnd.kafka.{name}.v2+json":
             return kind

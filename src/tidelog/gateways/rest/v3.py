@@ -6,10 +6,11 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.topics import NewTopic
+from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, body_of, number
 
@@ -40,7 +41,7 @@ class Place:
 
     def listed(self, kind: str, parts: tuple[object, ...], data: list[dict[str, Any]]) -> Response:
         metadata = {"self": self.url(*parts), "next": None}
-        return JSONResponse({"kind": kind, "metadata": metadata, "data": data})
+        return JsonAnswer({"kind": kind, "metadata": metadata, "data": data})
 
 
 _SINGULAR = {
@@ -76,14 +77,14 @@ async def _cluster(rest: Rest, request: Request) -> dict[str, Any]:
 async def clusters(rest: Rest, request: Request) -> Response:
     url = f"{request.url.scheme}://{request.url.netloc}/v3/clusters"
     metadata = {"self": url, "next": None}
-    return JSONResponse(
+    return JsonAnswer(
         {"kind": "KafkaClusterList", "metadata": metadata, "data": [await _cluster(rest, request)]}
     )
 
 
 async def cluster(rest: Rest, request: Request) -> Response:
     rest.cluster(request)
-    return JSONResponse(await _cluster(rest, request))
+    return JsonAnswer(await _cluster(rest, request))
 
 
 async def _brokers(rest: Rest, place: Place) -> list[dict[str, Any]]:
@@ -111,7 +112,7 @@ async def broker(rest: Rest, request: Request) -> Response:
     place, wanted = _place(rest, request), number(request.path_params["broker"], "a broker's id")
     for one in await _brokers(rest, place):
         if one["broker_id"] == wanted:
-            return JSONResponse(one)
+            return JsonAnswer(one)
     raise Problem(404, f"there is no broker {wanted}")
 
 
@@ -139,7 +140,7 @@ async def topics(rest: Rest, request: Request) -> Response:
 
 
 async def topic(rest: Rest, request: Request) -> Response:
-    return JSONResponse(_topic(_place(rest, request), rest.topic(request, TOPIC_GONE)))
+    return JsonAnswer(_topic(_place(rest, request), rest.topic(request, TOPIC_GONE)))
 
 
 async def create_topic(rest: Rest, request: Request) -> Response:
@@ -158,9 +159,9 @@ async def create_topic(rest: Rest, request: Request) -> Response:
     admin = await rest.around.clients.admin()
     await admin.create_topics([new], validate_only=checked)
     if checked:
-        return JSONResponse(place.one("KafkaTopic", ("topics", name), topic_name=name))
+        return JsonAnswer(place.one("KafkaTopic", ("topics", name), topic_name=name))
     made = (await admin.describe_topics([name]))[name]
-    return JSONResponse(_topic(place, made), 201, {"location": place.url("topics", name)})
+    return JsonAnswer(_topic(place, made), 201, {"location": place.url("topics", name)})
 
 
 async def delete_topic(rest: Rest, request: Request) -> Response:
@@ -197,7 +198,7 @@ def _one_partition(rest: Rest, request: Request) -> Any:
 
 async def partition(rest: Rest, request: Request) -> Response:
     place, one = _place(rest, request), _one_partition(rest, request)
-    return JSONResponse(_partition(place, request.path_params["topic"], one))
+    return JsonAnswer(_partition(place, request.path_params["topic"], one))
 
 
 async def replicas(rest: Rest, request: Request) -> Response:
@@ -265,7 +266,7 @@ async def config(rest: Rest, request: Request) -> Response:
     found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
     for one in found:
         if one.name == name:
-            return JSONResponse(_config(place, kind, where, one, more))
+            return JsonAnswer(_config(place, kind, where, one, more))
     raise Problem(404, f"{resource} has no setting {name!r}")
 
 

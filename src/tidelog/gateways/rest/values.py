@@ -1,47 +1,130 @@
-"""Keys and values of a request as bytes: base64, text, JSON, or a value in the newest schema of its subject."""
+"""Keys and values of a request as bytes: base64, text, JSON, or a value in a schema that the request names."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
-from typing import Any
+from typing import Any, NamedTuple
 
-from tidelog.gateways.console.decoding import Decoder
-from tidelog.gateways.console.registry import Registry
-from tidelog.gateways.console.values import Unreadable
+from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.rest.call import Rest, number
+from tidelog.gateways.rest.schemas import TYPES, Chosen, Strategy
 
-KINDS = frozenset({"BINARY", "STRING", "JSON", "AVRO", "JSONSCHEMA", "PROTOBUF"})
-
-
-class Encoder:
-    def __init__(self, around: Surroundings) -> None:
-        self._decoder = Decoder(Registry(around))
-
-    async def encode(self, kind: str, subject: str, data: Any) -> bytes | None:
-        """Raises a `Problem`: 400 for what is not of its kind, 422 for what does not fit its schema."""
-        if kind not in KINDS:
-            raise Problem(400, f"{kind!r} is no type of data: there are {', '.join(sorted(KINDS))}")
-        if kind == "JSON":
-            return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(
-                "utf-8", "surrogatepass"
-            )
-        if data is None:
-            return None
-        if kind in ("BINARY", "STRING"):
-            return _plain(kind, data)
-        try:
-            return await self._decoder.encode(subject, json.dumps(data))
-        except Unreadable as problem:
-            raise Problem(422, str(problem), 42203) from None
+PLAIN = ("BINARY", "STRING", "JSON")
+KINDS = (*PLAIN, *TYPES)
+WHICH = ("schema_id", "schema_version", "schema")
+NO_SCHEMA = {"key": 42201, "value": 42202}
 
 
-def _plain(kind: str, data: Any) -> bytes:
+class Side(NamedTuple):
+    """A key or a value, and what to tell about it."""
+
+    data: bytes | None
+    told: dict[str, Any]
+
+
+def plain(kind: str, data: Any) -> bytes | None:
+    """Null is no value at all, in JSON too."""
+    if data is None:
+        return None
+    if kind == "JSON":
+        return written(data)
     if not isinstance(data, str):
         raise Problem(400, f"data of type {kind} is a string")
     try:
         return base64.b64decode(data, validate=True) if kind == "BINARY" else data.encode()
     except (binascii.Error, ValueError):
         raise Problem(400, f"this is not {'base64' if kind == 'BINARY' else 'text in UTF-8'}") from None
+
+
+async def side_of(rest: Rest, topic: str, given: dict[str, Any], which: str) -> Side:
+    """Of a record of version 3: {"type", "data"}, and which schema."""
+    side = given.get(which)
+    if side is None:
+        return Side(None, {})
+    if not isinstance(side, dict):
+        raise Problem(400, f'a {which} is {{"type": ..., "data": ...}}')
+    kind = side.get("type")
+    if kind is not None and kind not in KINDS:
+        raise Problem(400, f"{kind!r} is no type of data: there are {', '.join(KINDS)}")
+    data = side.get("data")
+    if kind in PLAIN:
+        for name in (*WHICH, "subject", "subject_name_strategy"):
+            if side.get(name) is not None:
+                raise Problem(400, f"{which}.{name} is for data in a schema, and {kind} has none")
+        made = plain(kind, data)
+        return Side(made, {which: {"type": kind, "size": len(made or b"")}})
+    chosen = await _chosen(rest, topic, side, which)
+    if kind is not None and chosen.codec.kind != kind:
+        raise Problem(400, f"schema {chosen.id} of {chosen.subject!r} is {chosen.codec.kind}, not {kind}")
+    made = None if data is None else chosen.encode(data)
+    told = {
+        "type": chosen.codec.kind,
+        "subject": chosen.subject,
+        "schema_id": chosen.id,
+        "schema_version": chosen.version,
+        "size": len(made or b""),
+    }
+    return Side(made, {which: told})
+
+
+async def _chosen(rest: Rest, topic: str, side: dict[str, Any], which: str) -> Chosen:
+    named = [name for name in WHICH if side.get(name) is not None]
+    if len(named) > 1:
+        raise Problem(400, f"{which} has {named[0]} and {named[1]}: name one of them")
+    subject, by = side.get("subject"), side.get("subject_name_strategy")
+    if subject is not None and by is not None:
+        raise Problem(400, f"{which} has subject and subject_name_strategy: name one of them")
+    if subject is not None and (not isinstance(subject, str) or not subject):
+        raise Problem(400, f"{which}.subject is a string")
+    if by is not None and by not in Strategy.NAMES:
+        raise Problem(400, f"{which}.subject_name_strategy is one of {', '.join(Strategy.NAMES)}, not {by!r}")
+    strategy = Strategy(by or "TOPIC_NAME", which)
+    if named == ["schema_id"]:
+        wanted = number(side["schema_id"], f"{which}.schema_id", 1)
+        return await rest.schemas.of_id(subject, wanted, topic, strategy)
+    if named == ["schema"]:
+        text, kind = side["schema"], side.get("type")
+        if not isinstance(text, str):
+            raise Problem(400, f"{which}.schema is a schema as a string")
+        if kind is None:
+            raise Problem(400, f"{which}.schema needs a type: {', '.join(TYPES)}")
+        return await rest.schemas.given(subject, kind, text, topic, strategy)
+    if subject is None:
+        if not strategy.by_topic:
+            raise Problem(400, f"subject_name_strategy {by} needs a schema or a schema_id")
+        subject = strategy(topic, None)
+    if named:
+        return await rest.schemas.of_version(
+            subject, number(side["schema_version"], f"{which}.schema_version", 1)
+        )
+    return await rest.schemas.newest(subject)
+
+
+async def chosen_in_v2(rest: Rest, topic: str, kind: str, body: dict[str, Any], which: str) -> Chosen:
+    """By the fields {which}_schema_id or {which}_schema; without them, the newest of the topic."""
+    number_given, text = body.get(f"{which}_schema_id"), body.get(f"{which}_schema")
+    if number_given is not None and text is not None:
+        raise Problem(422, f"there are {which}_schema and {which}_schema_id: name one of them")
+    strategy = Strategy("TOPIC_NAME", which)
+    if number_given is not None:
+        wanted = number(number_given, f"{which}_schema_id", 1, status=422)
+        chosen = await rest.schemas.of_id(None, wanted, topic, strategy)
+    elif text is not None:
+        if not isinstance(text, str):
+            raise Problem(422, f"{which}_schema is a schema as a string")
+        chosen = await rest.schemas.given(None, kind, text, topic, strategy)
+    else:
+        try:
+            chosen = await rest.schemas.newest(strategy(topic, None))
+        except Problem as problem:
+            if problem.status >= 500:
+                raise
+            said = f"there are {which}s, and neither {which}_schema nor {which}_schema_id: {problem.message}"
+            raise Problem(422, said, NO_SCHEMA[which]) from None
+    if chosen.codec.kind != kind:
+        raise Problem(
+            422, f"schema {chosen.id} of {chosen.subject!r} is {chosen.codec.kind}, not {kind}", 42207
+        )
+    return chosen

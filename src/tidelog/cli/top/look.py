@@ -1,0 +1,254 @@
+"""Looks at a cluster through the Kafka protocol alone.
+
+Every broker is asked by itself, at the same time as the others, for what it leads, holds and coordinates.  One that does
+not answer within a look's patience stays as it was and is named; its answer counts when it comes.  Requests are few and
+large: their number grows with the brokers, and only slowly with topics and groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from tidelog.cli.top.frame import CLUSTER, BrokerSeen, Frame, GroupSeen
+from tidelog.client.admin import Admin
+from tidelog.client.topology import Node, Topic
+from tidelog.clock import Clock
+from tidelog.errors import TidelogError, UnknownTopicOrPartition
+from tidelog.types import TopicPartition
+
+T = TypeVar("T")
+
+PARTITIONS_AT_ONCE = 500
+STARTS_EVERY = 5  # looks: the beginning of a log moves seldom
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Patterns like those of files; none for all."""
+
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    def topic(self, name: str) -> bool:
+        return not self.topics or any(fnmatchcase(name, one) for one in self.topics)
+
+    def group(self, name: str) -> bool:
+        return not self.groups or any(fnmatchcase(name, one) for one in self.groups)
+
+
+@dataclass
+class _Asked(Generic[T]):
+    """A question that may take longer than a look, what was answered last, and what is wrong with it."""
+
+    task: asyncio.Task[tuple[T, str | None]] | None = None
+    since_ms: int = 0
+    seen: T | None = None
+    problem: str | None = None
+    looks: int = 0
+
+
+@dataclass
+class _Known:
+    """Of the cluster."""
+
+    cluster_id: str | None = None
+    controller: int = -1
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: tuple[Topic, ...] = ()
+
+
+class Look:
+    def __init__(self, admin: Admin, clock: Clock, chosen: Chosen, patience_s: float) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._chosen = chosen
+        self._patience_s = patience_s
+        self._cluster: _Asked[_Known] = _Asked()
+        self._brokers: dict[int, _Asked[BrokerSeen]] = {}
+
+    async def take(self) -> Frame:
+        await self._ask_cluster()
+        await self._ask_brokers()
+        problems: dict[int, str] = {}
+        for node, one in self._asked().items():
+            if one.task is not None:
+                waited = (self._clock.monotonic_ms() - one.since_ms) / 1000
+                who = "no broker " if node == CLUSTER else ""
+                problems[node] = f"{who}has not answered for {waited:.0f} s"
+            elif one.problem is not None:
+                problems[node] = one.problem
+        known = self._known
+        return Frame(
+            at_ms=self._clock.monotonic_ms(),
+            time_ms=self._clock.now_ms(),
+            cluster_id=known.cluster_id,
+            controller=known.controller,
+            nodes=known.nodes,
+            topics=tuple(one for one in known.topics if self._chosen.topic(one.name)),
+            brokers={node: one.seen for node, one in self._brokers.items() if one.seen is not None},
+            problems=problems,
+        )
+
+    async def close(self) -> None:
+        tasks = [one.task for one in self._asked().values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _asked(self) -> dict[int, _Asked[Any]]:
+        return {CLUSTER: self._cluster, **self._brokers}
+
+    async def _ask_cluster(self) -> None:
+        async def ask() -> tuple[_Known, None]:
+            cluster = await self._admin.describe_cluster()
+            topics = await self._admin.list_topics(internal=True)
+            return _Known(cluster.id, cluster.controller, cluster.nodes, tuple(topics)), None
+
+        self._begin(self._cluster, ask)
+        await self._wait([self._cluster])
+        for node in self._brokers.keys() - self._known.nodes.keys():
+            task = self._brokers.pop(node).task
+            if task is not None:
+                task.cancel()
+
+    async def _ask_brokers(self) -> None:
+        for node in self._known.nodes:
+            one = self._brokers.setdefault(node, _Asked())
+            self._begin(one, partial(self._broker, node, one))
+        await self._wait(list(self._brokers.values()))
+
+    @property
+    def _known(self) -> _Known:
+        return self._cluster.seen or _Known()
+
+    def _begin(self, one: _Asked[T], ask: Callable[[], Coroutine[Any, Any, tuple[T, str | None]]]) -> None:
+        """Asks, unless an answer is still to come."""
+        self._harvest(one)
+        if one.task is None:
+            one.since_ms = self._clock.monotonic_ms()
+            one.task = asyncio.get_running_loop().create_task(ask(), name="top")
+
+    async def _wait(self, asked: Sequence[_Asked[Any]]) -> None:
+        tasks = [one.task for one in asked if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._patience_s)
+        for one in asked:
+            self._harvest(one)
+
+    def _harvest(self, one: _Asked[T]) -> None:
+        """Takes an answer that has come."""
+        if one.task is None or not one.task.done():
+            return
+        task, one.task = one.task, None
+        try:
+            one.seen, one.problem = task.result()
+            one.looks += 1
+        except UnknownTopicOrPartition:
+            pass  # A topic was deleted while it was asked about: the next look does without it.
+        except (TidelogError, ExceptionGroup) as problem:
+            one.problem = _words(problem)
+
+    async def _broker(self, node: int, asked: _Asked[BrokerSeen]) -> tuple[BrokerSeen, str | None]:
+        before, refused = asked.seen or BrokerSeen(0), []
+
+        async def part(work: Coroutine[Any, Any, T], otherwise: T) -> T:
+            """What a broker refuses for good, for want of rights or because it is too old, does not hide the rest."""
+            try:
+                return await work
+            except (TidelogError, ExceptionGroup) as problem:
+                if _may_pass(problem):
+                    raise
+                refused.append(_words(problem))
+                return otherwise
+
+        led = [
+            TopicPartition(topic.name, one.index)
+            for topic in self._known.topics
+            if self._chosen.topic(topic.name)
+            for one in topic.partitions
+            if one.leader == node
+        ]
+        ends = await part(self._offsets(led, "latest"), before.ends)
+        at_ms = self._clock.monotonic_ms()
+        starts = before.starts
+        if asked.looks % STARTS_EVERY == 0 or starts.keys() != ends.keys():
+            starts = await part(self._offsets(led, "earliest"), starts)
+        seen = BrokerSeen(at_ms, ends, starts)
+        seen = await part(self._disks(node, seen), replace(seen, sizes=before.sizes))
+        groups = await part(self._groups(node), before.groups)
+        return replace(seen, groups=groups), refused[0] if refused else None
+
+    async def _offsets(self, partitions: list[TopicPartition], where: str) -> Mapping[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            some = dict.fromkeys(partitions[at : at + PARTITIONS_AT_ONCE], where)
+            found |= {one: place.offset for one, place in (await self._admin.list_offsets(some)).items()}
+        return found
+
+    async def _disks(self, node: int, seen: BrokerSeen) -> BrokerSeen:
+        names = None
+        if self._chosen.topics:
+            names = [one.name for one in self._known.topics if self._chosen.topic(one.name)]
+        folders = (await self._admin.describe_log_dirs([node], names))[node]
+        working = [one for one in folders if one.problem is None]
+        told = bool(working) and all(one.total_bytes >= 0 for one in working)
+        return replace(
+            seen,
+            sizes={partition: size for one in working for partition, size in one.partitions.items()},
+            disk_bytes=sum(one.total_bytes for one in working) if told else None,
+            disk_free_bytes=sum(one.usable_bytes for one in working) if told else None,
+        )
+
+    async def _groups(self, node: int) -> tuple[GroupSeen, ...]:
+        listed = [
+            one for one in await self._admin.list_groups(brokers=[node]) if self._chosen.group(one.group_id)
+        ]
+        names = [one.group_id for one in listed]
+        described = await self._admin.describe_groups(names, missing_ok=True)
+        offsets = await self._admin.list_groups_offsets(one.group_id for one in listed if one.type != "share")
+        shared = await self._admin.list_share_groups_offsets(
+            one.group_id for one in listed if one.type == "share"
+        )
+        found = []
+        for one in listed:
+            about = described.get(one.group_id)
+            committed = {place: got.offset for place, got in offsets.get(one.group_id, {}).items()}
+            committed |= {place: got.offset for place, got in shared.get(one.group_id, {}).items()}
+            counted = {place: got.lag for place, got in shared.get(one.group_id, {}).items()}
+            lags = {
+                place: lag
+                for place, lag in counted.items()
+                if lag is not None and self._chosen.topic(place.topic)
+            }
+            found.append(
+                GroupSeen(
+                    name=one.group_id,
+                    type=one.type or "classic",
+                    state=one.state if about is None else about.state,
+                    members=None if about is None else len(about.members),
+                    committed={
+                        place: offset
+                        for place, offset in committed.items()
+                        if self._chosen.topic(place.topic)
+                    },
+                    # An old broker does not count: the distance of the offsets stands in for it.
+                    lags=lags if counted and None not in counted.values() else None,
+                )
+            )
+        return tuple(found)
+
+
+def _may_pass(problem: Exception) -> bool:
+    if isinstance(problem, ExceptionGroup):
+        return any(_may_pass(one) for one in problem.exceptions)
+    return isinstance(problem, TidelogError) and problem.retriable
+
+
+def _words(problem: Exception) -> str:
+    if isinstance(problem, ExceptionGroup):
+        return _words(problem.exceptions[0])
+    return str(problem)

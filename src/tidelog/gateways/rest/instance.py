@@ -1,0 +1,282 @@
+"""One consumer instance: a consumer of ours that is read over HTTP, and how far its client has got.
+
+An answer that was sent may not have arrived.  So only what the client came back after is committed by itself, and what
+did not fit into an answer, or was for a client that had gone, is kept for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.client.group_metadata import OffsetAndMetadata
+from tidelog.client.listener import RebalanceListener
+from tidelog.errors import TidelogError
+from tidelog.gateways.http.problem import Problem
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.assigned import Record
+    from tidelog.client.consumer import Consumer
+    from tidelog.clock import Clock
+
+log = logging.getLogger("tidelog.rest")
+
+COMMIT_INTERVAL_MS = 5_000
+SLICE_MS = 200  # others wait this long at most for an instance that waits for records
+CLOSE_S_MAX = 5.0
+GONE, CONFLICT = 40403, 40903
+
+BREATH_BYTES = 256 << 10  # of records made into JSON before others have a turn
+
+Tell = Callable[["Record"], Awaitable[bytes]]
+
+
+class Options(NamedTuple):
+    name: str
+    kind: str
+    reset: str
+    auto_commit: bool
+    bytes_min: int
+    """An answer waits for so many bytes, or as long as it may."""
+    wait_ms: int | None
+
+
+class Bounds(NamedTuple):
+    """Of one answer."""
+
+    wait_ms: int
+    bytes_max: int
+
+
+class Instance(RebalanceListener):
+    def __init__(self, group: str, options: Options, consumer: Consumer, clock: Clock) -> None:
+        self.group = group
+        self.options = options
+        self.asked = 0
+        """Requests that are being answered."""
+        self.used_ms = clock.monotonic_ms()
+        self._consumer = consumer
+        self._clock = clock
+        self._in_turn = asyncio.Lock()
+        self._closing = False
+        self._by: str | None = None
+        self._pattern: Any = None
+        self._left: list[Record] = []
+        self._sent: dict[TopicPartition, int] = {}
+        self._done: dict[TopicPartition, int] = {}
+        self._committed_ms = clock.monotonic_ms()
+
+    # Which partitions
+
+    async def subscribe(self, topics: list[str]) -> None:
+        async with self._in_turn:
+            self._chosen("topics")
+            self._consumer.subscribe(topics, listener=self)
+
+    async def subscribe_pattern(self, pattern: Any) -> None:
+        """`pattern`: compiled, with `fullmatch`."""
+        async with self._in_turn:
+            self._chosen("a pattern")
+            self._consumer.subscribe(pattern=pattern, listener=self)
+            self._pattern = pattern
+
+    async def unsubscribe(self) -> None:
+        async with self._in_turn:
+            self._check()
+            await self._settle()
+            await self._consumer.unsubscribe()
+            self._by = self._pattern = None
+            self._forget(None)
+
+    def subscription(self, topics: Iterable[str]) -> list[str]:
+        """`topics`: all that there are."""
+        self._check()
+        if self._pattern is not None:
+            return sorted(one for one in topics if self._pattern.fullmatch(one))
+        return sorted(self._consumer.subscription())
+
+    async def assign(self, partitions: list[TopicPartition]) -> None:
+        async with self._in_turn:
+            self._chosen("partitions")
+            before = self._consumer.assignment()
+            self._consumer.assign(partitions)
+            self._forget(before - set(partitions))
+
+    def assignment(self) -> list[TopicPartition]:
+        self._check()
+        return sorted(self._consumer.assignment())
+
+    def _chosen(self, by: str) -> None:
+        self._check()
+        if self._by not in (None, by):
+            raise Problem(
+                409, f"this instance reads {self._by}: delete its subscription before it reads {by}", CONFLICT
+            )
+        self._by = by
+
+    # Where in them
+
+    async def seek(self, places: Mapping[TopicPartition, int | str]) -> None:
+        """To offsets, or to the "beginning" or the "end"."""
+        async with self._in_turn:
+            self._check()
+            strange = set(places) - self._consumer.assignment()
+            if strange:
+                topic, partition = min(strange)
+                raise Problem(409, f"{topic}-{partition} is not assigned to this instance", CONFLICT)
+            for one, place in places.items():
+                if place == "beginning":
+                    self._consumer.seek_to_beginning(one)
+                elif place == "end":
+                    self._consumer.seek_to_end(one)
+                else:
+                    self._consumer.seek(one, int(place))
+            self._forget(places)
+
+    async def times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | str]:
+        """Places of the first records that are not older; the end where there is none."""
+        found = await self._consumer.offsets_for_times(times)
+        return {one: "end" if at is None else at.offset for one, at in found.items()}
+
+    # Records
+
+    async def read(self, bounds: Bounds, tell: Tell, gone: Callable[[], Awaitable[bool]]) -> list[bytes]:
+        """`tell` makes JSON of a record, or raises a `Problem`; `gone`: the client has hung up."""
+        self._done.update(self._sent)  # it has come back
+        self._commit_by_itself()
+        deadline_ms = self._clock.monotonic_ms() + bounds.wait_ms
+        told: list[bytes] = []
+        taken: list[Record] = []
+        room = bounds.bytes_max
+        while True:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            async with self._in_turn:
+                await self._more(max(0, min(left_ms, SLICE_MS)))
+                room, whole = await self._tell(told, taken, room, tell)
+                enough = whole or (told and bounds.bytes_max - room >= self.options.bytes_min)
+                if enough or left_ms <= 0 or self._closing:
+                    if await gone():
+                        self._left = taken + self._left
+                        return []
+                    self._sent |= {TopicPartition(one.topic, one.partition): one.offset + 1 for one in taken}
+                    return told
+
+    async def _more(self, wait_ms: int) -> None:
+        self._check()
+        if self._by is None:
+            raise Problem(409, "this instance is not subscribed to anything: subscribe it first", CONFLICT)
+        try:
+            # With records in hand it is polled all the same: that is how it takes part in rebalances.
+            self._left += await (self._consumer.poll(0, 0) if self._left else self._consumer.poll(wait_ms))
+        except TidelogError:
+            if not self._left:
+                raise
+
+    async def _tell(self, told: list[bytes], taken: list[Record], room: int, tell: Tell) -> tuple[int, bool]:
+        """What room is left, and whether more has to wait for the next answer."""
+        breath = 0
+        while self._left:
+            record = self._left[0]
+            size = len(record.key or b"") + len(record.value or b"")
+            if told and size > room:
+                return room, True
+            try:
+                told.append(await tell(record))
+            except Problem:
+                if told:
+                    return room, True  # what is good goes out first
+                raise
+            taken.append(self._left.pop(0))
+            room -= size
+            breath += len(told[-1])
+            if breath > BREATH_BYTES:
+                breath = 0
+                await asyncio.sleep(0)
+        return room, room <= 0
+
+    # Offsets
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, wait: bool
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """These, or those behind everything that answers had in them."""
+        if offsets is None:
+            offsets = {one: OffsetAndMetadata(offset, "") for one, offset in self._sent.items()}
+        async with self._in_turn:
+            self._check()
+            if offsets and wait:
+                await self._consumer.commit(offsets)
+            elif offsets:
+                self._consumer.commit_async(offsets, self._told)
+        return offsets
+
+    async def committed(
+        self, partitions: list[TopicPartition] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        wanted = self.assignment() if partitions is None else partitions
+        return await self._consumer.committed(wanted) if wanted else {}
+
+    def _commit_by_itself(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self.options.auto_commit and self._done and now_ms - self._committed_ms >= COMMIT_INTERVAL_MS:
+            self._committed_ms = now_ms
+            done, self._done = self._done, {}
+            self._consumer.commit_async(done, self._told)
+
+    def _told(self, _: object, problem: TidelogError | None) -> None:
+        if problem is not None:
+            log.warning(
+                "offsets of instance %s of %r were not committed: %s", self.options.name, self.group, problem
+            )
+
+    async def _settle(self, only: Collection[TopicPartition] | None = None, all_sent: bool = True) -> None:
+        """Commits before partitions go; a failure is told in the log only."""
+        if not self.options.auto_commit:
+            return
+        known = {**self._done, **self._sent} if all_sent else self._done
+        offsets = {one: offset for one, offset in known.items() if only is None or one in only}
+        try:
+            if offsets:
+                await self._consumer.commit(offsets)
+        except TidelogError as problem:
+            self._told(None, problem)
+
+    # Partitions that come and go, inside of a poll
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await self._settle(partitions, all_sent=False)
+        self._forget(partitions)
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._forget(partitions)
+
+    def _forget(self, partitions: Collection[TopicPartition] | None) -> None:
+        """What is known of these, or of all."""
+        self._left = [
+            one
+            for one in self._left
+            if partitions is not None and TopicPartition(one.topic, one.partition) not in partitions
+        ]
+        for kept in (self._sent, self._done):
+            for one in list(kept) if partitions is None else partitions:
+                kept.pop(one, None)
+
+    # The end
+
+    async def close(self) -> None:
+        """Whoever waits for records gets what there is."""
+        self._closing = True
+        async with self._in_turn:
+            try:
+                async with asyncio.timeout(CLOSE_S_MAX):
+                    await self._settle()
+                    await self._consumer.close()
+            except (TimeoutError, TidelogError) as problem:
+                log.warning("instance %s of %r: %r", self.options.name, self.group, problem)
+                await self._consumer.close(timeout=0)
+
+    def _check(self) -> None:
+        if self._closing:
+            raise Problem(404, "this consumer instance has been closed", GONE)

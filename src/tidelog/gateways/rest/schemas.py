@@ -1,0 +1,186 @@
+"""Schemas of the registry for records that come and go over HTTP: found by id, by version, as the newest of a subject, or
+registered as they came.  What was understood is kept: an id never changes its meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from tidelog.gateways.console.registry import Registry
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.rest.codec import Codec, codec_of
+from tidelog.registry.formats import Formats
+from tidelog.registry.refusal import Refusal
+from tidelog.registry.schema import Schema
+from tidelog.registry.subjects import DEFAULT_CONTEXT, Subject
+from tidelog.schema.framing import frame, unframe
+from tidelog.schema.serializer import SerializationError
+
+KEPT_MAX = 500
+REFERENCES_MAX = 50
+NOT_A_SCHEMA, NOT_SERIALIZED, DOES_NOT_FIT = 42205, 42207, 42203
+TYPES = {"AVRO": "AVRO", "JSONSCHEMA": "JSON", "PROTOBUF": "PROTOBUF"}
+"""What the registry calls them."""
+
+
+class Chosen(NamedTuple):
+    """What a value is written with."""
+
+    subject: str
+    id: int
+    version: int
+    codec: Codec
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return frame(self.id, self.codec.encode(value))
+        except Exception as problem:  # as many kinds as there are libraries
+            said = f"this does not fit schema {self.id} of {self.subject!r}: {problem}"
+            raise Problem(422, said[:1000], DOES_NOT_FIT) from None
+
+
+class Schemas:
+    def __init__(self, around: Surroundings) -> None:
+        self._registry = Registry(around)
+        self._codecs: OrderedDict[tuple[str, int], Codec] = OrderedDict()
+        self._given: OrderedDict[tuple[str, str, str], Chosen] = OrderedDict()
+        self._formats = Formats()
+        self._parsing = asyncio.Lock()
+
+    async def newest(self, subject: str) -> Chosen:
+        return await self._version(subject, "latest")
+
+    async def of_version(self, subject: str, version: int) -> Chosen:
+        return await self._version(subject, version)
+
+    async def of_id(self, subject: str | None, number: int, topic: str, strategy: Strategy) -> Chosen:
+        """`subject`: None to find it by `strategy`."""
+        context = DEFAULT_CONTEXT if subject is None else Subject.of(subject).context
+        codec = await self._codec(context, number)
+        named = strategy(topic, codec.name) if subject is None else subject
+        users = await self._ask("schemas", "ids", number, "versions", subject=_within(context))
+        for one in users:
+            if one["subject"] == named:
+                return Chosen(named, number, int(one["version"]), codec)
+        raise Problem(422, f"schema {number} is not registered under {named!r}", NOT_SERIALIZED)
+
+    async def given(
+        self, subject: str | None, kind: str, text: str, topic: str, strategy: Strategy
+    ) -> Chosen:
+        """Registered, unless the subject has it already."""
+        named = strategy(topic, await self._name(kind, text)) if subject is None else subject
+        key = named, kind, text
+        known = self._given.get(key)
+        if known is not None:
+            self._given.move_to_end(key)
+            return known
+        body = {"schema": text, "schemaType": TYPES[kind]}
+        try:
+            made = await self._registry.ask("POST", "subjects", named, "versions", body=body)
+        except Problem as problem:
+            raise _refused(problem) from None
+        number = int(made["id"])
+        codec = await self._codec(Subject.of(named).context, number)
+        self._given[key] = chosen = Chosen(named, number, int(made["version"]), codec)
+        while len(self._given) > KEPT_MAX:
+            self._given.popitem(last=False)
+        return chosen
+
+    async def decode(self, kind: str, data: bytes) -> Any:
+        """What the bytes say in the schema that their id names.  ValueError: they do not."""
+        try:
+            number, payload = unframe("", data)
+        except SerializationError:
+            raise ValueError("it has no schema id in front") from None
+        codec = await self._codec(DEFAULT_CONTEXT, number)
+        if codec.kind != kind:
+            raise ValueError(f"its schema {number} is {codec.kind}, not {kind}")
+        try:
+            return codec.decode(bytes(payload))
+        except Exception as problem:  # whatever strange bytes make a library stumble over
+            raise ValueError(f"it does not fit its schema {number}: {problem}") from None
+
+    async def _version(self, subject: str, version: int | str) -> Chosen:
+        found = await self._ask("subjects", subject, "versions", version, format="serialized")
+        number = int(found["id"])
+        codec = await self._codec(Subject.of(subject).context, number, found)
+        return Chosen(str(found["subject"]), number, int(found["version"]), codec)
+
+    async def _codec(self, context: str, number: int, found: dict[str, Any] | None = None) -> Codec:
+        codec = self._codecs.get((context, number))
+        if codec is None:
+            if found is None:
+                within = _within(context)
+                found = await self._ask("schemas", "ids", number, format="serialized", subject=within)
+            needed: dict[str, dict[str, Any]] = {}
+            await self._references(found, needed)
+            try:
+                codec = await asyncio.to_thread(codec_of, found, needed)
+            except Exception as problem:  # a schema that the registry takes and a library does not
+                raise Problem(
+                    422, f"schema {number} cannot be written with: {problem}"[:1000], NOT_A_SCHEMA
+                ) from None
+            self._codecs[context, number] = codec
+            while len(self._codecs) > KEPT_MAX:
+                self._codecs.popitem(last=False)
+        return codec
+
+    async def _references(self, found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> None:
+        for one in found.get("references") or ():
+            if one["name"] in needed or len(needed) >= REFERENCES_MAX:
+                continue
+            other = await self._ask(
+                "subjects", one["subject"], "versions", one["version"], format="serialized", deleted="true"
+            )
+            await self._references(other, needed)
+            needed[one["name"]] = other
+
+    async def _name(self, kind: str, text: str) -> str | None:
+        async with self._parsing:
+            try:
+                parsed = await asyncio.to_thread(self._formats.parse, Schema(text, TYPES[kind]), {})
+            except Refusal as problem:
+                raise Problem(422, str(problem), NOT_A_SCHEMA) from None
+        return parsed.name
+
+    async def _ask(self, *parts: str | int, **query: str) -> Any:
+        try:
+            return await self._registry.ask("GET", *parts, **query)
+        except Problem as problem:
+            raise _refused(problem) from None
+
+
+def _within(context: str) -> str:
+    """As the parameter `subject`: ids of this context."""
+    return "" if context == DEFAULT_CONTEXT else Subject(context, "").qualified
+
+
+def _refused(problem: Problem) -> Problem:
+    """What the registry said, in the numbers of the REST proxy."""
+    if problem.status >= 500:
+        return problem
+    invalid = problem.status == 422 and problem.code == 42201
+    return Problem(422, problem.message, NOT_A_SCHEMA if invalid else NOT_SERIALIZED)
+
+
+# How the subject of a key or value is called when the request does not name it.
+
+
+class Strategy:
+    """`name`: the one in requests; `side`: key or value."""
+
+    NAMES = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
+
+    def __init__(self, name: str, side: str) -> None:
+        self.name = name
+        self.by_topic = name == "TOPIC_NAME"
+        self._side = side
+
+    def __call__(self, topic: str, record: str | None) -> str:
+        if self.by_topic:
+            return f"{topic}-{self._side}"
+        if not record:
+            raise Problem(400, f"the schema has no name, which subject_name_strategy {self.name} needs")
+        return record if self.name == "RECORD_NAME" else f"{topic}-{record}"
