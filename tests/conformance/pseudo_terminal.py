@@ -17,7 +17,7 @@ from typing import Any
 
 SECONDS_MAX = 60
 HOME = "\x1b[H"
-_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+_STYLES = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 
 
 class PseudoTerminal:
@@ -53,10 +53,12 @@ class PseudoTerminal:
 
     @property
     def screen(self) -> list[str]:
-        """The lines of the last whole drawing."""
-        drawings = self.output.split(HOME)
-        # The last one may still be on its way.
-        return [line.rstrip() for line in _STYLES.sub("", drawings[-1]).splitlines()]
+        """The lines of the last drawing that has come as a whole; none if there is none of this size."""
+        for drawing in reversed(self.output.split(HOME)[-3:]):
+            lines = _STYLES.sub("", drawing).split("\r\n")
+            if len(lines) == self._rows and len(lines[-1]) == self._columns:
+                return [line.rstrip() for line in lines]
+        return []
 
     @property
     def text(self) -> str:
@@ -87,9 +89,13 @@ class PseudoTerminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "the program goes on and on"
             self._read(0.05)
+        self.drain()
+        return self.process.returncode
+
+    def drain(self) -> None:
+        """Reads what has come."""
         while self._read(0.05):
             pass
-        return self.process.returncode
 
     def _read(self, wait_s: float) -> bool:
         if not select.select([self._ours], [], [], wait_s)[0]:
@@ -103,4 +109,5 @@ class PseudoTerminal:
         return bool(data)
 
     def _size(self, columns: int, rows: int) -> None:
+        self._columns, self._rows = columns, rows
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -17,6 +17,8 @@ from tests.conformance.consuming import fill
 from tests.conformance.process import wait_until
 from tests.conformance.pseudo_terminal import PseudoTerminal
 from tests.conformance.test_cli_topics import failed, ok
+from tests.conformance.tidelog_broker import TidelogBroker
+from tests.faults.monitored import scrape
 from tests.unit.cli.commands import TIDELOG, execute, invoke
 from tidelog import Admin, NewTopic, Producer, TopicPartition
 
@@ -131,13 +133,8 @@ def test_small_terminals_and_changes_of_size(bootstrap: str, topic: Callable[...
         assert all(len(line) <= 20 for line in terminal.screen) and len(terminal.screen) <= 4
         for columns, rows in ((1, 1), (200, 50), (80, 24)):
             terminal.resize(columns, rows)
-            terminal.until(
-                lambda text, columns=columns, rows=rows: (
-                    len(text.splitlines()) == rows  # type: ignore[misc]
-                    and max(map(len, text.splitlines())) <= columns
-                ),
-                f"it fits {columns} x {rows}",
-            )
+            text = terminal.until(bool, f"it is drawn anew for {columns} x {rows}")
+            assert max(map(len, text.splitlines())) <= columns
         terminal.until(lambda text: known in text, "all is as before")
 
 
@@ -178,6 +175,7 @@ def test_stopped_with_ctrl_z_it_gives_the_terminal_back_and_goes_on(bootstrap: s
                 return stat.read().rsplit(")", 1)[1].split()[0] == "T"
 
         wait_until(stopped, 60, "it stops")
+        terminal.drain()
         assert terminal.modes_now() == terminal.modes and terminal.output.count("\x1b[?1049l") == 1
         terminal.output = ""
         os.kill(terminal.process.pid, signal.SIGCONT)
@@ -214,12 +212,22 @@ def test_a_broker_that_goes_away_is_told_and_looked_for(own_broker: BrokerFactor
         assert terminal.ended() == 0
 
 
+def asked(broker: TidelogBroker) -> float:
+    """Requests, so far."""
+    series = scrape(broker.http)
+    return sum(value for (name, _), value in series.items() if name == "mq_requests_total")
+
+
 def test_a_thousand_topics_take_few_requests(own_broker: BrokerFactory) -> None:
     broker = own_broker({"num.partitions": "1"})
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([NewTopic(f"t{number:04}", 1) for number in range(1_000)])
         for number in range(50):
             admin.alter_group_offsets(f"g{number}", {TopicPartition(f"t{number:04}", 0): 0})
+    if isinstance(broker, TidelogBroker):
+        before = asked(broker)
+        ok("top", "--once", "--interval", "0.2", "--bootstrap", broker.bootstrap)
+        assert asked(broker) - before < 60, "two looks at 1,000 topics and 50 groups"
     with top(broker.bootstrap, rows=30) as terminal:
         terminal.until(lambda text: "1-24 of 1,000" in text, "all are known")
         terminal.press("\x1b[F")

@@ -1,10 +1,14 @@
 """DescribeLogDirs (api 35), versions 1-5, and AlterReplicaLogDirs (api 34), versions 1-2.
 
 A directory that is offline is told with KAFKA_STORAGE_ERROR and no partitions.  A move between directories goes on in
-the background: its copy shows as a future log, with how many offsets it still lacks."""
+the background: its copy shows as a future log, with how many offsets it still lacks.
+
+The size of a log that is not open is asked of the disk, so thousands of them take a while: others have their turn in
+between."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 from tidelog import errors
@@ -26,18 +30,20 @@ from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+PARTITIONS_IN_TURN = 50
 
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+
+async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = {
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
     dirs = context.services.log_dirs
-    return DescribeLogDirsResponse(results=[_described(where, dirs, wanted) for where in dirs.dirs])
+    return DescribeLogDirsResponse(results=[await _described(where, dirs, wanted) for where in dirs.dirs])
 
 
-def _described(
+async def _described(
     where: LogDir, dirs: LogDirs, wanted: Collection[TopicPartition] | None
 ) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=where.path)
@@ -55,9 +61,12 @@ def _described(
         )
 
     try:
-        for name in sorted(where.names):
-            if wanted is None or name in wanted:
+        held = sorted(where.names if wanted is None else where.names.intersection(wanted))
+        for at, name in enumerate(held, 1):
+            if name in where.names:  # it may have gone while others had their turn
                 add(name, where.size_of(name), 0, False)
+            if at % PARTITIONS_IN_TURN == 0:
+                await asyncio.sleep(0)
         for name, move in dirs.moves.items():
             if move.target is where and (wanted is None or name in wanted):
                 add(name, move.size, max(move.lag, 0), True)

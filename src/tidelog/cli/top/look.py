@@ -22,7 +22,7 @@ from tidelog.types import TopicPartition
 
 T = TypeVar("T")
 
-PARTITIONS_AT_ONCE = 500
+PARTITIONS_AT_ONCE = 200  # a broker serves nobody else while it looks these up
 STARTS_EVERY = 5  # looks: the beginning of a log moves seldom
 
 
