@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import click
 
 from tidelog import errors
 from tidelog._speed.tally import END_TO_END_BOUNDS_MS, TIME_BOUNDS_MS
 from tidelog.broker.pulse import DELAY_BOUNDS_MS
 from tidelog.broker.routes import ROUTES
+from tidelog.cli import cli
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.resource_tables import GROUP_SETTINGS
 from tidelog.gateways.metrics.families import FAMILIES
@@ -98,6 +101,34 @@ def metrics() -> str:
     )
 
 
+def commands() -> str:
+    text = (
+        "# Commands\n\nWhat `--help` says, of all commands. Exit codes: 0 done, 1 something failed, 2 the command line or "
+        "a setting is wrong. `TIDELOG_BOOTSTRAP` names the broker for all of them.\n"
+    )
+    for words, command in _leaves(cli, ("tidelog",)):
+        context = click.Context(command, info_name=" ".join(words), terminal_width=100)
+        lines = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        text += f"\n## {' '.join(words)}\n\n```\n{lines}\n```\n"
+    return text
+
+
+def _leaves(
+    command: click.Command, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        if command.invoke_without_command:
+            yield words, command
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _leaves(inner, (*words, name))
+    else:
+        yield words, command
+
+
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
 _NOT_BUILT = (
@@ -107,6 +138,7 @@ _NOT_BUILT = (
 
 PAGES = {
     "apis.md": apis,
+    "commands.md": commands,
     "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),
     "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
     "group-settings.md": lambda: settings("Group settings", _NOT_BUILT, GROUP_SETTINGS),

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.process import free_port, wait_until
+from tests.conformance.pseudo_terminal import PseudoTerminal
 
 TIDELOG = str(Path(sys.executable).parent / "tidelog")
 SECONDS_MAX = 60
@@ -180,10 +181,16 @@ def test_a_cluster_starts_outlives_a_broker_and_stops_with_everything(new_dev: C
     send_to_all(dev.addresses, "spread", 6, b"first")
 
     killed = state["brokers"][1]["pid"]
-    os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: not alive(killed), 10, "the broker is gone")
-    answer = dev.restart(2)
-    assert answer.returncode == 0, answer.stderr
+    command = [TIDELOG, "top", "--view", "brokers", "--interval", "0.5", "--bootstrap", dev.addresses]
+    with PseudoTerminal(command, columns=160) as top:
+        top.until(lambda text: "all replicas are in sync" in text, "somebody looks")
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: not alive(killed), 10, "the broker is gone")
+        text = top.until(lambda text: "2 partitions without a leader" in text, "the loss is seen")
+        assert "broker 2 is not running" in text and f"127.0.0.1:{dev.port}" in text, "the others are shown"
+        answer = dev.restart(2)
+        assert answer.returncode == 0, answer.stderr
+        top.until(lambda text: "all replicas are in sync" in text, "its return is seen")
     assert answer.stdout.startswith(f"ready kafka=127.0.0.1:{dev.port + 1} ") and "id=2" in answer.stdout
     again = dev.state()["brokers"][1]
     assert again["pid"] != killed and alive(again["pid"])

@@ -139,7 +139,7 @@ BROKERS = (
         0,
         0,
         lambda row: row.id,
-        lambda row: f"{row.id} {name_text(row.address)}",
+        lambda row: f"{row.id} {plain(row.address)}".rstrip(),
         True,
         _broker_style,
     ),
