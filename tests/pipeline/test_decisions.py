@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conformance.clients import confluent_consume
 from tests.conformance.process import wait_until
-from tidelog import Admin
+from tidelog import Admin, errors
 from tidelog.pipeline import committing, decisions
 from tidelog.pipeline.decision import Epoch, Part, decide
 from tidelog.pipeline.decisions import Decisions, decisions_of, forget
@@ -197,6 +198,49 @@ def test_a_driver_that_is_thought_dead_cannot_decide_any_more(bootstrap: str, qu
         old.write(decide(epoch, stale))
     query.commit(2, query.tasks(2))
     assert seen(bootstrap, query.options, 24) == query.whole(range(3))
+
+
+def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Query) -> None:
+    """Spark gives a commit to whichever of its workers is free."""
+    workers: list[Any] = [OrderedDict(), OrderedDict()]
+    for number, worker in enumerate((0, 1, 0, 0, 1, 1)):
+        with_own(workers[worker], lambda number=number: query.commit(number, query.tasks(number)))
+    # One that has failed is aborted by a worker that knows only what was long ago: the decision stands.
+    parts = query.tasks(6)
+    epoch = query.epoch(6)
+    with_own(
+        workers[1], lambda: decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
+    )
+    with_own(workers[0], lambda: committing.abort_undecided(query.options, epoch, parts))
+    query.restart()
+    query.commit(6, query.tasks(6))
+    assert seen(bootstrap, query.options, 56) == query.whole(range(7))
+
+
+def with_own(kept: OrderedDict[Any, Decisions], work: Callable[[], Any]) -> None:
+    """As a process that has these decisions open, and no others."""
+    others, decisions._kept = decisions._kept, kept
+    try:
+        work()
+    finally:
+        decisions._kept = others
+
+
+def test_a_decision_that_was_written_and_not_heard_of_is_carried_out(
+    bootstrap: str, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.commit(0, query.tasks(0))
+    write, lost = Decisions.write, [errors.RequestTimedOut("no answer")]
+
+    def deaf(self: Decisions, decision: Any) -> None:
+        write(self, decision)
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(Decisions, "write", deaf)
+    query.commit(1, query.tasks(1))
+    assert not lost
+    assert seen(bootstrap, query.options, 16) == query.whole(range(2))
 
 
 def test_attempts_that_lost_are_aborted_and_do_not_fence_those_that_won(bootstrap: str, query: Query) -> None:

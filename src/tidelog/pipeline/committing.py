@@ -17,7 +17,7 @@ from tidelog import errors
 from tidelog.client.prepared import PreparedTransaction
 from tidelog.pipeline.clients import Clients, clients
 from tidelog.pipeline.decision import Decision, Epoch, Part, decide, repair
-from tidelog.pipeline.decisions import Decisions, decisions_of, forget
+from tidelog.pipeline.decisions import Decisions, decisions_of, forget, is_open
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.sink_options import SinkOptions
 
@@ -41,8 +41,17 @@ _swept: dict[str, tuple[str, float]] = {}
 def commit(options: SinkOptions, epoch: Epoch, parts: Sequence[Part], *, attempts: bool, last: bool) -> None:
     """`attempts`: some task was tried more than once; `last`: the sink will not be heard of again."""
     try:
+        known = is_open(options, epoch.key, epoch.run)
         decisions = decisions_of(options, epoch.key, epoch.run)
-        _commit(options, decisions, epoch, parts)
+        try:
+            _commit(options, decisions, epoch, parts)
+        except PipelineError:
+            raise
+        except errors.TidelogError as problem:
+            if not known:
+                raise
+            decisions = _opened_again(options, epoch, problem)
+            _commit(options, decisions, epoch, parts)
         _sweep(options, epoch, decisions.last, attempts)
         if last:
             decisions.write(None)
@@ -53,18 +62,28 @@ def commit(options: SinkOptions, epoch: Epoch, parts: Sequence[Part], *, attempt
         forget(options, epoch.key, epoch.run)
 
 
+def _opened_again(options: SinkOptions, epoch: Epoch, problem: errors.TidelogError) -> Decisions:
+    """Spark has as many workers for commits as queries commit at a time, and whichever is free gets the next one.  So
+    what this one has open may have been fenced by another of the same run, which has decided meanwhile.  A driver of
+    another run is not of ours, and stays in charge."""
+    forget(options, epoch.key, epoch.run)
+    decisions = decisions_of(options, epoch.key, epoch.run)
+    if decisions.last is None or decisions.last.run != epoch.run:
+        raise problem
+    return decisions
+
+
 def _commit(options: SinkOptions, decisions: Decisions, epoch: Epoch, parts: Sequence[Part]) -> None:
     here, decided = clients(options.connection), decisions.last
+    if decided is not None and decided == decide(epoch, parts):
+        # Written just now, although it was not heard of.
+        _end_all(here, decided)
+        return
     if decided is None or decided.epoch < epoch.number:
         _check_open(here, options, parts)
         decision = decide(epoch, parts)
         decisions.write(decision)
-        lost = _end(here, decision.parts)
-        if lost:
-            raise PipelineError(
-                f"epoch {epoch.number}: {len(lost)} of {len(decision.parts)} transactions were aborted before they "
-                "could be committed. Start the query again: it repairs them"
-            )
+        _end_all(here, decision)
         return
     if decided.epoch == epoch.number and epoch.may_be_of(decided.run):
         raise PipelineError(
@@ -82,6 +101,15 @@ def _commit(options: SinkOptions, decisions: Decisions, epoch: Epoch, parts: Seq
         decided = _finish(here, options, decisions, decided, parts)
     kept = {one.transaction for one in decided.parts}
     abort(options, [one for one in parts if one.transaction not in kept])
+
+
+def _end_all(here: Clients, decision: Decision) -> None:
+    lost = _end(here, decision.parts)
+    if lost:
+        raise PipelineError(
+            f"epoch {decision.epoch}: {len(lost)} of {len(decision.parts)} transactions were aborted before they "
+            "could be committed. Start the query again: it repairs them"
+        )
 
 
 def _finish(
@@ -127,6 +155,8 @@ def abort_undecided(options: SinkOptions, epoch: Epoch, parts: Sequence[Part]) -
     """After a failure: what was decided stays so, and is committed when the epoch is run again."""
     if not any(one.transaction is not None for one in parts):
         return
+    # What this process knows may be old: another may have decided since.
+    forget(options, epoch.key, epoch.run)
     decided = decisions_of(options, epoch.key, epoch.run).last
     kept = {one.transaction for one in decided.parts} if decided is not None else set()
     abort(options, [one for one in parts if one.transaction not in kept])

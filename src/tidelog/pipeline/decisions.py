@@ -106,8 +106,13 @@ def _last_value(columns: RecordColumns, key: bytes, before: bytes | None) -> byt
 _kept: OrderedDict[tuple[SinkOptions, str, str], Decisions] = OrderedDict()
 
 
+def is_open(options: SinkOptions, key: str, run: str) -> bool:
+    return (options, key, run) in _kept
+
+
 def decisions_of(options: SinkOptions, key: str, run: str) -> Decisions:
-    """Kept for the life of a query in this process: nobody else decides meanwhile, so there is nothing to read."""
+    """Kept for the life of a query in this process.  What another process of the same run has decided meanwhile is not
+    known here: but then this one is fenced, and `committing` opens it anew."""
     place = options, key, run
     found = _kept.pop(place, None) or Decisions(options, key)
     _kept[place] = found
