@@ -56,6 +56,20 @@ BODIES = frozenset(
 )
 
 
+ACCEPTED = BODIES | {"", "*/*", "application/*"}
+
+
+def check_accepted(request: Request) -> None:
+    """That the client takes JSON, or the events that it asks for."""
+    listed = request.headers.get("accept", "")
+    wanted = {one.partition(";")[0].strip().lower() for one in listed.split(",")}
+    known = {"text/event-stream", "text/*"} if request.url.path.endswith("/events") else ACCEPTED
+    if not wanted & (known | {"*/*", ""}):
+        raise Problem(
+            406, f"answers are {'events' if known is not ACCEPTED else 'application/json'}, not {listed}"
+        )
+
+
 def media_type_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -74,12 +88,12 @@ async def body_of(request: Request, status: int = 400) -> dict[str, Any]:
     return found
 
 
-def number(value: Any, what: str, lowest: int = 0, status: int = 400) -> int:
+def number(value: Any, what: str, lowest: int = 0, status: int = 400, highest: int = INT32_MAX) -> int:
     """Of a body or a path."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= INT32_MAX:
-        raise Problem(status, f"{what} is a whole number from {lowest}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise Problem(status, f"{what} is a whole number from {lowest} to {highest}, not {value!r}")
     return value
 
 
@@ -108,6 +122,8 @@ def refused(problem: errors.TidelogError, topic_gone: int = 40403) -> Problem:
         return Problem(404, str(problem), topic_gone)
     if isinstance(problem, errors.GroupIdNotFound):
         return Problem(404, str(problem), 404)
+    if isinstance(problem, FORBIDDEN):
+        return Problem(403, str(problem), 40301)
     if isinstance(problem, BAD):
         return Problem(400, str(problem), 40002)
     return Problem(503, str(problem), 50003) if problem.retriable else Problem(500, str(problem), 50002)
@@ -124,4 +140,13 @@ BAD = (
     errors.PolicyViolation,
     errors.InvalidRecord,
     errors.MessageTooLarge,
+    errors.RecordListTooLarge,
+    errors.InvalidTimestamp,
+    errors.InvalidGroupId,
+)
+FORBIDDEN = (
+    errors.TopicAuthorizationFailed,
+    errors.GroupAuthorizationFailed,
+    errors.ClusterAuthorizationFailed,
+    errors.TransactionalIdAuthorizationFailed,
 )

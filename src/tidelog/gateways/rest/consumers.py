@@ -26,6 +26,7 @@ OFFSET_MAX = 2**63 - 2
 WAIT_MS_MAX = 600_000
 BYTES_MIN_MAX = 10_000_000
 NAME_MAX = 200
+TOPICS_MAX = 1_000
 SETTINGS = {
     "id",
     "name",
@@ -131,6 +132,8 @@ async def subscribe(rest: Rest, request: Request) -> Response:
             await one.subscribe_pattern(_compiled(text))
         elif not isinstance(topics, list) or not topics or not all(isinstance(t, str) and t for t in topics):
             raise Problem(422, "topics is a list of names, with one at least; or name a topic_pattern")
+        elif len(topics) > TOPICS_MAX:
+            raise Problem(422, f"there are {len(topics)} topics, {TOPICS_MAX} at most: use a topic_pattern")
         else:
             await one.subscribe(topics)
     return Response(status_code=204)
@@ -295,16 +298,17 @@ async def records(rest: Rest, request: Request) -> Response:
         )
 
         async def tell(record: Any) -> bytes:
-            where = f"{record.topic}-{record.partition} at offset {record.offset}"
-            sides: dict[str, Any] = {}
-            for which, data in (("key", record.key), ("value", record.value)):
-                try:
-                    sides[which] = None if data is None else await _told(rest, kind, data)
-                except (ValueError, RecursionError) as problem:
-                    said = f"the {which} of {where} is not {kind}: {problem}; seek past it to go on"
-                    raise Problem(422, said[:1000], NOT_READABLE) from None
-            told = {"topic": record.topic, **sides, "partition": record.partition, "offset": record.offset}
-            return written(told)
+            side = "key"
+            try:
+                key = None if record.key is None else await _told(rest, kind, record.key)
+                side = "value"
+                value = None if record.value is None else await _told(rest, kind, record.value)
+                told = {"topic": record.topic, "key": key, "value": value}
+                return written({**told, "partition": record.partition, "offset": record.offset})
+            except (ValueError, RecursionError) as problem:
+                where = f"{record.topic}-{record.partition} at offset {record.offset}"
+                said = f"the {side} of {where} is not {kind}: {problem}; seek past it to go on"
+                raise Problem(422, said[:1000], NOT_READABLE) from None
 
         found = await one.read(bounds, tell, request.is_disconnected)
     return Response(b"[" + b",".join(found) + b"]", media_type=media_type)

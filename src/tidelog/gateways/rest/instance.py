@@ -155,11 +155,11 @@ class Instance(RebalanceListener):
             async with self._in_turn:
                 await self._more(max(0, min(left_ms, SLICE_MS)))
                 room, whole = await self._tell(told, taken, room, tell)
+                if await gone():
+                    self._left = taken + self._left
+                    return []
                 enough = whole or (told and bounds.bytes_max - room >= self.options.bytes_min)
                 if enough or left_ms <= 0 or self._closing:
-                    if await gone():
-                        self._left = taken + self._left
-                        return []
                     self._sent |= {TopicPartition(one.topic, one.partition): one.offset + 1 for one in taken}
                     return told
 

@@ -1,4 +1,5 @@
-"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served; `/openapi.json` is made of it."""
+"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served, and those in
+`gateways.openapi` what each takes and answers."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from starlette.routing import BaseRoute, Route
 from tidelog import errors
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.openapi.document import document
+from tidelog.gateways.openapi.registry import OPERATIONS as REGISTRY
 from tidelog.gateways.rest import consumers, events, groups, records, v2, v3
-from tidelog.gateways.rest.call import Rest, refused
+from tidelog.gateways.rest.call import Rest, check_accepted, refused
 from tidelog.gateways.rest.consumers import in_v2
-from tidelog.gateways.rest.document import document
 
 Handler = Callable[[Rest, Request], Awaitable[Response]]
 
@@ -77,7 +79,7 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
 
 
 async def openapi(rest: Rest, request: Request) -> Response:
-    return JsonAnswer(document([(method, path, handler.__name__) for method, path, handler in ENDPOINTS]))
+    return JsonAnswer(document([*((method, path) for method, path, _ in ENDPOINTS), *REGISTRY]))
 
 
 ENDPOINTS.append(("GET", "/openapi.json", openapi))
@@ -95,6 +97,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
 
 def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
+        check_accepted(request)
         told = refused if request.url.path.startswith("/v3") else in_v2
         try:
             return await handlers["GET" if request.method == "HEAD" else request.method](rest, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidelog.gateways.console.registry import Registry
 from tidelog.gateways.http.problem import Problem
@@ -19,10 +19,15 @@ from tidelog.schema.framing import frame, unframe
 from tidelog.schema.serializer import SerializationError
 
 KEPT_MAX = 500
+KEPT_TEXT_MAX = 16 << 20
 REFERENCES_MAX = 50
 NOT_A_SCHEMA, NOT_SERIALIZED, DOES_NOT_FIT = 42205, 42207, 42203
 TYPES = {"AVRO": "AVRO", "JSONSCHEMA": "JSON", "PROTOBUF": "PROTOBUF"}
 """What the registry calls them."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Chosen(NamedTuple):
@@ -41,11 +46,35 @@ class Chosen(NamedTuple):
             raise Problem(422, said[:1000], DOES_NOT_FIT) from None
 
 
+class Kept(Generic[K, V]):
+    """The last used, as many and as long as there may be."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._length = 0
+
+    def get(self, key: K) -> V | None:
+        found = self._all.get(key)
+        if found is None:
+            return None
+        self._all.move_to_end(key)
+        return found[0]
+
+    def keep(self, key: K, value: V, length: int) -> None:
+        """`length`: of the text of its schemas."""
+        _, before = self._all.pop(key, (None, 0))
+        self._all[key] = value, length
+        self._length += length - before
+        while self._all and (len(self._all) > KEPT_MAX or self._length > KEPT_TEXT_MAX):
+            _, (_, gone) = self._all.popitem(last=False)
+            self._length -= gone
+
+
 class Schemas:
     def __init__(self, around: Surroundings) -> None:
         self._registry = Registry(around)
-        self._codecs: OrderedDict[tuple[str, int], Codec] = OrderedDict()
-        self._given: OrderedDict[tuple[str, str, str], Chosen] = OrderedDict()
+        self._codecs: Kept[tuple[str, int], Codec] = Kept()
+        self._given: Kept[tuple[str, str, str], Chosen] = Kept()
         self._formats = Formats()
         self._parsing = asyncio.Lock()
 
@@ -74,7 +103,6 @@ class Schemas:
         key = named, kind, text
         known = self._given.get(key)
         if known is not None:
-            self._given.move_to_end(key)
             return known
         body = {"schema": text, "schemaType": TYPES[kind]}
         try:
@@ -83,9 +111,8 @@ class Schemas:
             raise _refused(problem) from None
         number = int(made["id"])
         codec = await self._codec(Subject.of(named).context, number)
-        self._given[key] = chosen = Chosen(named, number, int(made["version"]), codec)
-        while len(self._given) > KEPT_MAX:
-            self._given.popitem(last=False)
+        chosen = Chosen(named, number, int(made["version"]), codec)
+        self._given.keep(key, chosen, len(text))
         return chosen
 
     async def decode(self, kind: str, data: bytes) -> Any:
@@ -122,9 +149,8 @@ class Schemas:
                 raise Problem(
                     422, f"schema {number} cannot be written with: {problem}"[:1000], NOT_A_SCHEMA
                 ) from None
-            self._codecs[context, number] = codec
-            while len(self._codecs) > KEPT_MAX:
-                self._codecs.popitem(last=False)
+            told = [found, *needed.values()]
+            self._codecs.keep((context, number), codec, sum(len(one["schema"]) for one in told))
         return codec
 
     async def _references(self, found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.requests import Request
@@ -25,6 +26,7 @@ FORMATS = {
 }
 TOPIC_GONE, PARTITION_GONE = 40401, 40402
 RECORDS_MAX = 10_000
+BREATH = 100
 SCHEMAS = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
 
 
@@ -97,7 +99,11 @@ async def produce(rest: Rest, request: Request) -> Response:
             if any(one.get(which) is not None for one in records):
                 chosen[which] = await chosen_in_v2(rest, name, kind, body, which)
     # All of them are understood before the first is written.
-    ready = [_ready(kind, chosen, one, fixed) for one in records]
+    ready = []
+    for place, one in enumerate(records, 1):
+        ready.append(_ready(kind, chosen, one, fixed))
+        if place % BREATH == 0:
+            await asyncio.sleep(0)  # others have a turn
     producer = await rest.around.clients.producer()
     sent: list[Any] = []
     for key, value, where in ready:

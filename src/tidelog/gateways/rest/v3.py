@@ -15,6 +15,7 @@ from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, body_of, number
 
 TOPIC_GONE = 40403
+INT16_MAX = 2**15 - 1
 
 
 class Place:
@@ -152,7 +153,7 @@ async def create_topic(rest: Rest, request: Request) -> Response:
     new = NewTopic(
         name,
         -1 if count is None else number(count, "partitions_count", 1),
-        -1 if copies is None else number(copies, "replication_factor", 1),
+        -1 if copies is None else number(copies, "replication_factor", 1, highest=INT16_MAX),
         {key: value for key, value in _changes(body.get("configs") or []).items() if value is not None},
     )
     checked = body.get("validate_only") is True
