@@ -1,4 +1,6 @@
-"""A second try for tests of real processes that waited in vain: brokers, browsers and Spark share a machine with whatever
+"""Which tests run in one worker, and a second try for those of real processes.
+
+A second try for tests of real processes that waited in vain: brokers, browsers and Spark share a machine with whatever
 else runs on it, and starve at times.  Only a wait that ran out is tried again, and it is told at the end; what a test found
 to be wrong, such as a lost record or another value, fails at once.  Pure code and simulations have one try only."""
 
@@ -9,10 +11,31 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from xdist.scheduler import LoadScopeScheduling
 
 WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
 REAL = ("browser", "conformance", "faults", "pipeline")
 HERE = Path(__file__).parent
+
+# What shares a Spark session, a browser or the patience for drivers that are killed runs in one worker.  The first that
+# fits counts; large groups begin first.  xdist's own groups do nothing with pytest 9.2 (pytest-xdist issue 1386).
+GROUPS = (
+    ("tests/pipeline/test_decisions.py", None),
+    ("tests/pipeline/test_exactly_once.py", "drivers"),
+    ("tests/pipeline/test_running.py", "drivers"),
+    ("tests/pipeline/", "spark"),
+    ("tests/browser/", "browser"),
+)
+
+
+class Grouped(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return next((group for start, group in GROUPS if nodeid.startswith(start)), None) or nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped | None:
+    return Grouped(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -1,5 +1,5 @@
 """One Spark session and one broker for all tests here, whatever the number of pytest workers: `--dist loadgroup` sends
-the whole group to one of them, so only one JVM is started."""
+the whole group to one of them (see `tests/conftest.py`), so only one JVM is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +22,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 BrokerFactory = Callable[..., BrokerProcess]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # begins at once, and leaves the cores to others
 
 
 @pytest.fixture(scope="session")
@@ -38,19 +31,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    from tidelog.pipeline.streams.session import ON_THIS_MACHINE
+    from tidelog.pipeline.streams.session import SETTINGS as SETTINGS_OF_SPARK
+
     folder = tmp_path_factory.mktemp("spark")
+    builder: Any = SparkSession.builder.master("local[2,3]").appName("tests")
+    for key, value in {**SETTINGS_OF_SPARK, **ON_THIS_MACHINE}.items():
+        builder = builder.config(key, value)
     session = (
-        SparkSession.builder.master("local[2,3]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
+        builder.config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.streaming.stopTimeout", "60000")
+        # Spark's checksums are files of their own, for every log and every state of every micro-batch.
+        .config("spark.sql.streaming.checkpoint.fileChecksum.enabled", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder} -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder} {JAVA}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

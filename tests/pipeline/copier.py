@@ -12,21 +12,21 @@ def main() -> None:
     given = argparse.ArgumentParser()
     for one in ("bootstrap", "source", "copy", "counts", "checkpoint"):
         given.add_argument(f"--{one}", required=True)
-    given.add_argument("--transaction-timeout-ms", default="60000")
+    given.add_argument("--transaction-timeout-ms", required=True)
     options = given.parse_args()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F  # noqa: N812
 
+    from tidelog.pipeline.streams.session import ON_THIS_MACHINE, SETTINGS
+
+    builder = SparkSession.builder.master("local[2,4]").appName("copier")
+    for key, value in {**SETTINGS, **ON_THIS_MACHINE}.items():
+        builder = builder.config(key, value)
     spark = (
-        SparkSession.builder.master("local[2,4]")
-        .appName("copier")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
+        builder.config("spark.sql.shuffle.partitions", "2")
         .config("spark.local.dir", f"{options.checkpoint}/local")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

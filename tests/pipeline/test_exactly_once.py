@@ -21,11 +21,11 @@ from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.topics import create_topic
 from tidelog import Admin, Consumer, Producer, TopicPartition
 
-pytestmark = pytest.mark.xdist_group("exactly-once")  # a driver of its own, which waits more than it works
-
 RECORDS, KEYS, PARTITIONS = 6_000, 5, 2
 FIRST_MS = 1_790_000_000_000
 WAIT_S = 400
+# An epoch takes a second, on a busy machine ten; a driver that is away is waited for so long.
+TRANSACTION_TIMEOUT_MS = 25_000
 
 
 class Driver:
@@ -62,7 +62,7 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Spark's Python workers: children of its daemon."""
-        return [one for one in self._descendants() if b"pyspark.daemon" in _command_of(one)]
+        return [one for one in self._descendants() if b"worker_daemon" in _command_of(one)]
 
     def _descendants(self) -> list[int]:
         assert self._process is not None
@@ -82,6 +82,13 @@ class Driver:
 
     def log(self) -> str:
         return (self._home / "driver.log").read_text(errors="replace")[-4000:]
+
+
+def _kill_one(processes: list[int], chance: random.Random) -> None:
+    try:
+        os.kill(chance.choice(processes), signal.SIGKILL)
+    except (ProcessLookupError, IndexError):
+        pass  # Spark was quicker.
 
 
 def _command_of(process: int) -> bytes:
@@ -160,9 +167,8 @@ def run(home: Path, broker: BrokerProcess, faults: list[str], chance: random.Ran
     for one in topics.values():
         create_topic(broker.bootstrap, one, PARTITIONS, {"retention.ms": "-1"})
     arguments = [item for name, topic in topics.items() for item in (f"--{name}", topic)]
-    driver = Driver(
-        home, [*arguments, "--bootstrap", broker.bootstrap, "--checkpoint", str(home / "checkpoint")]
-    )
+    arguments += ["--bootstrap", broker.bootstrap, "--checkpoint", str(home / "checkpoint")]
+    driver = Driver(home, [*arguments, "--transaction-timeout-ms", str(TRANSACTION_TIMEOUT_MS)])
     feed = Feed(broker.bootstrap, topics["source"])
 
     def reached(count: int) -> None:
@@ -171,6 +177,10 @@ def run(home: Path, broker: BrokerProcess, faults: list[str], chance: random.Ran
             return committed(broker.bootstrap, topics["copy"]).total() >= count
 
         wait_until(there, WAIT_S, f"{count} rows of the copy; {driver.log()}", every=0.5)
+
+    def working() -> list[int]:
+        driver.keep()
+        return driver.workers()
 
     step = RECORDS // (len(faults) + 1)
     try:
@@ -184,8 +194,9 @@ def run(home: Path, broker: BrokerProcess, faults: list[str], chance: random.Ran
             elif fault == "away":
                 driver.kill()
                 wait_until(lambda: all_ended(broker.bootstrap), 300, "the time-out of all transactions")
-            elif fault == "worker" and (workers := driver.workers()):
-                os.kill(chance.choice(workers), signal.SIGKILL)
+            elif fault == "worker":
+                wait_until(working, WAIT_S, f"a Python worker to kill; {driver.log()}")
+                _kill_one(driver.workers(), chance)
             elif fault == "broker":
                 broker.kill()
                 time.sleep(chance.random())

@@ -27,6 +27,15 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "true",
+    # What goes between Spark and Python in small pieces waits less without TCP.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+ON_THIS_MACHINE = {
+    # Workers are forked with their imports done.  Elsewhere executors may have this package only after their start.
+    "spark.python.daemon.module": "tidelog.pipeline.worker_daemon",
+    # Each file that Hadoop writes to a local disk costs a `chmod` process, and so does the checksum beside it.
+    # Checkpoints, which are what is written this way, have checksums of Spark's own.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 SHUFFLE = "spark.sql.shuffle.partitions"
 LOCAL = "local[*]"
@@ -47,7 +56,8 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is not None or not submitted:
         builder = builder.master(master or LOCAL)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    local = (master or LOCAL).startswith("local") and not submitted
+    for key, value in {**SETTINGS, **(ON_THIS_MACHINE if local else {}), **(settings or {})}.items():
         builder = builder.config(key, value)
     if SHUFFLE not in (settings or {}):
         builder = builder.config(SHUFFLE, str(_shuffle_partitions(master)))

@@ -1,0 +1,37 @@
+"""What Python workers of Spark's are forked with."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tidelog.pipeline.worker_daemon import BY_WORKER, IN_ALL
+
+CHECK = """
+import sys
+from tidelog.pipeline.worker_daemon import warm
+warm(sys.argv[1])
+print(*[one for one in sys.argv[1:] if one not in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("worker", BY_WORKER)
+def test_everything_that_is_named_is_there(worker: str) -> None:
+    for one in (worker, *IN_ALL, *BY_WORKER[worker]):
+        assert importlib.util.find_spec(one) is not None, one
+
+
+def test_a_worker_is_forked_with_its_imports_done() -> None:
+    wanted = ["pyspark.worker", *IN_ALL, *BY_WORKER["pyspark.worker"]]
+    done = subprocess.run([sys.executable, "-c", CHECK, *wanted], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_module_that_is_not_a_worker_of_sparks_is_left_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, "json.tool"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "json.tool"
