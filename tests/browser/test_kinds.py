@@ -145,3 +145,6 @@ def test_a_share_group_shows_deliveries(page: Page, broker: TidelogBroker, topic
         # Deliveries: given back once, and with the worker for the second time.
         expect(flight.locator("tbody tr").first.locator("td").nth(5)).to_have_text("2")
         expect(page.get_by_role("region", name="Members")).to_contain_text(f"{name} 0")
+        expect(page.locator(".figures")).to_contain_text("Lag5messages not done")
+        # The next look at the cluster has it as well.
+        expect(page.get_by_role("img", name=f"Lag of {group}: now lag 5")).to_be_visible(timeout=60_000)

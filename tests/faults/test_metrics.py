@@ -19,13 +19,14 @@ from tests.conformance.batches import Record, batch
 from tests.conformance.members import Member
 from tests.conformance.process import wait_until
 from tests.conformance.raw import Connection, ConnectionClosed
+from tests.conformance.share_client import set_group
 from tests.conformance.topics import append, create_topic, fetch, produce
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import SMALL, BrokerFactory
 from tests.faults.monitored import Series, family_of, of, scrape
 from tests.faults.test_alerts import Cluster, cluster
 from tests.unit.gateways.around import asked, surroundings
-from tidelog import Admin
+from tidelog import Admin, ShareConsumer
 from tidelog import Consumer as OurConsumer
 from tidelog.aio import ConfigResource, TopicPartition
 from tidelog.gateways.http.app import application
@@ -62,7 +63,7 @@ STORAGE = {
 }  # fmt: skip
 GROUPS = {
     "mq_consumer_lag_messages", "mq_groups", "mq_group_members", "mq_group_rebalancing",
-    "mq_group_rebalances_total",
+    "mq_group_rebalances_total", "mq_share_group_lag_messages",
 }  # fmt: skip
 TRANSACTIONS = {
     "mq_transactions", "mq_transactions_committed_total", "mq_transactions_aborted_total",
@@ -271,7 +272,33 @@ def test_groups(new_broker: BrokerFactory) -> None:
     assert of(eyes.last, "mq_groups", kind="classic") == 1
     member.leave()
     member.close()
+    share_records(broker, eyes)
     assert GROUPS - eyes.seen == set()
+
+
+def share_records(broker: FaultyBroker, eyes: Eyes) -> None:
+    """A share group that does with some records and lets others go back."""
+    set_group(broker.bootstrap, "workers", share_auto_offset_reset="earliest")
+
+    def behind(records: int) -> None:
+        labels = (("group", "workers"), ("partition", "1"), ("topic", "orders"))
+        series = ("mq_share_group_lag_messages", labels)
+        eyes.until(lambda page: page.get(series) == records, f"{records} records are not done with")
+
+    with ShareConsumer(
+        "orders", bootstrap_servers=broker.bootstrap, group_id="workers", acknowledgement_mode="explicit"
+    ) as consumer:
+        records = consumer.poll(timeout_ms=SECONDS_MAX * 1000)
+        assert len(records) == 10
+        behind(10)
+        for number, record in enumerate(records):
+            consumer.acknowledge(record, "accept" if number % 2 else "release")
+        consumer.commit()
+        # Half of it is done with, in the middle and not at the beginning.
+        behind(5)
+        with Connection(broker.bootstrap) as connection:
+            append(connection, "orders", batch([b"c"]), 1)
+        behind(6)
 
 
 def test_transactions(new_broker: BrokerFactory) -> None:

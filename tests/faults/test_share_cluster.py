@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.process import wait_until
 from tests.conformance.share_client import Asking, set_group
+from tests.faults.monitored import scrape
 from tests.faults.test_dev import Dev, new_dev
 from tidelog.wire.messages import describe_share_group_offsets as offsets
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -87,6 +88,17 @@ def lag(dev: Dev) -> int:
     return -1
 
 
+def behind(dev: Dev, *brokers: int) -> list[str]:
+    """The partitions that brokers say are one record behind, each as often as it is told."""
+    pages = [scrape(dev.state()["brokers"][number - 1]["http"]) for number in brokers]
+    return sorted(
+        dict(labels)["partition"]
+        for page in pages
+        for (name, labels), value in page.items()
+        if name == "mq_share_group_lag_messages" and value == 1
+    )
+
+
 def test_a_share_group_goes_on_when_a_broker_is_killed(new_dev: Callable[..., Dev]) -> None:
     dev = new_dev(3)
     assert dev.start().startswith("ready")
@@ -113,4 +125,9 @@ def test_a_share_group_goes_on_when_a_broker_is_killed(new_dev: Callable[..., De
         workers.stop()
     assert workers.again == []
     assert len(workers.seen) == RECORDS
+    for index in range(PARTITIONS):
+        producer.produce(TOPIC, value=b"late", partition=index)
+    assert producer.flush(SECONDS_MAX) == 0
+    everyone = [str(index) for index in range(PARTITIONS)]
+    wait_until(lambda: behind(dev, 1, 3) == everyone, SECONDS_MAX, "one broker tells of each lag", every=0.5)
     dev.end()

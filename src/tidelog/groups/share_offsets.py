@@ -18,7 +18,7 @@ from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_coordinator import ShareGroups
 from tidelog.groups.share_group import Kept, ShareGroup, share_group
 from tidelog.groups.share_partitions import SharePartitions
-from tidelog.groups.share_state import UNKNOWN_START, ShareKey, ShareState
+from tidelog.groups.share_state import UNKNOWN_START, ShareKey, ShareState, lag_of
 from tidelog.wire.messages.share_group_metadata_record import ShareGroupMetadataKey, ShareGroupMetadataValue
 
 UNKNOWN_LAG = -1
@@ -66,11 +66,7 @@ class ShareOffsets:
         name = self._groups.image.names.get(topic_id)
         if name is None:
             raise errors.UnknownTopicId(f"there is no topic with id {topic_id}")
-        log_start, committed = await self._elsewhere.bounds(name, index)
-        # What the log does not have any more cannot be consumed, so nobody lags behind it.
-        start = max(state.start, log_start)
-        finished = max(state.finished, 0) if start == state.start else 0
-        return max(committed - start - finished, 0)
+        return lag_of(state, *await self._elsewhere.bounds(name, index))
 
     # Moving
 

@@ -66,6 +66,14 @@ class ShareMachine:
         """Nobody writes here in transactions."""
 
 
+def lag_of(state: ShareState, log_start: int, committed: int) -> int:
+    """Records that wait to be delivered and done with.  What the log does not have any more cannot be consumed, so
+    nobody lags behind it."""
+    start = max(state.start, log_start)
+    finished = max(state.finished, 0) if start == state.start else 0
+    return max(committed - start - finished, 0)
+
+
 # Decisions
 
 

@@ -115,7 +115,7 @@ async def group(console: Console, request: Request) -> Response:
             figure("Coordinator", found.coordinator),
             class_="figures",
         ),
-        live(path("groups", "live", name=name), _chart(console, name)),
+        live(path("groups", "live", name=name), lag_chart(console, name)),
         card(_offsets(found, committed, lags), title="Offsets"),
         card(_members(request, found), title="Members"),
         _deeds(request, found),
@@ -150,10 +150,10 @@ def asked_name(request: Request) -> str:
 
 
 async def group_live(console: Console, request: Request) -> Response:
-    return part(_chart(console, asked_name(request)))
+    return part(lag_chart(console, asked_name(request)))
 
 
-def _chart(console: Console, name: str) -> Markup:
+def lag_chart(console: Console, name: str) -> Markup:
     history = console.lookout.history
     lags = history.lags.of(name)
     return card(line_chart(f"Lag of {name}", history.times_ms, [Line("lag", lags)], width=WIDE), title="Lag")

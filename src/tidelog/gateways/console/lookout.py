@@ -240,6 +240,11 @@ class Lookout:
                 if partition in look.ends:
                     key = name, partition.topic
                     lags[key] = lags.get(key, 0) + max(0, look.ends[partition] - one.offset)
+        shared = [one.group_id for one in look.groups if one.type == "share"]
+        for name, starts in (await admin.list_share_groups_offsets(shared)).items():
+            for partition, begun in starts.items():
+                key = name, partition.topic
+                lags[key] = lags.get(key, 0) + (begun.lag or 0)
         return lags
 
 

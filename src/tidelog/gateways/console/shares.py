@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse, Response
 
 from tidelog.gateways.console import peers
 from tidelog.gateways.console.amounts import count, duration
+from tidelog.gateways.console.chart import sparkline
 from tidelog.gateways.console.console import Console, asked, number
 from tidelog.gateways.console.frame import page, part
-from tidelog.gateways.console.groups import asked_name, partitions_text
+from tidelog.gateways.console.groups import asked_name, lag_chart, partitions_text
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import live, state_badge
 from tidelog.gateways.console.reset import reset_form
@@ -45,17 +46,25 @@ async def shares(console: Console, request: Request) -> Response:
         "shares", number(request, "page", 1, 1, 1_000_000), len(listed), {"q": wanted} if wanted else {}
     )
     shown = pages.cut(listed)
-    offsets = await asyncio.gather(*(admin.list_share_group_offsets(one.group_id) for one in shown))
+    offsets = await admin.list_share_groups_offsets(one.group_id for one in shown)
+    history = console.lookout.history
     rows: list[list[Child]] = [
         [
             h.a(one.group_id or "(no name)", href=path("shares", "show", name=one.group_id), class_="name"),
             state_badge(one.state),
-            ", ".join(sorted({partition.topic for partition in found})) or "–",
-            count(sum(it.lag or 0 for it in found.values())),
+            ", ".join(sorted({partition.topic for partition in offsets[one.group_id]})) or "–",
+            count(sum(it.lag or 0 for it in offsets[one.group_id].values())),
+            sparkline(history.lags.of(one.group_id), f"lag of {one.group_id} in the last minutes"),
         ]
-        for one, found in zip(shown, offsets, strict=True)
+        for one in shown
     ]
-    columns = [Column("Group"), Column("State"), Column("Topics"), Column("Lag", True)]
+    columns = [
+        Column("Group"),
+        Column("State"),
+        Column("Topics"),
+        Column("Lag", True, hint="Messages not done"),
+        Column("Last minutes"),
+    ]
     return page(
         request,
         "Share groups",
@@ -166,6 +175,7 @@ async def _deliveries(console: Console, name: str, offsets: dict[TopicPartition,
         Column("Lock ends"),
     ]
     return [
+        lag_chart(console, name),
         card(table(columns, rows, "It has read nothing yet.", "Partitions"), title="Partitions"),
         card(
             table(flight, runs[:RUNS_MAX], "Nothing is in flight.", "Messages in flight"),

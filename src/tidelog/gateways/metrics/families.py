@@ -172,6 +172,8 @@ mq_group_rebalances_total counter group
   Generation of a classic group, epoch of another: one more with every rebalance, told by the coordinator.
 mq_consumer_lag_messages gauge group topic partition
   Records behind the offset that a group has committed, told by its coordinator alone.
+mq_share_group_lag_messages gauge group topic partition
+  Records that a share group has not done with yet, told by the broker that keeps its state for the partition alone.
 mq_http_requests_total counter status
   HTTP requests, by status.
 mq_event_loop_delay_ms histogram

@@ -10,6 +10,7 @@ from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.page import Page
 from tidelog.groups.classic import ClassicGroup
 from tidelog.groups.group import Group
+from tidelog.groups.share_state import UNKNOWN_START, lag_of
 from tidelog.transactions.transaction import State
 
 SLICE = 50
@@ -50,6 +51,22 @@ def lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
                 number += 1
                 if number % SLICE == 0:
                     yield
+
+
+def share_lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
+    """Told by the broker that keeps the group's state for the partition."""
+    number, names = 0, around.image.names
+    for shard in around.services.share_shards.coordinator.shards():
+        for key, state in list(shard.machine.states.items()):
+            topic = names.get(key.topic_id)
+            if topic is not None and state.start != UNKNOWN_START:
+                start, end = ends.start_of(topic, key.partition), ends.of(topic, key.partition)
+                if start is not None and end is not None:
+                    behind = lag_of(state, start, end)
+                    page.put("mq_share_group_lag_messages", behind, key.group, topic, key.partition)
+            number += 1
+            if number % SLICE == 0:
+                yield
 
 
 def transactions(around: Surroundings, page: Page) -> Iterator[None]:

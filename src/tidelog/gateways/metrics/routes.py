@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
-from tidelog.gateways.metrics.groups import groups, lag, transactions
+from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
 from tidelog.gateways.metrics.process import process
 from tidelog.gateways.metrics.replication import metadata, partitions
@@ -54,6 +54,7 @@ class Collector:
         yield compaction(around, page)
         yield groups(around, page)
         yield lag(around, page, self._ends)
+        yield share_lag(around, page, self._ends)
         yield transactions(around, page)
         yield process(around, page)
 
