@@ -223,6 +223,7 @@ def test_what_is_refused(http_: Http, topic: Topics, name: Names) -> None:
         ({"fetch.min.bytes": -2}, 40001),
         ({"consumer.request.timeout.ms": "1"}, 42204),
         ({"name": "a/b"}, 42204),
+        ({"name": ".."}, 42204),
         ({"colour": "red"}, 422),
         ([], 422),
     ):
@@ -234,6 +235,8 @@ def test_what_is_refused(http_: Http, topic: Topics, name: Names) -> None:
     for path, body, status, code in (
         ("/subscription", {}, 422, 422),
         ("/subscription", {"topics": []}, 422, 422),
+        ("/subscription", {"topics": ["a b"]}, 422, 422),
+        ("/subscription", {"topics": ["\ud800"]}, 400, 400),
         ("/subscription", {"topics": [there], "topic_pattern": "x"}, 409, 40903),
         ("/subscription", {"topic_pattern": "("}, 422, 422),
         ("/subscription", {"topic_pattern": "(a*)*" * 400 + "\\1"}, 422, 422),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.gateways.http.json_text import parse, written
+from tidelog.gateways.http.json_text import asked, parse, written
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -39,3 +39,9 @@ def test_half_of_a_surrogate_pair_is_written_as_an_escape() -> None:
 def test_no_answer_has_a_number_that_is_none() -> None:
     with pytest.raises(ValueError):
         written([math.nan])
+
+
+def test_a_request_with_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(ValueError, match="surrogate"):
+        asked(b'["\\ud83c"]')
+    assert asked(b'["\\ud83c\\udf50", "\\\\ud83c"]') == ["\U0001f350", "\\ud83c"]

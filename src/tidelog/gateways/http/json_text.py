@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -12,6 +13,22 @@ from starlette.responses import JSONResponse
 def parse(text: bytes | str) -> Any:
     """ValueError or RecursionError for what is no JSON."""
     return DECODER.decode(text.decode() if isinstance(text, bytes) else text)
+
+
+def asked(text: bytes) -> Any:
+    """Of a request: text in it can also be said in UTF-8, as every protocol behind us needs it."""
+    found = parse(text)
+    check_text(text.decode(), found)
+    return found
+
+
+def check_text(text: str, found: Any) -> None:
+    """ValueError when `found`, read from `text`, has half of a surrogate pair in it."""
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("there is half of a surrogate pair in it, which is no letter") from None
 
 
 def written(value: Any) -> bytes:
@@ -38,4 +55,5 @@ def _finite(text: str) -> float:
     return number
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

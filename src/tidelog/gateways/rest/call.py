@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from tidelog import errors
-from tidelog.gateways.http.json_text import parse
+from tidelog.gateways.http.json_text import asked
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest.instances import Instances
@@ -80,7 +80,7 @@ async def body_of(request: Request, status: int = 400) -> dict[str, Any]:
     if sent not in BODIES:
         raise Problem(415, f"bodies are application/json, not {sent}")
     try:
-        found = parse(await request.body())
+        found = asked(await request.body())
     except (ValueError, RecursionError) as problem:
         raise Problem(400, f"the body is not JSON: {problem}") from None
     if not isinstance(found, dict):

@@ -117,6 +117,8 @@ def _protobuf(found: Found, needed: dict[str, Found]) -> Codec:
         return message_factory.GetMessageClass(here)()
 
     def encode(value: Any) -> bytes:
+        if first is None:
+            raise ValueError("the schema has no message")
         made: bytes = json_format.ParseDict(value, message([0])).SerializeToString()
         return put_indexes([0]) + made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 from urllib.parse import quote
@@ -36,6 +37,7 @@ SETTINGS = {
     "fetch.min.bytes",
     "consumer.request.timeout.ms",
 }
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ANYTHING = {"", "*/*", "application/*", "application/json", MEDIA_TYPE}
 _NOT_NOW = (
     CommitFailed,
@@ -130,13 +132,17 @@ async def subscribe(rest: Rest, request: Request) -> Response:
             if not isinstance(text, str) or not text:
                 raise Problem(422, "topic_pattern is a regular expression")
             await one.subscribe_pattern(_compiled(text))
-        elif not isinstance(topics, list) or not topics or not all(isinstance(t, str) and t for t in topics):
+        elif not isinstance(topics, list) or not topics or not all(map(_is_name, topics)):
             raise Problem(422, "topics is a list of names, with one at least; or name a topic_pattern")
         elif len(topics) > TOPICS_MAX:
             raise Problem(422, f"there are {len(topics)} topics, {TOPICS_MAX} at most: use a topic_pattern")
         else:
             await one.subscribe(topics)
     return Response(status_code=204)
+
+
+def _is_name(topic: Any) -> bool:
+    return isinstance(topic, str) and _NAME.fullmatch(topic) is not None
 
 
 def _compiled(text: str) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import json
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidelog import errors
 from tidelog.gateways.http.guard import streamed
-from tidelog.gateways.http.json_text import DECODER, written
+from tidelog.gateways.http.json_text import DECODER, check_text, written
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, number, refused, time_of, unpacked
 from tidelog.gateways.rest.values import side_of
@@ -98,8 +99,9 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
         while text:
             try:
                 found, end = take(text)
+                check_text(text[:end], found)
             except (ValueError, RecursionError) as problem:
-                if ended or isinstance(problem, RecursionError):
+                if ended or not isinstance(problem, json.JSONDecodeError):
                     raise Problem(400, f"a record is not JSON: {problem}") from None
                 if len(text) > bytes_max:
                     raise Problem(
