@@ -44,7 +44,7 @@ async def events(rest: Rest, request: Request) -> Response:
         begin = int(given)
     places = _places(request.headers.get("last-event-id", ""), indexes)
     if rest.streams >= STREAMS_MAX:
-        raise Problem(503, f"{STREAMS_MAX} streams of events are open on this broker already: close one")
+        raise Problem(429, f"{STREAMS_MAX} streams of events are open on this broker already: close one")
     starts: dict[int, int | str] = {one: places.get(one, begin) for one in indexes}
     stream = _stream(rest, topic.name, starts, query.get("key"))
     return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
