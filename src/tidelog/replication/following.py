@@ -67,7 +67,7 @@ class Session:
         self._node = node
         self._id = NO_SESSION
         self._epoch = FIRST
-        self._told: dict[Key, Wanted] = {}
+        self._told: dict[Key, Wanted | None] = {}  # what the leader keeps; None: to be told again, or taken back
 
     def request(
         self,
@@ -105,8 +105,8 @@ class Session:
         self._told = {}
 
     def forget(self, key: Key) -> None:
-        """Tell the leader of this partition again, whatever it was told before."""
-        self._told.pop(key, None)
+        """Tell the leader of this partition again, whatever it was told before; if it is not wanted any more, that."""
+        self._told[key] = None
 
 
 def _topics(wanted: Iterable[tuple[Key, Wanted]], partition_bytes: int) -> list[FetchTopic]:

@@ -89,3 +89,28 @@ def _content(partition: Partition, start: int, end: int) -> bytes:
         for batch in read_batches(data):
             offset = batch.header.last_offset + 1
     return content
+
+
+class QuietIsQuiet:
+    """Without clients, brokers ask each other a few times a second, and nobody goes round in circles."""
+
+    REQUESTS_MAX = 30  # a second, of one broker: each of the others has a fetch that waits for half a second
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._before = self._requests(cluster)
+        self._since_ms = cluster.clock.monotonic_ms()
+
+    def look(self, cluster: Cluster) -> list[tuple[str, str]]:
+        seconds = (cluster.clock.monotonic_ms() - self._since_ms) / 1000
+        problems = []
+        for node, count in self._requests(cluster).items():
+            asked = count - self._before.get(node, 0)
+            if asked > self.REQUESTS_MAX * seconds:
+                problems.append(("QuietIsQuiet", f"broker {node} was asked {asked} times in {seconds} s"))
+        return problems
+
+    def _requests(self, cluster: Cluster) -> dict[int, int]:
+        return {
+            node: sum(connection.frames for connection in broker._server.connections)
+            for node, broker in cluster.brokers.items()
+        }

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation import invariants
-from tests.simulation.cluster.invariants import CommittedIsHeldByAll, LogsAgree, OneLeaderPerEpoch
+from tests.simulation.cluster.invariants import (
+    CommittedIsHeldByAll,
+    LogsAgree,
+    OneLeaderPerEpoch,
+    QuietIsQuiet,
+)
 from tests.simulation.cluster.trouble import KINDS, Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, Crashed, LeaderOf
 from tests.simulation.history import Found
@@ -20,8 +25,13 @@ from tidelog.types import TopicPartition
 
 WORK_S_MAX = 12
 RECOVERY_S_MAX = 120
+REST_S = 3
 
-SETTINGS = {"replica.lag.time.max.ms": "3000", "log.cleaner.backoff.ms": "500"}
+SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
+    "log.cleaner.backoff.ms": "500",
+    "leader.imbalance.check.interval.seconds": "2",
+}
 ROLLING = {
     "min.insync.replicas": "2",
     "segment.index.bytes": "120",
@@ -73,6 +83,7 @@ class Play:
         for _ in range(self.profile.rounds):
             await self._traffic()
             await self._recover()
+            await self._rest()
             await self._check()
 
     async def _traffic(self) -> None:
@@ -126,6 +137,12 @@ class Play:
                 raise invariants.Violated([("Progress", problem) for problem in waiting])
             await asyncio.sleep(0.2)
             self._look()
+
+    async def _rest(self) -> None:
+        quiet = QuietIsQuiet(self.cluster)
+        await asyncio.sleep(REST_S)
+        if problems := quiet.look(self.cluster):
+            raise invariants.Violated(problems)
 
     def _not_in_sync(self) -> list[str]:
         waiting = []
