@@ -42,8 +42,6 @@ check: setup ## lint, types, layers, unit tests: under a minute
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(JOBS) tests/tidy tests/unit
 
-# Simulations replay the same steps from a seed whatever the hash seed; those that do not yet, do with this one.
-test: export PYTHONHASHSEED = 0
 test: tools check ## everything CI runs
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/browser
 

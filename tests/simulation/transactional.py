@@ -237,11 +237,14 @@ class TransactionalProducer:
 
 
 class CommittedReader:
-    """Of one partition; what it was once told must stay so."""
+    """Of one partition; what it was once told must stay so.  A new leader may have heard of less than was committed, and
+    fetches are answered with what it knows meanwhile: then `stable` only holds while one connection does."""
 
-    def __init__(self, name: TopicPartition) -> None:
+    def __init__(self, name: TopicPartition, leaders_change: bool = False) -> None:
         self.name = name
-        self.stable = 0
+        self.leaders_change = leaders_change
+        self.stable = 0  # as told on this connection
+        self.stable_max = 0
         self.found: dict[int, bytes] = {}
 
     async def follow(self, brokers: Brokers, random: Random) -> None:
@@ -251,8 +254,10 @@ class CommittedReader:
             except (OSError, errors.TidelogError):
                 await asyncio.sleep(0.2)
                 continue
+            if self.leaders_change:
+                self.stable = 0
             try:
-                await self._read(requester, random, random.randint(0, self.stable))
+                await self._read(requester, random, random.randint(0, self.stable_max))
             except (OSError, errors.TidelogError, Refused):
                 await asyncio.sleep(0.1)
             finally:
@@ -268,6 +273,7 @@ class CommittedReader:
         _check(answer.error_code)
         assert answer.last_stable_offset >= self.stable, f"{self.name}: {self.stable} was stable once"
         self.stable = answer.last_stable_offset
+        self.stable_max = max(self.stable, self.stable_max)
         for at, value in committed_in(answer):
             if at >= offset:
                 assert self.found.setdefault(at, value) == value, f"{self.name}: offset {at} changed"

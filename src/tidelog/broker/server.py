@@ -37,7 +37,7 @@ class Server:
         self._descriptors_max = descriptors_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order they came
         self.opened = 0
         self.refused: Counter[str] = Counter()  # by the bound that was reached
         self._per_host: Counter[str] = Counter()
@@ -137,7 +137,7 @@ class Server:
             listener=name,
             ended=self._ended,
         )
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.opened += 1
         self._per_host[host] += 1
         connection.start()
@@ -168,7 +168,7 @@ class Server:
         return self._poller
 
     def _ended(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._router.connection_ended(connection)
         host = connection.peer.rpartition(":")[0]
         self._per_host[host] -= 1

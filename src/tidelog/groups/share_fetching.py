@@ -143,14 +143,14 @@ class ShareFetch:
     async def _wait(self, leds: Sequence[LedShare], missing: int, seconds: float) -> None:
         wait = FetchWait(missing)
         for led in leds:
-            led.waits.add(wait)
+            led.waits[wait] = None
             if led.state.has_room(led.terms()):
                 led.partition.fetch_waits[wait] = None
         try:
             await asyncio.wait([wait.future], timeout=max(seconds, 0))
         finally:
             for led in leds:
-                led.waits.discard(wait)
+                led.waits.pop(wait, None)
                 led.partition.fetch_waits.pop(wait, None)
             if not wait.future.done():
                 wait.future.cancel()

@@ -39,7 +39,7 @@ class LedShare:
         self.state = state
         self.leader_epoch = int(partition.state.epoch)
         self.config = config
-        self.waits: set[FetchWait] = set()
+        self.waits: dict[FetchWait, None] = {}
         """Fetches that wait for records to come back, or for room."""
         self.copying: asyncio.Task[None] | None = None  # of dead letters
         self.closed = False

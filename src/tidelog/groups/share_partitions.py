@@ -51,7 +51,7 @@ class SharePartitions:
         self.draining = False
         self._led: dict[ShareKey, LedShare] = {}
         self._loading: dict[ShareKey, asyncio.Task[LedShare]] = {}
-        self._releases: set[asyncio.Task[None]] = set()
+        self._releases: dict[asyncio.Task[None], None] = {}
         self._configs: dict[str, tuple[Mapping[str, str], BrokerConfig, GroupConfig]] = {}
 
     # For handlers
@@ -164,8 +164,8 @@ class SharePartitions:
     def _release_later(self, key: SessionKey) -> None:
         if self.sessions.end(key) is not None:
             task = asyncio.get_running_loop().create_task(self._released(key, self._give_back(key)))
-            self._releases.add(task)
-            task.add_done_callback(self._releases.discard)
+            self._releases[task] = None
+            task.add_done_callback(self._releases.pop)
 
     def _give_back(self, key: SessionKey) -> list[asyncio.Future[None]]:
         """At once: a session that the member begins right after this one keeps what it acquires."""

@@ -49,7 +49,7 @@ class EtcdStore:
         self._root = root.encode()
         self._writer = EtcdWriter(client, b"%s%swriters/%s/" % (self._root, OWN, writer.encode()))
         self._leases: dict[int, EtcdLease] = {}
-        self._under_way: set[asyncio.Task[int | None]] = set()
+        self._under_way: dict[asyncio.Task[int | None], None] = {}
 
     async def check_version(self) -> None:
         """Whether etcd can be reached and is new enough."""
@@ -97,13 +97,13 @@ class EtcdStore:
         assert len(compare) <= OPERATIONS_MAX and len(then) <= OPERATIONS_MAX
         check_size(compare, then, BYTES_MAX)
         task = asyncio.ensure_future(self._txn(compare, then))
-        self._under_way.add(task)
+        self._under_way[task] = None
         task.add_done_callback(self._done)
         # Shielded, so that it is known what became of it even if nobody waits any more.
         return await asyncio.shield(task)
 
     def _done(self, task: asyncio.Task[int | None]) -> None:
-        self._under_way.discard(task)
+        self._under_way.pop(task, None)
         if not task.cancelled():
             task.exception()  # its author may be gone, which is no reason to complain
 

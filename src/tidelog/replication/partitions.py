@@ -54,7 +54,7 @@ class Partitions:
         self._image = image
         self._configs = configs
         self._held: dict[Key, Partition] = {}  # each one twice: by topic name, and by topic id
-        self._moving: set[asyncio.Task[None]] = set()
+        self._moving: dict[asyncio.Task[None], None] = {}
         self._gone = Counts(0, 0, 0, 0, 0)  # of those that this node does not hold any more
         self.forgotten: list[Callable[[TopicPartition], None]] = []
         """Told of every log that is deleted or moves to another directory."""
@@ -260,8 +260,8 @@ class Partitions:
         move = self._dirs.move(name, path)
         if move is not None and move is not under_way:
             task = asyncio.get_running_loop().create_task(self._move(partition, move))
-            self._moving.add(task)
-            task.add_done_callback(self._moving.discard)
+            self._moving[task] = None
+            task.add_done_callback(self._moving.pop)
 
     async def _move(self, partition: Partition, move: Move) -> None:
         name = partition.name

@@ -98,7 +98,7 @@ class Transactions:
         self.committed = 0
         self.aborted = 0
         self.timed_out = 0
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._tasks: dict[asyncio.Future[None], None] = {}
         self._completing: set[tuple[TransactionShard, str]] = set()
 
     @property
@@ -379,11 +379,11 @@ class Transactions:
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Future[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("completing a transaction failed", exc_info=task.exception())
 

@@ -8,11 +8,14 @@ import sys
 
 SCRIPT = """
 import hashlib
-from tests.simulation.cluster.play import play
-for seed in (3, 35):
-    played = play(seed)
-    told = played.random.getstate(), played.cluster.clock.monotonic_ms()
-    print(hashlib.sha256(repr(told).encode()).hexdigest())
+import sys
+unused = [object() for _ in range(int(sys.argv[1]))]  # so that objects lie elsewhere
+from tests.simulation.cluster import play, test_transactions
+for plays, seeds in ((play, (3, 35)), (test_transactions, (1, 10, 14))):
+    for seed in seeds:
+        played = plays.play(seed)
+        told = played.random.getstate(), played.cluster.clock.monotonic_ms()
+        print(hashlib.sha256(repr(told).encode()).hexdigest())
 """
 
 
@@ -21,7 +24,11 @@ def test_a_run_takes_the_same_steps_in_every_process() -> None:
     for hash_seed in ("1", "2", "3"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SCRIPT, str(1000 * int(hash_seed))],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         found.add(done.stdout)
     assert len(found) == 1, found

@@ -60,7 +60,7 @@ class Play:
             )
             for number in range(2)
         ]
-        self.readers = [CommittedReader(name) for name in names]
+        self.readers = [CommittedReader(name, leaders_change=True) for name in names]
 
     async def run(self) -> None:
         await self.cluster.start_all()
