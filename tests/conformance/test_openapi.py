@@ -100,6 +100,7 @@ THERE: dict[str, Any] = {
     "topic_pattern": "fuzz.*",
     "partition": 0,
     "partition_id": 0,
+    "type": "STRING",
     "partitions_count": 2,
     "replication_factor": 1,
     "schema": '"string"',

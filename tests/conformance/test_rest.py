@@ -7,13 +7,13 @@ import http.client
 import json
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.clients import confluent_consume
-from tests.conformance.conftest import ON_KAFKA
+from tests.conformance.conftest import ON_KAFKA, BrokerFactory
 from tests.conformance.consuming import fill, run
 from tests.conformance.registry import Answer, Http, record
 from tests.conformance.tidelog_broker import TidelogBroker
@@ -105,6 +105,94 @@ def test_groups_and_their_lag(
     summary = http_.get(f"{path}/lag-summary").body
     assert (summary["total_lag"], summary["max_lag_topic_name"]) == (6, read)
     assert http_.get(f"{root}/consumer-groups/{name()}").status == 404
+
+
+def links(found: Any) -> Iterator[str]:
+    if isinstance(found, list):
+        for one in found:
+            yield from links(one)
+    elif isinstance(found, dict):
+        for name, one in found.items():
+            if name in ("self", "related"):
+                yield one
+            else:
+                yield from links(one)
+
+
+def test_every_link_in_an_answer_leads_somewhere(own_broker: BrokerFactory) -> None:
+    broker = own_broker({})
+    assert isinstance(broker, TidelogBroker)
+    http_ = Http(broker.http)
+    root = f"/v3/clusters/{http_.get('/v3/clusters').body['data'][0]['cluster_id']}"
+    assert post(http_, f"{root}/topics", {"topic_name": "linked", "partitions_count": 2}).status == 201
+    fill(broker.bootstrap, "linked", partitions=2, each=2)
+    assert post(http_, "/consumers/readers", {"name": "one", "auto.offset.reset": "earliest"}).status == 200
+    instance = "/consumers/readers/instances/one"
+    assert post(http_, f"{instance}/subscription", {"topics": ["linked"]}).status == 204
+    found: list[Any] = []
+    while len(found) < 4:
+        found += http_.ask("GET", f"{instance}/records", None, {"Accept": "*/*"}).body
+    assert len(post(http_, f"{instance}/offsets", {}).body) == 2
+    lags = f"{http_.url}{root}/consumer-groups/readers/lags"
+    seen, waiting, kinds = set(), [f"{http_.url}/v3/clusters", lags], set()
+    while waiting:
+        url = waiting.pop()
+        if url in seen or "__consumer_offsets" in url or "configs/" in url:
+            continue
+        seen.add(url)
+        answer = http_.get(url.removeprefix(http_.url))
+        assert answer.status == 200, (url, answer)
+        kinds.add(answer.body["kind"])
+        assert answer.body["metadata"]["self"] == url
+        waiting += links(answer.body)
+    assert kinds >= {
+        "KafkaReplica",
+        "KafkaConsumer",
+        "KafkaConsumerAssignment",
+        "KafkaConsumerLag",
+        "KafkaPartition",
+    }
+
+
+def test_partitions_are_added(http_: Http, root: str, topic: Topics) -> None:
+    grown = topic(partitions=2)
+    path = f"{root}/topics/{grown}"
+    assert http_.ask("PATCH", path, {"partitions_count": 3}, JSON).body["partitions_count"] == 3
+    fewer = http_.ask("PATCH", path, {"partitions_count": 1}, JSON)
+    assert (fewer.status, fewer.code) == (400, 40002)
+    assert http_.ask("PATCH", path, {}, JSON).status == 400
+
+
+def test_settings_of_all_brokers(http_: Http, root: str) -> None:
+    path, name_ = f"{root}/broker-configs", "log.cleaner.delete.retention.ms"
+    assert http_.ask("PUT", f"{path}/{name_}", {"value": "86400001"}, JSON).status == 204
+    (found,) = [one for one in http_.get(path).body["data"] if one["name"] == name_]
+    assert (found["value"], found["config_type"]) == ("86400001", "BROKER")
+    assert http_.ask("DELETE", f"{path}/{name_}").status == 204
+    assert http_.get(f"{path}/{name_}").status == 404
+    assert post(http_, f"{path}:alter", {"data": [{"name": "nothing", "value": "1"}]}).status == 400
+
+
+def test_a_batch_of_records(http_: Http, root: str, topic: Topics, broker: TidelogBroker) -> None:
+    written = topic()
+    path = f"{root}/topics/{written}/records:batch"
+    good = {"value": {"type": "STRING", "data": "x"}}
+    entries = [{"id": "a", **good}, {"id": "b", "value": {"type": "XML"}}, {"id": "c", **good}]
+    answer = post(http_, path, {"entries": entries})
+    assert answer.status == 207
+    assert [(one["id"], one["offset"]) for one in answer.body["successes"]] == [("a", 0), ("c", 1)]
+    assert [(one["id"], one["error_code"]) for one in answer.body["failures"]] == [("b", 400)]
+    assert len(confluent_consume(broker.bootstrap, written, 2)) == 2
+    for bad in (
+        [],
+        [{"id": "a"}, {"id": "a"}],
+        [{"id": ""}],
+        [{}],
+        ["a"],
+        [{"id": str(n)} for n in range(1001)],
+    ):
+        refused = post(http_, path, {"entries": bad})
+        assert (refused.status, refused.code) == (422, 42208), bad
 
 
 def stream(broker: TidelogBroker, path: str, pieces: list[bytes]) -> tuple[int, list[Any]]:
@@ -381,7 +469,7 @@ def test_the_document_names_what_is_served(http_: Http, topic: Topics) -> None:
             asked = path.replace("{topic}", there).replace("{partition}", "0").replace("{version}", "1")
             answer = http_.get(asked)
             assert answer.status in (200, 404) and "there is nothing at" not in str(answer.body), path
-        assert http_.ask("PATCH", path.replace("{topic}", there)).status == 405
+        assert http_.ask("LINK", path.replace("{topic}", there)).status == 405
 
 
 @pytest.mark.parametrize("chunked", [False, True])

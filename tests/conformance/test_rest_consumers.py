@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -222,7 +223,7 @@ def test_what_is_refused(http_: Http, topic: Topics, name: Names) -> None:
         ({"auto.commit.enable": 1}, 42204),
         ({"fetch.min.bytes": -2}, 40001),
         ({"consumer.request.timeout.ms": "1"}, 42204),
-        ({"name": "a/b"}, 42204),
+        ({"name": "x" * 201}, 42204),
         ({"name": ".."}, 42204),
         ({"colour": "red"}, 422),
         ([], 422),
@@ -258,6 +259,29 @@ def test_what_is_refused(http_: Http, topic: Topics, name: Names) -> None:
         assert one.ask("GET", f"/records?{query}").status == 422
     one.done("DELETE", "")
     assert one.ask("DELETE", "").code == 40403
+
+
+def test_names_may_have_anything_in_them(
+    http_: Http, broker: TidelogBroker, topic: Topics, name: Names
+) -> None:
+    read, group = topic(), f"<b>/ü?#%2F {name()}"
+    fill(broker.bootstrap, read, each=3)
+    path = f"/consumers/{quote(group, safe='')}"
+    given = {"name": "a/b %2F", "auto.offset.reset": "earliest"}
+    made = http_.ask("POST", path, given, {"Content-Type": V2})
+    assert made.body == {
+        "instance_id": "a/b %2F",
+        "base_uri": f"{http_.url}{path}/instances/a%2Fb%20%252F",
+    }
+    base = made.body["base_uri"].removeprefix(http_.url)
+    assert http_.ask("POST", f"{base}/subscription", {"topics": [read]}, {"Content-Type": V2}).status == 204
+    deadline = time.monotonic() + PATIENCE_S
+    while not http_.ask("GET", f"{base}/records").body:
+        assert time.monotonic() < deadline
+    assert http_.ask("DELETE", base).status == 204
+    root = f"/v3/clusters/{_cluster(http_)}/consumer-groups/{quote(group, safe='')}"
+    assert http_.get(root).body["consumer_group_id"] == group
+    assert http_.get(f"{root}/lag-summary").body["total_lag"] == 0
 
 
 def test_a_reader_that_waits_does_not_hold_up_a_deletion(http_: Http, topic: Topics, name: Names) -> None:

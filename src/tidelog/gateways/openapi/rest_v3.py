@@ -51,7 +51,7 @@ _resource(
     partitions=RELATED,
     configs=RELATED,
 )
-_resource("KafkaPartition", topic_name=TEXT, partition_id=INDEX, replicas=RELATED)
+_resource("KafkaPartition", topic_name=TEXT, partition_id=INDEX, leader=maybe(RELATED), replicas=RELATED)
 _resource(
     "KafkaReplica",
     topic_name=TEXT,
@@ -71,6 +71,7 @@ _CONFIG: dict[str, Any] = {
     "synonyms": many(ANYTHING),
 }
 _resource("KafkaBrokerConfig", broker_id=INDEX, **_CONFIG)
+_resource("KafkaClusterConfig", config_type=one_of("BROKER"), **_CONFIG)
 _resource("KafkaTopicConfig", topic_name=TEXT, **_CONFIG)
 _GROUP: dict[str, Any] = {
     "consumer_group_id": TEXT,
@@ -176,6 +177,24 @@ SHAPES["Written"] = sent(
     },
     {"key": ref("WrittenData"), "value": ref("WrittenData")},
 )
+_ENTRY = {"cluster_id": TEXT, "topic_name": TEXT, "partition_id": INDEX, "offset": OFFSET, "timestamp": TIME}
+SHAPES["BatchWritten"] = sent(
+    {
+        "successes": many(
+            sent({"id": TEXT, **_ENTRY}, {"key": ref("WrittenData"), "value": ref("WrittenData")})
+        ),
+        "failures": many(sent({"id": TEXT, "error_code": WHOLE, "message": TEXT})),
+    }
+)
+SHAPES["Batch"] = taken(
+    {
+        "entries": many(
+            taken({"id": {**NAME, "maxLength": 80}}, SHAPES["Record"]["properties"]),
+            minItems=1,
+            maxItems=1000,
+        )
+    }
+)
 SHAPES["WrittenData"] = sent(
     {"type": TEXT, "size": INDEX}, {"subject": TEXT, "schema_id": COUNT, "schema_version": COUNT}
 )
@@ -185,15 +204,13 @@ def _settings(path: str, kind: str, whose: str) -> dict[tuple[str, str], Operati
     bad = (400,)
     value = taken({"value": TEXT})
     return {
-        ("GET", f"{path}/configs"): Operation(f"all settings of {whose}", ref(f"{kind}List"), refused=bad),
-        ("POST", f"{path}/configs:alter"): Operation(
+        ("GET", path): Operation(f"all settings of {whose}", ref(f"{kind}List"), refused=bad),
+        ("POST", f"{path}:alter"): Operation(
             f"change settings of {whose}, several at once", None, ref("ConfigChanges")
         ),
-        ("GET", f"{path}/configs/{{name}}"): Operation(f"a setting of {whose}", ref(kind), refused=bad),
-        ("PUT", f"{path}/configs/{{name}}"): Operation(f"change a setting of {whose}", None, value),
-        ("DELETE", f"{path}/configs/{{name}}"): Operation(
-            f"take a setting of {whose} back", None, refused=bad
-        ),
+        ("GET", f"{path}/{{name}}"): Operation(f"a setting of {whose}", ref(kind), refused=bad),
+        ("PUT", f"{path}/{{name}}"): Operation(f"change a setting of {whose}", None, value),
+        ("DELETE", f"{path}/{{name}}"): Operation(f"take a setting of {whose} back", None, refused=bad),
     }
 
 
@@ -202,7 +219,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", CLUSTER): Operation("this cluster", ref("KafkaCluster")),
     ("GET", CLUSTER + "/brokers"): Operation("its brokers", ref("KafkaBrokerList")),
     ("GET", CLUSTER + "/brokers/{broker}"): Operation("a broker", ref("KafkaBroker"), refused=(400,)),
-    **_settings(CLUSTER + "/brokers/{broker}", "KafkaBrokerConfig", "a broker"),
+    **_settings(CLUSTER + "/brokers/{broker}/configs", "KafkaBrokerConfig", "a broker"),
+    **_settings(CLUSTER + "/broker-configs", "KafkaClusterConfig", "all brokers"),
+    ("GET", CLUSTER + "/brokers/{broker}/partition-replicas"): Operation(
+        "which partitions a broker holds", ref("KafkaReplicaList"), refused=(400,)
+    ),
     ("GET", CLUSTER + "/topics"): Operation("all topics", ref("KafkaTopicList")),
     ("POST", CLUSTER + "/topics"): Operation(
         "make a topic, or with validate_only see whether it can be made",
@@ -212,6 +233,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         others=((200, ref("KafkaTopicChecked")),),
     ),
     ("GET", TOPIC): Operation("a topic", ref("KafkaTopic")),
+    ("PATCH", TOPIC): Operation("add partitions", ref("KafkaTopic"), taken({"partitions_count": COUNT})),
     ("DELETE", TOPIC): Operation("delete a topic", None, refused=(400,)),
     ("GET", TOPIC + "/partitions"): Operation("its partitions", ref("KafkaPartitionList")),
     ("GET", TOPIC + "/partitions/{partition}"): Operation(
@@ -220,16 +242,29 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", TOPIC + "/partitions/{partition}/replicas"): Operation(
         "who holds a partition", ref("KafkaReplicaList"), refused=(400,)
     ),
-    **_settings(TOPIC, "KafkaTopicConfig", "a topic"),
+    ("GET", TOPIC + "/partitions/{partition}/replicas/{broker}"): Operation(
+        "a broker that holds a partition", ref("KafkaReplica"), refused=(400,)
+    ),
+    **_settings(TOPIC + "/configs", "KafkaTopicConfig", "a topic"),
     ("POST", TOPIC + "/records"): Operation(
         "write a record; or many, one object after the other, each with an answer of its own",
         ref("Written"),
         ref("Record"),
         refused=(422,),
     ),
+    ("POST", TOPIC + "/records:batch"): Operation(
+        "write a batch of records", ref("BatchWritten"), ref("Batch"), refused=(422,), status=207
+    ),
     ("GET", CLUSTER + "/consumer-groups"): Operation("all consumer groups", ref("KafkaConsumerGroupList")),
     ("GET", GROUP): Operation("a consumer group", ref("KafkaConsumerGroup")),
     ("GET", GROUP + "/consumers"): Operation("its members", ref("KafkaConsumerList")),
+    ("GET", GROUP + "/consumers/{consumer}"): Operation("a member", ref("KafkaConsumer")),
+    ("GET", GROUP + "/consumers/{consumer}/assignments/{topic}/partitions/{partition}"): Operation(
+        "a partition that a member reads", ref("KafkaConsumerAssignment"), refused=(400,)
+    ),
+    ("GET", GROUP + "/lags/{topic}/partitions/{partition}"): Operation(
+        "how far it is behind in a partition", ref("KafkaConsumerLag"), refused=(400,)
+    ),
     ("GET", GROUP + "/consumers/{consumer}/assignments"): Operation(
         "what a member reads", ref("KafkaConsumerAssignmentList")
     ),

@@ -86,8 +86,9 @@ def _options(body: dict[str, Any], otherwise: str) -> Options:
             422, f"{strange[0]!r} is no setting of an instance: there are {', '.join(sorted(SETTINGS))}"
         )
     name = body.get("id") or body.get("name") or otherwise
-    if not isinstance(name, str) or "/" in name or name in (".", "..") or len(name) > NAME_MAX:
-        raise Problem(422, f"a name is text without slashes, {NAME_MAX} letters at most", NOT_A_SETTING)
+    # Clients take . and .. out of paths by themselves.
+    if not isinstance(name, str) or name in (".", "..") or len(name) > NAME_MAX:
+        raise Problem(422, f"a name is text of {NAME_MAX} letters at most, and not . or ..", NOT_A_SETTING)
     given = body.get("format") or "binary"
     kind = FORMATS.get(given.lower()) if isinstance(given, str) else None
     if kind is None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tidelog.client.groups import DEAD, GroupDescription
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest
+from tidelog.gateways.rest.call import Rest, number
 from tidelog.gateways.rest.v3 import Place
 from tidelog.types import TopicPartition
 
@@ -62,44 +62,70 @@ async def group(rest: Rest, request: Request) -> Response:
     )
 
 
+def _member(place: Place, group: str, one: Any) -> dict[str, Any]:
+    where = (ROOT, group, "consumers", one.member_id)
+    return place.one(
+        "KafkaConsumer",
+        where,
+        consumer_group_id=group,
+        consumer_id=one.member_id,
+        instance_id=one.instance_id,
+        client_id=one.client_id,
+        assignments=place.related(*where, "assignments"),
+    )
+
+
 async def consumers(rest: Rest, request: Request) -> Response:
     place, found = await _described(rest, request)
-    where = (ROOT, found.group_id, "consumers")
-    data = [
-        place.one(
-            "KafkaConsumer",
-            (*where, one.member_id),
-            consumer_group_id=found.group_id,
-            consumer_id=one.member_id,
-            instance_id=one.instance_id,
-            client_id=one.client_id,
-            assignments=place.related(*where, one.member_id, "assignments"),
-        )
-        for one in found.members
-    ]
-    return place.listed("KafkaConsumerList", where, data)
+    data = [_member(place, found.group_id, one) for one in found.members]
+    return place.listed("KafkaConsumerList", (ROOT, found.group_id, "consumers"), data)
+
+
+def _wanted(request: Request, found: GroupDescription) -> Any:
+    wanted = request.path_params["consumer"]
+    for one in found.members:
+        if one.member_id == wanted:
+            return one
+    raise Problem(404, f"group {found.group_id!r} has no member {wanted!r}", 404)
+
+
+async def consumer(rest: Rest, request: Request) -> Response:
+    place, found = await _described(rest, request)
+    return JsonAnswer(_member(place, found.group_id, _wanted(request, found)))
+
+
+def _assignment(place: Place, group: str, member: str, part: TopicPartition) -> dict[str, Any]:
+    return place.one(
+        "KafkaConsumerAssignment",
+        (ROOT, group, "consumers", member, "assignments", part.topic, "partitions", part.partition),
+        consumer_group_id=group,
+        consumer_id=member,
+        topic_name=part.topic,
+        partition_id=part.partition,
+        partition=place.related("topics", part.topic, "partitions", part.partition),
+    )
 
 
 async def assignments(rest: Rest, request: Request) -> Response:
     place, found = await _described(rest, request)
-    wanted = request.path_params["consumer"]
-    where = (ROOT, found.group_id, "consumers", wanted, "assignments")
-    for one in found.members:
-        if one.member_id == wanted:
-            data = [
-                place.one(
-                    "KafkaConsumerAssignment",
-                    (*where, part.topic, part.partition),
-                    consumer_group_id=found.group_id,
-                    consumer_id=wanted,
-                    topic_name=part.topic,
-                    partition_id=part.partition,
-                    partition=place.related("topics", part.topic, "partitions", part.partition),
-                )
-                for part in one.assignment
-            ]
-            return place.listed("KafkaConsumerAssignmentList", where, data)
-    raise Problem(404, f"group {found.group_id!r} has no member {wanted!r}", 404)
+    one = _wanted(request, found)
+    where = (ROOT, found.group_id, "consumers", one.member_id, "assignments")
+    data = [_assignment(place, found.group_id, one.member_id, part) for part in one.assignment]
+    return place.listed("KafkaConsumerAssignmentList", where, data)
+
+
+def _part(request: Request) -> TopicPartition:
+    return TopicPartition(
+        request.path_params["topic"], number(request.path_params["partition"], "a partition")
+    )
+
+
+async def assignment(rest: Rest, request: Request) -> Response:
+    place, found = await _described(rest, request)
+    one, part = _wanted(request, found), _part(request)
+    if part not in one.assignment:
+        raise Problem(404, f"member {one.member_id!r} does not read {part.topic}-{part.partition}", 404)
+    return JsonAnswer(_assignment(place, found.group_id, one.member_id, part))
 
 
 async def _lags(rest: Rest, place: Place, found: GroupDescription) -> list[dict[str, Any]]:
@@ -131,6 +157,17 @@ async def lags(rest: Rest, request: Request) -> Response:
     place, found = await _described(rest, request)
     data = await _lags(rest, place, found)
     return place.listed("KafkaConsumerLagList", (ROOT, found.group_id, "lags"), data)
+
+
+async def lag(rest: Rest, request: Request) -> Response:
+    place, found = await _described(rest, request)
+    part = _part(request)
+    for one in await _lags(rest, place, found):
+        if (one["topic_name"], one["partition_id"]) == part:
+            return JsonAnswer(one)
+    raise Problem(
+        404, f"group {found.group_id!r} has committed nothing for {part.topic}-{part.partition}", 404
+    )
 
 
 async def lag_summary(rest: Rest, request: Request) -> Response:

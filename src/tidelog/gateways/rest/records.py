@@ -65,7 +65,7 @@ async def _answers(rest: Rest, topic: str, request: Request) -> Any:
     async def read() -> None:
         try:
             async for one in _objects(request, rest.around.config.tidelog_http_body_bytes_max):
-                await waiting.put(await _begun(rest, topic, one))
+                await waiting.put(await begun(rest, topic, one))
         except Problem as problem:
             await waiting.put(_failed(problem))
         finally:
@@ -112,7 +112,7 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
             yield found
 
 
-async def _begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]]:
+async def begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]]:
     """Sent; what comes of it is to be awaited."""
     try:
         if not isinstance(given, dict):

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from tidelog import errors
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.openapi.document import document
 from tidelog.gateways.openapi.registry import OPERATIONS as REGISTRY
-from tidelog.gateways.rest import consumers, events, groups, records, v2, v3
+from tidelog.gateways.rest import batch, consumers, events, groups, records, replicas, v2, v3
 from tidelog.gateways.rest.call import Rest, check_accepted, refused
 from tidelog.gateways.rest.consumers import in_v2
 
@@ -35,24 +37,36 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.config),
     ("PUT", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.set_config),
     ("DELETE", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.set_config),
+    ("GET", _CLUSTER + "/brokers/{broker}/partition-replicas", replicas.on_broker),
+    ("GET", _CLUSTER + "/broker-configs", v3.configs),
+    ("POST", _CLUSTER + "/broker-configs:alter", v3.alter_configs),
+    ("GET", _CLUSTER + "/broker-configs/{name}", v3.config),
+    ("PUT", _CLUSTER + "/broker-configs/{name}", v3.set_config),
+    ("DELETE", _CLUSTER + "/broker-configs/{name}", v3.set_config),
     ("GET", _CLUSTER + "/topics", v3.topics),
     ("POST", _CLUSTER + "/topics", v3.create_topic),
     ("GET", _TOPIC, v3.topic),
+    ("PATCH", _TOPIC, v3.add_partitions),
     ("DELETE", _TOPIC, v3.delete_topic),
     ("GET", _TOPIC + "/partitions", v3.partitions),
     ("GET", _TOPIC + "/partitions/{partition}", v3.partition),
-    ("GET", _TOPIC + "/partitions/{partition}/replicas", v3.replicas),
+    ("GET", _TOPIC + "/partitions/{partition}/replicas", replicas.replicas),
+    ("GET", _TOPIC + "/partitions/{partition}/replicas/{broker}", replicas.replica),
     ("GET", _TOPIC + "/configs", v3.configs),
     ("POST", _TOPIC + "/configs:alter", v3.alter_configs),
     ("GET", _TOPIC + "/configs/{name}", v3.config),
     ("PUT", _TOPIC + "/configs/{name}", v3.set_config),
     ("DELETE", _TOPIC + "/configs/{name}", v3.set_config),
     ("POST", _TOPIC + "/records", records.produce),
+    ("POST", _TOPIC + "/records:batch", batch.produce),
     ("GET", _CLUSTER + "/consumer-groups", groups.groups),
     ("GET", _GROUP, groups.group),
     ("GET", _GROUP + "/consumers", groups.consumers),
+    ("GET", _GROUP + "/consumers/{consumer}", groups.consumer),
     ("GET", _GROUP + "/consumers/{consumer}/assignments", groups.assignments),
+    ("GET", _GROUP + "/consumers/{consumer}/assignments/{topic}/partitions/{partition}", groups.assignment),
     ("GET", _GROUP + "/lags", groups.lags),
+    ("GET", _GROUP + "/lags/{topic}/partitions/{partition}", groups.lag),
     ("GET", _GROUP + "/lag-summary", groups.lag_summary),
     ("GET", "/topics", v2.topics),
     ("GET", "/topics/{topic}", v2.topic),
@@ -91,8 +105,21 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     for method, path, handler in ENDPOINTS:
         paths.setdefault(path, {})[method] = handler
     return [
-        Route(path, _answering(rest, handlers), methods=list(handlers)) for path, handlers in paths.items()
+        _Route(path, _answering(rest, handlers), methods=list(handlers)) for path, handlers in paths.items()
     ]
+
+
+class _Route(Route):
+    """Paths are taken apart before they are decoded: a group or an instance may have slashes in its name."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        parts = [unquote(one) for one in raw.decode("ascii", "replace").split("/")]
+        path = "/".join(one.replace("%", "%25").replace("/", "%2F") for one in parts)
+        match, found = super().matches({**scope, "path": path})
+        if "path_params" in found:
+            found["path_params"] = {name: unquote(one) for name, one in found["path_params"].items()}
+        return match, found
 
 
 def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:

@@ -50,6 +50,10 @@ _SINGULAR = {
     "topics": "topic",
     "partitions": "partition",
     "configs": "config",
+    "broker-configs": "broker-config",
+    "replicas": "replica",
+    "lags": "lag",
+    "assignments": "assignment",
     "consumer-groups": "consumer-group",
     "consumers": "consumer",
 }
@@ -165,6 +169,13 @@ async def create_topic(rest: Rest, request: Request) -> Response:
     return JsonAnswer(_topic(place, made), 201, {"location": place.url("topics", name)})
 
 
+async def add_partitions(rest: Rest, request: Request) -> Response:
+    place, name, body = _place(rest, request), rest.topic(request, TOPIC_GONE).name, await body_of(request)
+    admin = await rest.around.clients.admin()
+    await admin.create_partitions({name: number(body.get("partitions_count"), "partitions_count", 1)})
+    return JsonAnswer(_topic(place, (await admin.describe_topics([name]))[name]))
+
+
 async def delete_topic(rest: Rest, request: Request) -> Response:
     rest.cluster(request)
     await (await rest.around.clients.admin()).delete_topics([rest.topic(request, TOPIC_GONE).name])
@@ -178,6 +189,7 @@ def _partition(place: Place, topic: str, one: Any) -> dict[str, Any]:
         where,
         topic_name=topic,
         partition_id=one.index,
+        leader=place.related(*where, "replicas", one.leader) if one.leader >= 0 else None,
         replicas=place.related(*where, "replicas"),
     )
 
@@ -188,7 +200,7 @@ async def partitions(rest: Rest, request: Request) -> Response:
     return place.listed("KafkaPartitionList", ("topics", found.name, "partitions"), data)
 
 
-def _one_partition(rest: Rest, request: Request) -> Any:
+def one_partition(rest: Rest, request: Request) -> Any:
     found = rest.topic(request, TOPIC_GONE)
     wanted = number(request.path_params["partition"], "a partition")
     for one in found.partitions:
@@ -198,28 +210,8 @@ def _one_partition(rest: Rest, request: Request) -> Any:
 
 
 async def partition(rest: Rest, request: Request) -> Response:
-    place, one = _place(rest, request), _one_partition(rest, request)
+    place, one = _place(rest, request), one_partition(rest, request)
     return JsonAnswer(_partition(place, request.path_params["topic"], one))
-
-
-async def replicas(rest: Rest, request: Request) -> Response:
-    place, one = _place(rest, request), _one_partition(rest, request)
-    name = request.path_params["topic"]
-    where = ("topics", name, "partitions", one.index, "replicas")
-    data = [
-        place.one(
-            "KafkaReplica",
-            (*where, node),
-            topic_name=name,
-            partition_id=one.index,
-            broker_id=node,
-            is_leader=node == one.leader,
-            is_in_sync=node in one.in_sync,
-            broker=place.related("brokers", node),
-        )
-        for node in one.replicas
-    ]
-    return place.listed("KafkaReplicaList", where, data)
 
 
 # Settings
@@ -232,6 +224,9 @@ def _resource(rest: Rest, request: Request) -> tuple[ConfigResource, str, tuple[
             raise Problem(404, f"there is no broker {node}")
         fields: dict[str, Any] = {"broker_id": node}
         return ConfigResource("broker", str(node)), "KafkaBrokerConfig", ("brokers", node, "configs"), fields
+    if "topic" not in request.path_params:
+        fields = {"config_type": "BROKER"}
+        return ConfigResource("broker", ""), "KafkaClusterConfig", ("broker-configs",), fields
     name = rest.topic(request, TOPIC_GONE).name
     where = ("topics", name, "configs")
     return ConfigResource("topic", name), "KafkaTopicConfig", where, {"topic_name": name}

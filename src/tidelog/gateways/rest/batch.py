@@ -1,0 +1,52 @@
+"""REST proxy, version 3: a batch of records in one body, each with a name of its own, and what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.gateways.http.json_text import JsonAnswer
+from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.rest.call import Rest, body_of
+from tidelog.gateways.rest.records import begun
+
+BATCH = 42208
+ENTRIES_MAX = 1_000
+NAME_MAX = 80
+
+
+async def produce(rest: Rest, request: Request) -> Response:
+    """Status 207 with those that were written and those that were not; each is tried."""
+    rest.cluster(request)
+    topic = rest.topic(request, 40403).name
+    entries = _entries(await body_of(request))
+    under_way = [await begun(rest, topic, one) for one in entries]
+    done = await asyncio.gather(*under_way)
+    written, failed = [], []
+    for entry, answer in zip(entries, done, strict=True):
+        if answer["error_code"] == 200:
+            told = {name: value for name, value in answer.items() if name != "error_code"}
+            written.append({"id": entry["id"], **told})
+        else:
+            failed.append({"id": entry["id"], **answer})
+    return JsonAnswer({"successes": written, "failures": failed}, 207)
+
+
+def _entries(body: dict[str, Any]) -> list[dict[str, Any]]:
+    entries = body.get("entries")
+    if not isinstance(entries, list) or not entries or not all(isinstance(one, dict) for one in entries):
+        raise Problem(422, 'entries is a list of {"id", "key", "value"}, with one at least', BATCH)
+    if len(entries) > ENTRIES_MAX:
+        raise Problem(422, f"there are {len(entries)} entries: {ENTRIES_MAX} at most at once", BATCH)
+    names = set()
+    for one in entries:
+        name = one.get("id")
+        if not isinstance(name, str) or not 1 <= len(name) <= NAME_MAX:
+            raise Problem(422, f"the id of an entry is text, of {NAME_MAX} letters at most", BATCH)
+        names.add(name)
+    if len(names) < len(entries):
+        raise Problem(422, "two entries have the same id", BATCH)
+    return entries
