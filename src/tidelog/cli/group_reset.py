@@ -1,31 +1,20 @@
-"""Where `tidelog groups reset` puts a group: what was asked for, and what that is in each partition."""
+"""Where `tidelog groups reset` shall put a group, as the command line says it."""
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tidelog.cli.session import Failure
+from tidelog.cli.start import duration_ms, moment_ms
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Target(NamedTuple):
-    """`value`: the offset, by how much to shift, or the time in milliseconds."""
-
-    kind: Literal["earliest", "latest", "offset", "shift", "time"]
-    value: int = 0
 
 
 def target_option(command: F) -> F:
@@ -42,6 +31,8 @@ def target_option(command: F) -> F:
         **kwargs: Any,
     ) -> Any:
         import time
+
+        from tidelog.client.reset_target import Target
 
         targets = [
             None if to is None else Target("earliest" if to == "earliest" else "latest"),
@@ -78,16 +69,16 @@ def target_option(command: F) -> F:
 
 def parse_moment(text: str) -> int:
     try:
-        return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
+        return moment_ms(text)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r} is no time: write it like 2026-01-31T09:00") from None
 
 
 def ago(text: str, now_ms: int) -> int:
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    length = duration_ms(text)
+    if length is None:
         raise click.BadParameter(f"{text!r} is no duration: write it like 10m (ms, s, m, h, d)")
-    return max(0, now_ms - int(float(found[1]) * _UNITS_MS[found[2]]))
+    return max(0, now_ms - length)
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
@@ -120,33 +111,3 @@ async def chosen(
                 raise Failure(f"topic {name!r} has no partition {index}: it has 0 to {count - 1}")
             found.append(TopicPartition(name, index))
     return list(dict.fromkeys(found))
-
-
-async def plan(
-    admin: Admin,
-    target: Target,
-    partitions: list[TopicPartition],
-    committed: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """Every offset lies within its log: what is asked for outside of it becomes the nearest there is."""
-    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    times = await admin.list_offsets(dict.fromkeys(partitions, target.value)) if target.kind == "time" else {}
-    after = {}
-    for one in partitions:
-        start, end = starts[one].offset, ends[one].offset
-        if target.kind == "earliest":
-            wanted = start
-        elif target.kind == "latest":
-            wanted = end
-        elif target.kind == "offset":
-            wanted = target.value
-        elif target.kind == "shift":
-            if one not in committed:
-                raise Failure(f"{one} has no committed offset to shift: use --to or --offset for it")
-            wanted = committed[one] + target.value
-        else:
-            # Nothing is that late: go on with what comes next.
-            wanted = times[one].offset if times[one].offset >= 0 else end
-        after[one] = min(max(wanted, start), end)
-    return after

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.group_reset import Target, target_option
+from tidelog.cli.group_reset import target_option
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, GroupDescription, TopicPartition
+    from tidelog.client.reset_target import Target
 
 TYPES = ("classic", "consumer", "share")
 
@@ -298,24 +299,21 @@ def reset(
 async def _reset(
     session: Session, name: str, topics: tuple[str, ...], target: Target, execute: bool
 ) -> dict[TopicPartition, tuple[int | None, int]]:
-    from tidelog.cli.group_reset import chosen, plan
+    from tidelog.cli.group_reset import chosen
+    from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
+    from tidelog.client.reset_target import NothingToShift
 
     async with session.admin() as admin:
-        share = any(one.group_id == name for one in await admin.list_groups(types=["share"]))
-        before: dict[TopicPartition, int]
-        if share:
-            before = {p: one.offset for p, one in (await admin.list_share_group_offsets(name)).items()}
-        else:
-            before = {p: one.offset for p, one in (await admin.list_group_offsets(name)).items()}
+        before = await offsets_of(admin, name)
         partitions = await chosen(admin, topics, before)
         if not partitions:
             raise Failure(f"group {name!r} has no offsets: name topics with --topic")
-        after = await plan(admin, target, partitions, before)
+        try:
+            after = await plan_reset(admin, target, partitions, before)
+        except NothingToShift as problem:
+            raise Failure(str(problem)) from None
         if execute:
-            if share:
-                await admin.alter_share_group_offsets(name, after)
-            else:
-                await admin.alter_group_offsets(name, after)
+            await set_offsets(admin, name, after)
     return {one: (before.get(one), after[one]) for one in sorted(after)}
 
 
@@ -361,8 +359,10 @@ def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) ->
 
 
 async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    from tidelog.client.group_reset import is_share_group
+
     async with session.admin() as admin:
-        if any(one.group_id == name for one in await admin.list_groups(types=["share"])):
+        if await is_share_group(admin, name):
             shared = await admin.list_share_group_offsets(name)
             await admin.delete_share_group_offsets(name, topics)
             return sorted(one for one in shared if one.topic in topics)

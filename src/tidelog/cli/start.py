@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NAMES = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}
 
@@ -22,6 +22,17 @@ class Start(NamedTuple):
     value: int = 0
 
 
+def duration_ms(text: str) -> int | None:
+    """Of `10m` or `1.5h`; None when it is nothing of the kind."""
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else int(float(found[1]) * _UNITS_MS[found[2]])
+
+
+def moment_ms(text: str) -> int:
+    """Local time unless it says otherwise; raises ValueError or OverflowError."""
+    return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
+
+
 def parse_start(text: str, now_ms: int) -> Start:
     plain = text.strip()
     if plain.lower() in _NAMES:
@@ -30,12 +41,10 @@ def parse_start(text: str, now_ms: int) -> Start:
         return Start("offset", int(plain))
     if plain[:1] == "-" and plain[1:].isdecimal():
         return Start("last", int(plain[1:]))
-    ago = _AGO.fullmatch(plain)
-    if ago is not None:
-        return Start("time", max(0, now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]])))
+    if plain[:1] == "-" and (ago_ms := duration_ms(plain[1:])) is not None:
+        return Start("time", max(0, now_ms - ago_ms))
     try:
-        moment = datetime.fromisoformat(plain)
-        return Start("time", max(0, int(moment.timestamp() * 1000)))
+        return Start("time", moment_ms(plain))
     except (ValueError, OverflowError):
         raise BadStart(
             f"{text!r} is no place to start: use beginning, end, an offset, -N for the last N, a time like "

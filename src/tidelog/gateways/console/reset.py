@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog import errors
+from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
+from tidelog.client.reset_target import NothingToShift, Target
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.condition import many
 from tidelog.gateways.console.console import Console
@@ -16,7 +18,6 @@ from tidelog.gateways.console.forms import choice, field, form, sent
 from tidelog.gateways.console.frame import go, page
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.messages import OFFSET_MAX, time_of
-from tidelog.gateways.console.resets import TARGETS, Bounds, NothingToShift, Target, plan
 from tidelog.gateways.console.table import Column, card, table
 from tidelog.gateways.http.problem import Problem
 from tidelog.types import TopicPartition
@@ -24,6 +25,13 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
 
+TARGETS = {
+    "earliest": "the first message",
+    "latest": "the end",
+    "offset": "this offset",
+    "shift": "so many on (or back with -)",
+    "time": "this time",
+}
 FIELDS = ("name", "topic", "to", "number", "time")
 ROWS_MAX = 1_000
 
@@ -105,15 +113,9 @@ async def execute(console: Console, request: Request) -> Response:
             "stop them first"
         )
     _, after = await _planned(admin, given)
-    if await _is_share(admin, name):
-        await admin.alter_share_group_offsets(name, after)
-        return go(path("shares", "show", name=name), f"{count(len(after))} partitions of {name} were reset.")
-    await admin.alter_group_offsets(name, after)
+    await set_offsets(admin, name, after)
+    # The page of a group knows where that of a share group is.
     return go(path("groups", "show", name=name), f"{count(len(after))} partitions of {name} were reset.")
-
-
-async def _is_share(admin: Admin, name: str) -> bool:
-    return any(one.group_id == name for one in await admin.list_groups(types=["share"]))
 
 
 async def _planned(
@@ -121,10 +123,7 @@ async def _planned(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Offsets now, and then."""
     name, topic, target = given.get("name", ""), given.get("topic", "").strip(), _target(given)
-    if await _is_share(admin, name):
-        before = {one: it.offset for one, it in (await admin.list_share_group_offsets(name)).items()}
-    else:
-        before = {one: it.offset for one, it in (await admin.list_group_offsets(name)).items()}
+    before = await offsets_of(admin, name)
     if topic:
         described = (await admin.describe_topics([topic]))[topic]
         partitions = [TopicPartition(topic, one.index) for one in described.partitions]
@@ -133,15 +132,8 @@ async def _planned(
         partitions = [one for one in before if one.topic in known]
     if not partitions:
         raise Problem(400, f"group {name!r} has no offsets: name a topic")
-    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    bounds = {one: Bounds(starts[one].offset, ends[one].offset) for one in partitions}
-    times: dict[TopicPartition, int] = {}
-    if target.kind == "time":
-        found = await admin.list_offsets(dict.fromkeys(partitions, target.value))
-        times = {one: at.offset for one, at in found.items()}
     try:
-        return before, plan(target, partitions, before, bounds, times)
+        return before, await plan_reset(admin, target, partitions, before)
     except NothingToShift as problem:
         raise Problem(400, str(problem)) from None
 

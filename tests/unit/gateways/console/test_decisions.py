@@ -1,4 +1,4 @@
-"""What the console decides: how a cluster is, what a reset does, which alerts stand, what bytes look like."""
+"""What the console decides: how a cluster is, which alerts stand, what bytes look like."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import yaml
 
 from tidelog.gateways.console.condition import condition
 from tidelog.gateways.console.differences import Change, differences
-from tidelog.gateways.console.resets import Bounds, NothingToShift, Target, plan
 from tidelog.gateways.console.rules import RULES, Alerts, Facts
 from tidelog.gateways.console.values import Unreadable, readable, typed, typed_headers
 from tidelog.metadata.image import Broker, Configs, Image, Partition, Topic
 from tidelog.metadata.records import Endpoint
 from tidelog.metadata.sharded import ShardedMap
-from tidelog.types import NodeId, TopicPartition
+from tidelog.types import NodeId
 
 RULES_FILE = Path(__file__).resolve().parents[4] / "deploy" / "prometheus" / "tidelog.rules.yml"
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -53,31 +52,6 @@ def test_the_condition_tells_the_worst_first() -> None:
 def test_a_topic_without_a_setting_follows_the_brokers() -> None:
     found = image(partition(0, ONE, (ONE, TWO)), least="")
     assert condition(found, 2).below_min == [] and len(condition(found, 3).below_min) == 1
-
-
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-BOUNDS = {P0: Bounds(10, 100), P1: Bounds(0, 5)}
-
-
-@pytest.mark.parametrize(
-    ("target", "after"),
-    [
-        (Target("earliest"), {P0: 10, P1: 0}),
-        (Target("latest"), {P0: 100, P1: 5}),
-        (Target("offset", 50), {P0: 50, P1: 5}),
-        (Target("offset", 3), {P0: 10, P1: 3}),
-        (Target("shift", -7), {P0: 43, P1: 0}),
-        (Target("shift", 1000), {P0: 100, P1: 5}),
-        (Target("time", 1), {P0: 77, P1: 5}),
-    ],
-)
-def test_a_reset_stays_within_the_logs(target: Target, after: dict[TopicPartition, int]) -> None:
-    assert plan(target, [P0, P1], {P0: 50, P1: 4}, BOUNDS, {P0: 77, P1: -1}) == after
-
-
-def test_what_was_never_committed_cannot_be_shifted() -> None:
-    with pytest.raises(NothingToShift, match="t-1"):
-        plan(Target("shift", 1), [P0, P1], {P0: 50}, BOUNDS, {})
 
 
 def test_an_alert_is_pending_before_it_fires_and_clears() -> None:

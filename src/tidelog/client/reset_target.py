@@ -1,4 +1,4 @@
-"""Where a reset puts a group: what was asked for, and what that is in each partition.  Pure."""
+"""Where a reset puts a group: what was asked for, and what that is in each partition.  Pure; `group_reset` asks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from typing import NamedTuple
 
 from tidelog.types import TopicPartition
 
-TARGETS = {
-    "earliest": "the first message",
-    "latest": "the end",
-    "offset": "this offset",
-    "shift": "so many on (or back with -)",
-    "time": "this time",
-}
-
 
 class Bounds(NamedTuple):
     start: int
@@ -22,7 +14,8 @@ class Bounds(NamedTuple):
 
 
 class Target(NamedTuple):
-    """`value`: the offset, by how much to shift, or the time in milliseconds."""
+    """`kind`: earliest, latest, offset, shift or time.  `value`: the offset, by how much to shift, or the time in
+    milliseconds."""
 
     kind: str
     value: int = 0
@@ -32,7 +25,7 @@ class NothingToShift(ValueError):
     """Partitions without an offset cannot be shifted; the message names one."""
 
 
-def plan(
+def placed(
     target: Target,
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int],
@@ -40,7 +33,7 @@ def plan(
     at_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Every offset lies within its log: what is asked for outside of it becomes the nearest there is.  `at_time`: the
-    first message that is not older than the target's time, -1 where there is none."""
+    first record that is not older than the target's time, -1 where there is none."""
     after = {}
     for one in partitions:
         start, end = bounds[one]
@@ -52,7 +45,7 @@ def plan(
             wanted = target.value
         elif target.kind == "shift":
             if one not in committed:
-                raise NothingToShift(f"{one} has no committed offset to shift: choose another target")
+                raise NothingToShift(f"{one} has no committed offset to shift: choose another place for it")
             wanted = committed[one] + target.value
         else:
             # Nothing is that late: go on with what comes next.
