@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.schema_text import schema_text
 from tidelog.pipeline.source_options import Decoding
 from tidelog.pipeline.value_format import OF_REGISTRY
 from tidelog.schema.framing import frame
 from tidelog.schema.registry import Registered, Registry, RegistryError
+
+NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,16 @@ class Encoding:
     message: str | None
     schema_id: int | None
 
-    def encode(self, columns: Sequence[Any]) -> Any:
-        """One binary array from the arrays of the fields."""
+    def encode(self, columns: Sequence[Any], deleted: Any = None) -> Any:
+        """One binary array from the arrays of the fields; `deleted` says which rows have no value."""
         import pyarrow as pa
 
         struct = pa.StructArray.from_arrays(list(columns), names=list(self.fields))
         encode, out = self._encoder(), []
-        for row in struct.to_pylist(maps_as_pydicts="strict"):
+        gone = deleted.to_pylist() if deleted is not None else itertools.repeat(False)
+        for row, without in zip(struct.to_pylist(maps_as_pydicts="strict"), gone, strict=False):
             try:
-                out.append(encode(row))
+                out.append(None if without else encode(row))
             except Exception as problem:
                 # Encoders have errors of their own, all of which mean the same to whoever wrote the query.
                 shown = str(row)
@@ -65,7 +70,7 @@ class Encoding:
 
 def encoding_of(wanted: Decoding, topic: str | None, rows: StructType) -> Encoding:
     """`rows`: the fields to encode."""
-    made = _settled(wanted, topic)
+    made = _settled(wanted, topic, rows)
     names = tuple(rows.names)
     if made.format != "json":
         for name in names:
@@ -78,11 +83,11 @@ def encoding_of(wanted: Decoding, topic: str | None, rows: StructType) -> Encodi
 
 
 @functools.lru_cache(maxsize=64)
-def _settled(wanted: Decoding, topic: str | None) -> Encoding:
+def _settled(wanted: Decoding, topic: str | None, rows: StructType) -> Encoding:
     """With the schema's own fields.  Asked for with every micro-batch, so it is remembered."""
     text, schema_id, found = wanted.schema, None, None
     if wanted.registry is not None:
-        schema_id, found = _registered(wanted, topic)
+        schema_id, found = _registered(wanted, topic, rows)
         text = found.text
     if wanted.format == "json":
         return Encoding("json", (), text if text and text.lstrip().startswith("{") else "", None, schema_id)
@@ -110,22 +115,30 @@ def _settled(wanted: Decoding, topic: str | None) -> Encoding:
     )
 
 
-def _registered(wanted: Decoding, topic: str | None) -> tuple[int, Registered]:
-    """The schema that was given, registered; else the newest of the subject."""
+def _registered(wanted: Decoding, topic: str | None, rows: StructType) -> tuple[int, Registered]:
+    """The schema that was given, registered; else the newest of the subject, or its first, made of the columns."""
     assert wanted.registry is not None
     subject = wanted.subject or (f"{topic}-value" if topic is not None else None)
     if subject is None:
         raise PipelineError("option 'subject' is needed, since rows go to topics of their own")
     registry = Registry(wanted.registry.split(","))
+    kind = OF_REGISTRY[wanted.format]
     try:
-        if wanted.schema is None:
-            schema_id, found = registry.latest(subject)
-        else:
-            found = Registered(wanted.schema, OF_REGISTRY[wanted.format])
+        if wanted.schema is not None:
+            found = Registered(wanted.schema, kind)
             schema_id = registry.register(subject, found)
+        else:
+            try:
+                schema_id, found = registry.latest(subject)
+            except RegistryError as problem:
+                if problem.status != NOT_FOUND:
+                    raise
+                name = subject.removesuffix("-value")
+                found = Registered(schema_text(wanted.format, rows, name), kind)
+                schema_id = registry.register(subject, found)
     except (RegistryError, ValueError) as problem:
         raise PipelineError(f"subject {subject!r}: {problem}") from None
-    if found.kind != OF_REGISTRY[wanted.format]:
+    if found.kind != kind:
         raise PipelineError(
             f"subject {subject!r} has a schema of kind {found.kind}, but option 'format' is {wanted.format}"
         )

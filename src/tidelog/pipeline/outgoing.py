@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 PREFIX = "_"
+DELETED = "_deleted"
 BYTES = (BinaryType, StringType)
 KINDS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "key": (BYTES, "binary or string"),
@@ -55,8 +57,14 @@ class RecordColumnsOfRows:
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._encoding: Encoding | None = None
+        self._deletes = False
         if options.encoding is not None:
-            own = StructType([one for one in schema.fields if not _of_record(one.name)])
+            self._deletes = DELETED in schema.names
+            if self._deletes and not isinstance(schema[DELETED].dataType, BooleanType):
+                raise PipelineError(f"column {DELETED!r} says which rows have no value: it must be boolean")
+            own = StructType(
+                [one for one in schema.fields if not _of_record(one.name) and one.name != DELETED]
+            )
             self._encoding = encoding_of(options.encoding, options.topic, own)
             schema = StructType(
                 [
@@ -113,7 +121,8 @@ class RecordColumnsOfRows:
             return batch
         import pyarrow as pa
 
-        value = self._encoding.encode([batch.column(name) for name in self._encoding.fields])
+        deleted = batch.column(DELETED) if self._deletes else None
+        value = self._encoding.encode([batch.column(name) for name in self._encoding.fields], deleted)
         own = [name for name in batch.schema.names if _of_record(name)]
         return pa.RecordBatch.from_arrays(
             [*(batch.column(name) for name in own), value],

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -330,4 +332,7 @@ def _plain(field: Any, value: Any) -> Any:
         return known.number
     if field.cpp_type in (FieldDescriptor.CPPTYPE_UINT64, FieldDescriptor.CPPTYPE_UINT32):
         return int(value)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and isinstance(value, Decimal | date):
+        # Neither has a type of its own in Protobuf.
+        return value.isoformat() if isinstance(value, date) else str(value)
     return value

@@ -14,6 +14,7 @@ from tidelog.pipeline.sql.catalog import FORMATS, OF_SOURCE, PROPERTIES, Catalog
 from tidelog.pipeline.sql.live import Live
 from tidelog.pipeline.sql.planning import Plan, planned
 from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
+from tidelog.pipeline.sql.schemas import with_schema
 from tidelog.pipeline.sql.statements import SqlError, parse_script
 from tidelog.pipeline.streams.encode import encoded
 from tidelog.pipeline.streams.pipeline import Pipeline
@@ -131,6 +132,7 @@ class Engine:
                 raise SqlError(
                     f"{statement.name} has no columns: CREATE {statement.kind.upper()} name (id BIGINT, ...)"
                 )
+            relation = with_schema(relation)
             self._make_topic(relation, statement.properties)
             self.catalog.add(relation)
             return Said(f"{relation.kind} {relation.name} is topic {relation.topic}")
@@ -140,7 +142,7 @@ class Engine:
             if one not in plan.df.columns:
                 raise SqlError(f"the key {one!r} is not among the columns: {', '.join(plan.df.columns)}")
         key = keys[0] if len(keys) == 1 else None
-        relation = replace(relation, columns=columns_of(plan.df.schema), key=key)
+        relation = with_schema(replace(relation, columns=columns_of(plan.df.schema), key=key))
         self._make_topic(relation, statement.properties)
         name = self._continuous(statement.name, plan, keys, relation)
         self.catalog.add(relation)
@@ -239,10 +241,13 @@ class Engine:
         rows = _named(rows, statement, target)
         stream = Stream(self._pipeline, rows, _keys(target, rows))
         # Read once: what is counted is what is written.
-        records = encoded(stream, *_encoding(target).values()).persist()
+        how = _encoding(target)
+        records, of_sink = encoded(stream, how.pop("format"), how.pop("key"), how.pop("value"), how)
+        records = records.persist()
         try:
             count = records.count()
-            options = {"bootstrap": self._pipeline.bootstrap, **self._pipeline.options, "topic": target.topic}
+            options = {"bootstrap": self._pipeline.bootstrap, **self._pipeline.options, **of_sink}
+            options["topic"] = target.topic
             records.write.format("tidelog").options(**options).mode("append").save()
         finally:
             records.unpersist()
@@ -316,12 +321,10 @@ class Engine:
 
 def _encoding(target: Relation) -> dict[str, Any]:
     """How rows become records of the target, as `Pipeline.write` takes it."""
-    if target.format == "json":
-        return {"format": "json", "key": None, "value": None}
     if target.format in ("text", "bytes"):
         names = [name for name, _ in target.columns] or ["key", "value"]
         return {"format": target.format, "key": f"`{names[0]}`", "value": f"`{names[1]}`"}
-    raise SqlError(f"SQL writes json, text and bytes; {target.name} is {target.format}")
+    return {"format": target.format, "key": None, "value": None, **target.options}
 
 
 def _keys(target: Relation, df: DataFrame) -> tuple[str, ...]:

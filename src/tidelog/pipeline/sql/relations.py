@@ -48,12 +48,13 @@ def _records(
     pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None
 ) -> DataFrame:
     options: dict[str, Any] = dict(relation.options)
-    if streaming:
-        options["starting"] = relation.starting
-    decoded = relation.format in ("avro", "protobuf")
+    # JSON that has a registry or a JSON Schema is the source's to decode, too.
+    decoded = relation.format in ("avro", "protobuf") or (relation.format == "json" and bool(options))
     if decoded:
         options["format"] = relation.format
         options["mode"] = mode_of(relation.on_error, relation.kind == "table")
+    if streaming:
+        options["starting"] = relation.starting
     raw = pipeline.read(relation.topic, options, streaming)
     if version is not None:
         if streaming:

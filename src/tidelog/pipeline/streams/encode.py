@@ -1,7 +1,11 @@
-"""Rows as records: a key and a value in the columns that the sink wants."""
+"""Rows as records: a key and a value in the columns that the sink wants.
+
+JSON, text and bytes are made by Spark; Avro, Protobuf and whatever has a schema is encoded by the sink.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,20 +19,39 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.streams.stream import Stream
 
-Format = Literal["json", "bytes", "text"]
+Format = Literal["json", "bytes", "text", "avro", "protobuf"]
+BY_SINK = ("avro", "protobuf")
+FORMATS = ("json", "bytes", "text", *BY_SINK)
 DELETED = "_deleted"
 
 
-def encoded(stream: Stream, format: Format | None, key: str | None, value: str | None) -> DataFrame:
-    """`key` and `value` are SQL; by default the stream's keys, and JSON of all columns or the `value` column."""
-    df = stream.df
+def encoded(
+    stream: Stream,
+    format: Format | None,
+    key: str | None,
+    value: str | None,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[DataFrame, dict[str, Any]]:
+    """What to write, and the options that the sink needs for it.
+
+    `key` and `value` are SQL; by default the stream's keys, and JSON of all columns or the `value` column.  `options`:
+    those of the schema (schema, registry, subject, message), if there is one."""
+    df, given = stream.df, dict(options or {})
     if format is None:
-        format = "bytes" if value is not None or _is_raw(df) else "json"
-    made = _key(stream, key).cast("binary").alias("key")
+        format = "bytes" if value is not None or (_is_raw(df) and not given) else "json"
+    if format not in FORMATS:
+        raise PipelineError(f"format is {', '.join(FORMATS)}, not {format!r}")
+    made = _key(stream, key).cast("binary")
+    if format in BY_SINK or (format == "json" and given):
+        if value is not None:
+            raise PipelineError(f"value is for format text and bytes: {format} is made of all columns")
+        deleted = [DELETED] if DELETED in df.columns else []
+        return df.select(made.alias("_key"), *_fields(df), *deleted), {**given, "format": format}
+    if given:
+        raise PipelineError(f"{', '.join(given)} is for format json, avro and protobuf, not {format!r}")
+    made = made.alias("key")
     if format == "json":
-        fields = [
-            one for one in df.columns if one not in {f"_{name}" for name in METADATA} and one != DELETED
-        ]
+        fields = _fields(df)
         body: Column = F.to_json(F.struct(*[F.col(one) for one in fields]), {"ignoreNullFields": "false"})
     elif value is not None:
         body = F.expr(value)
@@ -40,7 +63,11 @@ def encoded(stream: Stream, format: Format | None, key: str | None, value: str |
     if DELETED in df.columns:
         body = F.when(~F.col(DELETED), body)
     extra: list[Any] = [F.col("headers")] if "headers" in df.columns and format != "json" else []
-    return df.select(made, body.alias("value"), *extra)
+    return df.select(made, body.alias("value"), *extra), {}
+
+
+def _fields(df: DataFrame) -> list[str]:
+    return [one for one in df.columns if one not in {f"_{name}" for name in METADATA} and one != DELETED]
 
 
 def _is_raw(df: DataFrame) -> bool:

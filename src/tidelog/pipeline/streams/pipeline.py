@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
 from tidelog.pipeline.option_text import OptionText, PipelineError
+from tidelog.pipeline.sink_options import ENCODING
 from tidelog.pipeline.streams.decode import (
     Decoded,
     OnError,
@@ -246,10 +247,12 @@ class Pipeline:
         guarantee: str | None = None,
         **options: Any,
     ) -> None:
-        """A topic as output: values are JSON of all columns, or `format` bytes or text of `value` (SQL); keys are
-        those of `key_by`, or `key` (SQL)."""
-        rows = encoded(stream, format, key, value)
-        given = {"bootstrap": self.bootstrap, **self.options, **options, "topic": topic}
+        """A topic as output: values are JSON of all columns, `format` avro or protobuf of them with a `schema` or a
+        `registry` (and `subject`, `message`), or bytes or text of `value` (SQL); keys are those of `key_by`, or `key`
+        (SQL)."""
+        schema = {one: options.pop(one) for one in ENCODING if one in options}
+        rows, of_sink = encoded(stream, format, key, value, schema)
+        given = {"bootstrap": self.bootstrap, **self.options, **options, **of_sink, "topic": topic}
         given["guarantee"] = guarantee or self.guarantee
         self._add(TopicOutput(name or topic, rows, stream.mode, given, stream.clocked))
 

@@ -1,0 +1,42 @@
+"""Streams and tables of Avro and Protobuf: their columns from the schema, or the schema from their columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.pipeline.encoding import encoding_of
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.source_options import Decoding
+from tidelog.pipeline.sql.catalog import Relation
+from tidelog.pipeline.sql.relations import columns_of
+from tidelog.pipeline.sql.statements import SqlError
+from tidelog.pipeline.streams.decode import struct_type
+from tidelog.pipeline.value_format import value_format
+
+
+def with_schema(relation: Relation) -> Relation:
+    """Checked before anything is made: the schema has the columns.  A subject that is new gets its first schema."""
+    if relation.format not in ("avro", "protobuf"):
+        return relation
+    given = relation.options
+    if "schema" not in given and "registry" not in given:
+        raise SqlError(f"format {relation.format} needs WITH (registry = 'http://...'), or (schema = '...')")
+    wanted = Decoding(
+        relation.format,
+        given.get("schema"),
+        given.get("message"),
+        given.get("registry"),
+        given.get("subject"),
+        "failfast",
+    )
+    try:
+        if relation.columns:
+            encoding_of(wanted, relation.topic, struct_type(relation.schema))
+            return relation
+        found = columns_of(value_format(wanted, (relation.topic,)).fields)
+    except PipelineError as problem:
+        raise SqlError(f"{relation.name}: {problem}") from None
+    if relation.key is not None and relation.key not in (name for name, _ in found):
+        names = ", ".join(name for name, _ in found)
+        raise SqlError(f"the key {relation.key!r} is not among the columns: {names}")
+    return replace(relation, columns=found)
