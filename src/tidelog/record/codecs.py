@@ -1,7 +1,8 @@
 """Compression of a batch's records section, in the framings that Kafka's clients read and write.
 
 `decompress` never holds more than `size_max` bytes of output, whatever the input claims.  The libraries are
-imported on first use: a broker that only passes batches on loads none of them.
+imported on first use: a broker that only passes batches on loads none of them.  lz4, which most use, has a native
+module of its own for what clients send.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from tidelog._speed import lz4
 from tidelog.errors import InvalidRecord, UnsupportedCompressionType
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest ver
 _XERIAL_BLOCK_BYTES = 32 << 10
 _INT32 = struct.Struct(">i")
 _GZIP_WINDOW = 31  # the largest window, with gzip's header and trailer
-_LZ4_FAST = 1
 _LZ4_HIGH_MIN, _LZ4_HIGH_MAX = 3, 12
 
 
@@ -65,7 +66,7 @@ def level_for(codec: Codec, level: int | None) -> int:
     return level
 
 
-def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes | memoryview:
     """`data` in the codec's framing; `level` counts only for gzip, lz4 and zstd."""
     match _known(codec):
         case Codec.GZIP:
@@ -82,7 +83,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
             return bytes(data)
 
 
-def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
     """The records behind `data`; InvalidRecord when it is damaged or expands to more than `size_max`."""
     match _known(codec):
         case Codec.GZIP:
@@ -90,14 +91,15 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
         case Codec.SNAPPY:
             return _unsnappy(memoryview(data), size_max)
         case Codec.LZ4:
-            return _expand(Codec.LZ4, data, size_max)
+            plain = lz4.read_frame(data, size_max)
+            # The library reads what is unusual, and says what is wrong with the rest.
+            return _expand(Codec.LZ4, data, size_max) if plain is None else plain
         case Codec.ZSTD:
             return _expand(Codec.ZSTD, data, size_max)
         case Codec.NONE:
-            plain = bytes(data)
-            if len(plain) > size_max:
+            if memoryview(data).nbytes > size_max:
                 raise _too_large(Codec.NONE, size_max)
-            return plain
+            return bytes(data)
 
 
 def _known(codec: int) -> Codec:
@@ -198,13 +200,14 @@ def _unsnappy_block(data: memoryview, room: int, size_max: int) -> bytes:
     return bytes(plain) if written == size else bytes(plain[:written])
 
 
-def _lz4(data: Buffer, level: int) -> bytes:
+def _lz4(data: Buffer, level: int) -> bytes | memoryview:
+    # Kafka's default level means the fast compressor, any other one the thorough one.
+    if level == LEVELS[Codec.LZ4][2]:
+        return lz4.write_frame(data)
     import cramjam
 
-    # Kafka's default level means the fast compressor, any other one the thorough one.
-    thorough = min(max(level, _LZ4_HIGH_MIN), _LZ4_HIGH_MAX)
     stream = cramjam.lz4.Compressor(
-        level=_LZ4_FAST if level == LEVELS[Codec.LZ4][2] else thorough,
+        level=min(max(level, _LZ4_HIGH_MIN), _LZ4_HIGH_MAX),
         content_checksum=False,
         block_linked=False,  # Java's reader refuses blocks that depend on each other
     )

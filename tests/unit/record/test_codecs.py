@@ -83,7 +83,7 @@ def test_a_bomb_takes_no_more_memory_than_its_bound(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_damage_is_an_invalid_record_and_nothing_else(codec: Codec) -> None:
-    packed = compress(codec, TEXT)
+    packed = bytes(compress(codec, TEXT))
     cut = [packed[:size] for size in (0, 1, 3, 7, 15, 17, 21, len(packed) // 2, len(packed) - 1)]
     flipped = [
         packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :] for at in range(0, len(packed), 997)
