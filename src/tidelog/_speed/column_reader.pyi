@@ -53,8 +53,10 @@ class Columns:
         decompress: Callable[[int, memoryview], Buffer],
         aborted: Iterable[tuple[int, int]] = (),
         check_crc: bool = True,
+        in_place: bool = False,
     ) -> None:
         """Every whole batch in `data`, from offset `start` on; a cut one at the end is left out.
 
         `aborted`: (producer id, first offset) of transactions whose records are left out.  What is damaged raises,
-        and stays out with all that follows it."""
+        and stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `Room`'s,
+        values are moved together in there instead of being copied."""

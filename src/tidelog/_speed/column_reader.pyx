@@ -9,12 +9,12 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
 
 from tidelog._speed cimport batch
 from tidelog._speed.records cimport RECORD_SIZE_MIN, Cut, cut_record, skip_bytes, wrapping_add
-from tidelog._speed.room cimport LARGE, give_spare, take_spare
+from tidelog._speed.room cimport LARGE, Room, give_spare, take_spare
 
 from tidelog._speed.records import BadRecord
 from tidelog.errors import CorruptMessage, InvalidRecord
@@ -32,6 +32,44 @@ cdef enum:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
 
+cdef enum:
+    CHECK_BYTES = 3 * 4096  # three streams of the instruction's longest run
+
+
+cdef enum:
+    SLACK = 32  # what a copy in steps may write behind its end
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    /* Copies `size` bytes to lower or other memory; up to SLACK more may be written behind them, and read as far as
+       `end` allows.  Calling memmove for each of many short values would cost more than moving them. */
+    static inline void put_short(uint8_t* to, const uint8_t* from, ptrdiff_t size, const uint8_t* end) {
+        if (size > 256 || end - from < size + 32) {
+            memmove(to, from, (size_t)size);
+            return;
+        }
+        for (ptrdiff_t at = 0; at < size; at += 32) {
+            uint8_t piece[32];
+            memcpy(piece, from + at, 32);
+            memcpy(to + at, piece, 32);
+        }
+    }
+    static inline int is_ascii(const uint8_t* data, ptrdiff_t size) {
+        uint64_t word, all = 0;
+        for (; size >= 8; data += 8, size -= 8) {
+            memcpy(&word, data, 8);
+            all |= word;
+        }
+        for (; size > 0; data++, size--) all |= *data;
+        return !(all & 0x8080808080808080ull);
+    }
+    """
+    void put_short(uint8_t* to, const uint8_t* from_, Py_ssize_t size, const uint8_t* end) noexcept nogil
+    bint is_ascii(const uint8_t* data, Py_ssize_t size) noexcept nogil
+
 
 cdef class Block:
     """Memory that grows, then is read as a buffer."""
@@ -40,9 +78,12 @@ cdef class Block:
     cdef Py_ssize_t size
     cdef Py_ssize_t room
     cdef Py_ssize_t _views
+    cdef bint _borrowed
+    cdef Room _owner
 
     def __dealloc__(self):
-        give_spare(self.data, self.room)
+        if not self._borrowed:
+            give_spare(self.data, self.room)
 
     def __len__(self):
         return self.size
@@ -63,18 +104,37 @@ cdef class Block:
         if self._views:
             raise BufferError("the column is in use already")
         room = max(room, self.room + (self.room >> 1), 256)
-        if room >= LARGE and self.room < LARGE:
+        if room >= LARGE and (self._borrowed or self.room < LARGE):
             found = take_spare(room, &data)
-        if found:
+        if found or self._borrowed:
+            if not found:
+                data = <uint8_t*>malloc(room)
+                if data == NULL:
+                    raise MemoryError()
             memcpy(data, self.data, self.size if self.data != NULL else 0)
-            free(self.data)
-            room = found
+            room = max(found, room)
+            if self._borrowed:
+                self._borrowed = False
+                self._owner = None
+            else:
+                free(self.data)
         else:
             data = <uint8_t*>realloc(self.data, room)
             if data == NULL:
                 raise MemoryError()
         self.data = data
         self.room = room
+        return 0
+
+    cdef int borrow(self, Room owner) except -1:
+        """Goes on in the memory of `owner`; only while it is empty."""
+        assert self.size == 0 and not self._views
+        if not self._borrowed:
+            give_spare(self.data, self.room)
+        self.data = owner.data
+        self.room = owner.size
+        self._owner = owner
+        self._borrowed = True
         return 0
 
 
@@ -94,22 +154,27 @@ cdef class Bytes:
         (<int32_t*>self.offsets.data)[0] = 0
         self.offsets.size = 4
 
-    cdef int reserve(self, int64_t count, Py_ssize_t content) except -1:
+    cdef int reserve(self, int64_t rows, int64_t count, Py_ssize_t content) except -1:
+        """For `count` more than the `rows` there are; none of them is null until that is said."""
+        cdef Py_ssize_t known = (rows + 7) >> 3
+        cdef Py_ssize_t wanted = (rows + count + 7) >> 3
         self.offsets.reserve(4 * count)
-        self.content.reserve(content)
-        self.valid.reserve(count // 8 + 2)
+        self.content.reserve(content + SLACK)
+        self.valid.size = known
+        self.valid.reserve(wanted - known)
+        if rows & 7:
+            self.valid.data[rows >> 3] |= <uint8_t>(0xFF << (rows & 7))
+        memset(self.valid.data + known, 0xFF, wanted - known)
         return 0
 
-    cdef inline void put(self, int64_t row, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-        cdef uint8_t* flags = self.valid.data + (row >> 3)
-        if row & 7 == 0:
-            flags[0] = 0
-            self.valid.size = (row >> 3) + 1
+    cdef inline void put(self, int64_t row, const uint8_t* data, Py_ssize_t size, const uint8_t* end) noexcept nogil:
+        cdef uint8_t* flags
         if size >= 0:
-            flags[0] |= <uint8_t>(1 << (row & 7))
-            memcpy(self.content.data + self.content.size, data, size)
+            put_short(self.content.data + self.content.size, data, size, end)
             self.content.size += size
         else:
+            flags = self.valid.data + (row >> 3)
+            flags[0] &= <uint8_t>(0xFF ^ (1 << (row & 7)))
             self.nulls += 1
         (<int32_t*>(self.offsets.data + self.offsets.size))[0] = <int32_t>self.content.size
         self.offsets.size += 4
@@ -118,23 +183,72 @@ cdef class Bytes:
         """Back to how it was."""
         self.offsets.size = 4 * (rows + 1)
         self.content.size = content
-        self.valid.size = (rows + 7) >> 3
-        if rows & 7:
-            self.valid.data[rows >> 3] &= <uint8_t>((1 << (rows & 7)) - 1)
         self.nulls = nulls
+        self.ended(rows)
+
+    cdef void ended(self, int64_t rows) noexcept:
+        self.valid.size = (rows + 7) >> 3
 
     def buffers(self):
         return (self.valid if self.nulls else None), self.offsets, self.content, self.nulls
 
 
-cdef inline void put_int64(Block block, int64_t value) noexcept nogil:
-    (<int64_t*>(block.data + block.size))[0] = value
-    block.size += 8
-
-
 cdef inline void put_int32(Block block, int32_t value) noexcept nogil:
     (<int32_t*>(block.data + block.size))[0] = value
     block.size += 4
+
+
+cdef void fill_int32(Block block, int32_t value, int64_t count) noexcept nogil:
+    cdef int32_t* at = <int32_t*>(block.data + block.size)
+    cdef int64_t i
+    for i in range(count):
+        at[i] = value
+    block.size += 4 * count
+
+
+cdef struct Section:
+    # The records of one batch, what its header says (which may be overwritten before the last of them is read), and
+    # the checksum as far as it has been taken.
+    const uint8_t* data
+    Py_ssize_t size
+    int64_t base_offset, base_timestamp, max_timestamp
+    int32_t count
+    int attributes
+    bint checks
+    uint32_t crc, crc_wanted
+    Py_ssize_t checked
+
+
+cdef Section section_of(const uint8_t* at, int64_t size, bint checks) noexcept nogil:
+    cdef Section section
+    section.data = at + batch.HEADER
+    section.size = size - batch.HEADER
+    section.base_offset = batch.get_int64(at)
+    section.base_timestamp = batch.get_int64(at + batch.BASE_TIMESTAMP)
+    section.max_timestamp = batch.get_int64(at + batch.MAX_TIMESTAMP)
+    section.count = batch.get_int32(at + batch.COUNT)
+    section.attributes = batch.get_int16(at + batch.ATTRIBUTES)
+    section.checks = checks
+    section.crc_wanted = <uint32_t>batch.get_int32(at + batch.CRC)
+    section.crc = crc32c_update(0, at + batch.ATTRIBUTES, batch.HEADER - batch.ATTRIBUTES)
+    section.checked = 0 if checks else section.size
+    return section
+
+
+cdef struct Mark:
+    # How far the columns were filled.
+    int64_t rows, header_rows
+    int64_t key_nulls, value_nulls, header_nulls
+    Py_ssize_t keys, values, names, contents, longest
+
+
+cdef inline void check_to(Section* section, Py_ssize_t end) noexcept nogil:
+    """Takes the checksum further, at least to `end`: shortly before the bytes are read anyway."""
+    cdef Py_ssize_t step
+    while section.checked < end:
+        step = min(CHECK_BYTES, section.size - section.checked)
+        section.crc = crc32c_update(section.crc, section.data + section.checked, step)
+        section.checked += step
 
 
 cdef class Columns:
@@ -152,6 +266,7 @@ cdef class Columns:
     cdef readonly Block offsets
     cdef readonly Block timestamps
     cdef readonly Block header_offsets
+    cdef bint _moving
 
     def __cinit__(self):
         self.keys, self.values = Bytes(), Bytes()
@@ -163,25 +278,27 @@ cdef class Columns:
         self.position = -1
 
     def add(
-        self, const uint8_t[::1] data, int32_t topic, int32_t partition, int64_t start, decompress,
-        aborted=(), bint check_crc=True,
+        self, data, int32_t topic, int32_t partition, int64_t start, decompress, aborted=(), bint check_crc=True,
+        bint in_place=False,
     ):
         """Every whole batch in `data`, from offset `start` on; `position` is then the offset to go on with.
 
         `aborted`: (producer id, first offset) of transactions whose records are left out.  What is damaged raises, and
-        stays out with all that follows it."""
+        stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `Room`'s, values
+        are moved together in there instead of being copied."""
+        cdef const uint8_t[::1] view = data
         cdef const uint8_t* at
-        cdef Py_ssize_t left = data.shape[0]
+        cdef Py_ssize_t left = view.shape[0]
         cdef Py_ssize_t place = 0
         cdef int64_t size, base, last, producer
         cdef int attributes
-        # What is not compressed needs no more than this, all in all.
-        self.values.content.reserve(left)
+        cdef Section section
+        self._make_room(data, view, in_place)
         waiting = sorted(aborted, key=itemgetter(1), reverse=True) if aborted else None
         ended = set() if aborted else None
         self.position = start
         while left >= batch.HEADER:
-            at = &data[place]
+            at = &view[place]
             size = batch.batch_size(at, left)
             base = batch.get_int64(at)
             if size < 0:
@@ -190,11 +307,13 @@ cdef class Columns:
                 raise InvalidRecord(f"the batch at offset {base} has format {at[batch.MAGIC]}, not 2")
             if size > left:
                 break
-            if check_crc and not whole(at, size):
-                raise CorruptMessage(f"the batch at offset {base} fails its checksum")
-            attributes = batch.get_int16(at + batch.ATTRIBUTES)
+            section = section_of(at, size, check_crc)
+            attributes = section.attributes
             last = base + batch.get_int32(at + batch.LAST_DELTA)
             producer = batch.get_int64(at + batch.PRODUCER_ID)
+            # Records that are read here and now are checked on the way; everything else is before it is looked at.
+            if attributes & (COMPRESSION | CONTROL) or ended is not None or last < start or section.size == 0:
+                whole(&section)
             if ended is not None:
                 while waiting and waiting[len(waiting) - 1][1] <= last:
                     ended.add(waiting.pop()[0])
@@ -204,62 +323,120 @@ cdef class Columns:
                 ended and attributes & TRANSACTIONAL and producer in ended
             ):
                 if attributes & COMPRESSION:
-                    section = decompress(attributes & COMPRESSION, data[place + batch.HEADER:place + size])
-                    self._add_section(at, section, topic, partition, start)
+                    self._add_compressed(
+                        &section, decompress(attributes & COMPRESSION, view[place + batch.HEADER:place + size]),
+                        topic, partition, start,
+                    )
                 elif size > batch.HEADER:
-                    self._add_section(at, data[place + batch.HEADER:place + size], topic, partition, start)
+                    self._add_section(&section, topic, partition, start)
             if last + 1 > self.position:
                 self.position = last + 1
             place += size
             left -= size
 
-    cdef int _add_section(
-        self, const uint8_t* header, const uint8_t[::1] section, int32_t topic, int32_t partition, int64_t start
+    cdef int _make_room(self, data, const uint8_t[::1] view, bint in_place) except -1:
+        cdef Py_ssize_t left = view.shape[0]
+        cdef Py_ssize_t place = 0
+        cdef int64_t size
+        self._moving = False
+        if in_place and not self.rows and type(data) is memoryview and type(data.obj) is Room:
+            # Values only ever move down, by at least a batch's header: nothing is overwritten that was not read.
+            while left - place >= batch.HEADER:
+                size = batch.batch_size(&view[place], left - place)
+                if size < 0 or size > left - place:
+                    break
+                if batch.get_int16(&view[place + batch.ATTRIBUTES]) & COMPRESSION:
+                    in_place = False  # more comes out than went in
+                    break
+                place += size
+            if in_place:
+                self.values.content.borrow(data.obj)
+                self._moving = True
+                return 0
+        # What is not compressed needs no more than this, all in all.
+        self.values.content.reserve(left + SLACK)
+        return 0
+
+    cdef int _add_compressed(
+        self, Section* section, const uint8_t[::1] records, int32_t topic, int32_t partition, int64_t start
     ) except -1:
-        cdef int32_t count = batch.get_int32(header + batch.COUNT)
-        cdef Py_ssize_t size = section.shape[0]
-        cdef int64_t rows = self.rows, header_rows = self.header_rows
-        cdef int64_t key_nulls = self.keys.nulls, value_nulls = self.values.nulls
-        cdef int64_t header_nulls = self.header_values.nulls
-        cdef Py_ssize_t keys = self.keys.content.size, values = self.values.content.size
-        cdef Py_ssize_t names = self.header_names.content.size, contents = self.header_values.content.size
+        section.data = &records[0] if records.shape[0] else NULL
+        section.size = section.checked = records.shape[0]
+        section.checks = False
+        return self._add_section(section, topic, partition, start)
+
+    cdef int _add_section(self, Section* section, int32_t topic, int32_t partition, int64_t start) except -1:
+        cdef int32_t count = section.count
+        cdef Py_ssize_t size = section.size
+        cdef Mark mark = self._mark()
         cdef Py_ssize_t index = 0
         cdef Py_ssize_t code
         if count < 0 or count > size // RECORD_SIZE_MIN:
+            whole(section)
             raise BadRecord(f"the batch announces {count} records, which its size cannot hold")
         if count == 0:
+            whole(section)
             return 0
-        if size > INT32_MAX - max(keys, values, max(names, contents)) or rows + count > INT32_MAX:
+        if size > INT32_MAX - SLACK - mark.longest or mark.rows + count > INT32_MAX:
             raise OverflowError("more than 2 GiB in one column: take fewer records at a time")
-        self.keys.reserve(count, size)
-        self.values.reserve(count, size)
+        self.keys.reserve(mark.rows, count, size)
+        # What moves down in its own memory has room there.
+        self.values.reserve(mark.rows, count, -SLACK if self._moving else size)
         self.topics.reserve(4 * count)
         self.partitions.reserve(4 * count)
         self.offsets.reserve(8 * count)
         self.timestamps.reserve(8 * count)
         self.header_offsets.reserve(4 * count)
-        code = self._records(header, &section[0], size, count, topic, partition, start, &index)
+        try:
+            code = self._records(section, count, start, &index)
+        except BaseException:
+            self._back_to(&mark)
+            raise
+        if code < 0 or (section.checks and not checksum_fits(section)):
+            self._back_to(&mark)
+        self.keys.ended(self.rows)
+        self.values.ended(self.rows)
+        fill_int32(self.topics, topic, self.rows - mark.rows)
+        fill_int32(self.partitions, partition, self.rows - mark.rows)
+        self.offsets.size = self.timestamps.size = 8 * self.rows
+        whole(section)
         if code < 0:
-            self.rows, self.header_rows = rows, header_rows
-            self.keys.cut(rows, keys, key_nulls)
-            self.values.cut(rows, values, value_nulls)
-            self.header_names.cut(header_rows, names, 0)
-            self.header_values.cut(header_rows, contents, header_nulls)
-            self.topics.size = self.partitions.size = 4 * rows
-            self.offsets.size = self.timestamps.size = 8 * rows
-            self.header_offsets.size = 4 * (rows + 1)
             raise BadRecord(f"record {index} of {count} cannot be read: the batch is damaged", index)
         return 0
 
-    cdef Py_ssize_t _records(
-        self, const uint8_t* header, const uint8_t* data, Py_ssize_t size, int32_t count, int32_t topic,
-        int32_t partition, int64_t start, Py_ssize_t* index,
-    ) except? -100:
+    cdef Mark _mark(self) noexcept:
+        cdef Mark mark
+        mark.rows, mark.header_rows = self.rows, self.header_rows
+        mark.key_nulls, mark.value_nulls = self.keys.nulls, self.values.nulls
+        mark.header_nulls = self.header_values.nulls
+        mark.keys, mark.values = self.keys.content.size, self.values.content.size
+        mark.names, mark.contents = self.header_names.content.size, self.header_values.content.size
+        mark.longest = max(max(mark.keys, mark.values), max(mark.names, mark.contents))
+        return mark
+
+    cdef void _back_to(self, const Mark* mark) noexcept:
+        """As if the records since then had not been met."""
+        self.rows, self.header_rows = mark.rows, mark.header_rows
+        self.keys.cut(mark.rows, mark.keys, mark.key_nulls)
+        self.values.cut(mark.rows, mark.values, mark.value_nulls)
+        self.header_names.cut(mark.header_rows, mark.names, 0)
+        self.header_values.cut(mark.header_rows, mark.contents, mark.header_nulls)
+        self.header_offsets.size = 4 * (mark.rows + 1)
+
+    cdef Py_ssize_t _records(self, Section* section, int32_t count, int64_t start, Py_ssize_t* index) except? -100:
         """0, or the negative code of what is wrong with record `index`."""
-        cdef int64_t base_offset = batch.get_int64(header)
-        cdef int64_t base_timestamp = batch.get_int64(header + batch.BASE_TIMESTAMP)
-        cdef int64_t append_time = batch.get_int64(header + batch.MAX_TIMESTAMP)
-        cdef bint appended = batch.get_int16(header + batch.ATTRIBUTES) & APPEND_TIME
+        cdef const uint8_t* data = section.data
+        cdef Py_ssize_t size = section.size
+        cdef const uint8_t* end = data + size
+        cdef int64_t base_offset = section.base_offset
+        cdef int64_t base_timestamp = section.base_timestamp
+        cdef int64_t append_time = section.max_timestamp
+        cdef bint appended = section.attributes & APPEND_TIME
+        cdef int64_t* offsets = <int64_t*>self.offsets.data
+        cdef int64_t* timestamps = <int64_t*>self.timestamps.data
+        cdef Bytes keys = self.keys
+        cdef Bytes values = self.values
+        cdef int64_t row = self.rows
         cdef Cut cut
         cdef Py_ssize_t at = 0
         cdef int64_t offset
@@ -269,56 +446,62 @@ cdef class Columns:
             at = cut_record(data, at, size, &cut, True)
             if at < 0:
                 return at
+            if section.checked < at:
+                check_to(section, at)
             offset = base_offset + cut.offset_delta
             if offset < start:
                 continue
-            self.keys.put(self.rows, data + cut.key, cut.key_size)
-            self.values.put(self.rows, data + cut.value, cut.value_size)
-            put_int32(self.topics, topic)
-            put_int32(self.partitions, partition)
-            put_int64(self.offsets, offset)
-            put_int64(
-                self.timestamps, append_time if appended else wrapping_add(base_timestamp, cut.timestamp_delta)
-            )
+            keys.put(row, data + cut.key, cut.key_size, end)
+            values.put(row, data + cut.value, cut.value_size, end)
+            offsets[row] = offset
+            timestamps[row] = append_time if appended else wrapping_add(base_timestamp, cut.timestamp_delta)
             if cut.header_count:
-                self._headers(data, cut.headers, cut.end, cut.header_count)
+                self._headers(data, cut.headers, cut.end, cut.header_count, end)
             put_int32(self.header_offsets, <int32_t>self.header_rows)
-            self.rows += 1
+            row += 1
+            self.rows = row
         return 0 if at == size else -1
 
-    cdef int _headers(self, const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_t count) except -1:
+    cdef int _headers(
+        self, const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_t count, const uint8_t* data_end
+    ) except -1:
         """Only for headers that `cut_record` has been through."""
         cdef Py_ssize_t name = 0, name_size = 0, value = 0, value_size = 0
         cdef bytes replaced
         cdef int32_t i
         # An invalid byte of a name becomes three, at most.
-        self.header_names.reserve(count, 3 * (end - at))
-        self.header_values.reserve(count, end - at)
+        self.header_names.reserve(self.header_rows, count, 3 * (end - at))
+        self.header_values.reserve(self.header_rows, count, end - at)
         for i in range(count):
             at = skip_bytes(data, at, end, &name, &name_size)
             at = skip_bytes(data, at, end, &value, &value_size)
             if is_ascii(data + name, name_size):
-                self.header_names.put(self.header_rows, data + name, name_size)
+                self.header_names.put(self.header_rows, data + name, name_size, data_end)
             else:
                 replaced = PyUnicode_DecodeUTF8(<const char*>data + name, name_size, b"replace").encode()
                 self.header_names.put(
-                    self.header_rows, <const uint8_t*>PyBytes_AS_STRING(replaced), PyBytes_GET_SIZE(replaced)
+                    self.header_rows, <const uint8_t*>PyBytes_AS_STRING(replaced), PyBytes_GET_SIZE(replaced),
+                    <const uint8_t*>PyBytes_AS_STRING(replaced) + PyBytes_GET_SIZE(replaced),
                 )
-            self.header_values.put(self.header_rows, data + value, value_size)
+            self.header_values.put(self.header_rows, data + value, value_size, data_end)
             self.header_rows += 1
+        self.header_values.ended(self.header_rows)
+        self.header_names.ended(self.header_rows)
         return 0
 
 
-cdef inline bint is_ascii(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(size):
-        if data[i] >= 0x80:
-            return False
-    return True
+cdef bint checksum_fits(Section* section) noexcept nogil:
+    check_to(section, section.size)
+    return section.crc == section.crc_wanted
 
 
-cdef inline bint whole(const uint8_t* at, int64_t size) noexcept nogil:
-    return <uint32_t>batch.get_int32(at + batch.CRC) == crc32c_update(0, at + batch.ATTRIBUTES, size - batch.ATTRIBUTES)
+cdef int whole(Section* section) except -1:
+    """Raises unless the checksum fits; afterwards it counts as checked."""
+    if section.checks:
+        if not checksum_fits(section):
+            raise CorruptMessage(f"the batch at offset {section.base_offset} fails its checksum")
+        section.checks = False
+    return 0
 
 
 cdef bint ends_in_abort(const uint8_t* at, int64_t size) noexcept nogil:

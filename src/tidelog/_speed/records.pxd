@@ -51,11 +51,17 @@ cdef extern from *:
     /* Zigzag varints of 5 and 10 bytes at most.  Bits past the type's width are dropped, as Kafka drops them.
        Both return the position after the number, -1 when the data ends first, -2 when the number does not end. */
     static inline ptrdiff_t get_varint(const uint8_t* data, ptrdiff_t at, ptrdiff_t end, int32_t* out) {
+        uint32_t raw = 0;
+        /* One and two bytes are most of what there is. */
         if (at < end && data[at] < 0x80) {
             *out = (int32_t)(data[at] >> 1) ^ -(int32_t)(data[at] & 1);
             return at + 1;
         }
-        uint32_t raw = 0;
+        if (end - at > 1 && data[at + 1] < 0x80) {
+            raw = (data[at] & 0x7Fu) | (uint32_t)data[at + 1] << 7;
+            *out = (int32_t)(raw >> 1) ^ -(int32_t)(raw & 1);
+            return at + 2;
+        }
         for (int shift = 0; shift < 35; shift += 7) {
             if (at >= end) return -1;
             uint32_t byte = data[at++];
@@ -69,6 +75,10 @@ cdef extern from *:
     }
     static inline ptrdiff_t get_varlong(const uint8_t* data, ptrdiff_t at, ptrdiff_t end, int64_t* out) {
         uint64_t raw = 0;
+        if (at < end && data[at] < 0x80) {
+            *out = (int64_t)(data[at] >> 1) ^ -(int64_t)(data[at] & 1);
+            return at + 1;
+        }
         for (int shift = 0; shift < 70; shift += 7) {
             if (at >= end) return -1;
             uint64_t byte = data[at++];

@@ -22,7 +22,7 @@ def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBat
             continue
         topic, partition = one.partition
         try:
-            columns.add(topic, partition, fetched.data, start, fetched.aborted or ())
+            columns.add(topic, partition, fetched.data, start, fetched.aborted or (), in_place=True)
         except (errors.CorruptMessage, errors.InvalidRecord) as problem:
             # What was good goes out first; the next call meets the bad batch again, and what came behind it.
             stopped.add(one)

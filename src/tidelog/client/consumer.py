@@ -414,7 +414,6 @@ class Consumer(CommittingReader):
         fetcher = self._running()
         self._polls += 1
         fetcher.settle()
-        fetcher.in_bulk = True
         if self._iteration is not None:
             self._iteration.put_back()
         take = functools.partial(take_columns, fetcher, check_crc=self._options.check_crcs)

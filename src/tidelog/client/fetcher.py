@@ -38,11 +38,10 @@ log = logging.getLogger("tidelog.client")
 
 LOST_SESSION = (errors.FetchSessionIdNotFound.code, errors.InvalidFetchSessionEpoch.code)
 NO_REPLICA = -1
-PARTITION_BYTES = 1 << 20
-# Arrow takes all that has come at once, and what a fetch costs beside its bytes is most of the work when it brings
-# little.
-BULK_PARTITION_BYTES = 8 << 20
-BULK_BYTES = 32 << 20
+# What a fetch costs beside its bytes is most of the work when it brings little.  Few partitions may bring much, many
+# share what is kept in memory.
+PARTITION_BYTES_MIN, PARTITION_BYTES_MAX = 1 << 20, 4 << 20
+SHARED_BYTES = 32 << 20
 
 
 class Fetcher:
@@ -50,8 +49,6 @@ class Fetcher:
         self, cluster: Cluster, options: ConsumerOptions, committed: CommittedOffsets | None = None
     ) -> None:
         """`committed`: where partitions begin that are assigned without a position."""
-        self.in_bulk = False
-        """The reader takes everything there is, as columns."""
         self.fetches = 0
         self.fetch_ms = 0.0
         self.bytes = 0
@@ -146,10 +143,8 @@ class Fetcher:
         wanted = self._options.max_partition_fetch_bytes
         if wanted is not None:
             return wanted
-        if not self.in_bulk:
-            return PARTITION_BYTES
-        share = BULK_BYTES // max(1, len(self._assigned))
-        return max(PARTITION_BYTES, min(BULK_PARTITION_BYTES, share))
+        share = SHARED_BYTES // max(1, len(self._assigned))
+        return max(PARTITION_BYTES_MIN, min(PARTITION_BYTES_MAX, share))
 
     @property
     def _low_bytes(self) -> int:
@@ -165,9 +160,10 @@ class Fetcher:
                 self._handed.append(one)
                 while (fetched := one.take_fetched()) is not None:
                     out.append((one, start, fetched))
-        if not out:
+        if out:
+            self._pump()  # The next fetch is under way while columns are made of this one.
+        else:
             self.raise_problem()
-        self._pump()  # The next fetch is under way while columns are made of this one.
         return out
 
     def put_back(self, records: list[Record]) -> None:

@@ -83,7 +83,7 @@ def acks_of(acks: int | str) -> int:
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
     """`auto_offset_reset` is a time as ListOffsets takes it, or None for no reset; `max_partition_fetch_bytes` is
-    None for what suits the reader."""
+    None for what suits the number of partitions."""
 
     auto_offset_reset: int | None
     fetch_min_bytes: int

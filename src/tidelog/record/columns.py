@@ -7,6 +7,7 @@ use.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ def require_pyarrow() -> Any:
     return pyarrow
 
 
+@functools.cache
 def schema() -> pyarrow.Schema:
     """The columns that `RecordColumns` makes."""
     pa = require_pyarrow()
@@ -76,14 +78,18 @@ class RecordColumns:
         data: Buffer,
         start: int = 0,
         aborted: Iterable[tuple[int, int]] = (),
+        *,
+        in_place: bool = False,
     ) -> int:
         """The records of every whole batch in `data` from offset `start` on; the offset to go on with.
 
         Control records are left out, and so are the records of `aborted` transactions, each a producer id and
         its first offset.  A batch that cannot be trusted raises `CorruptMessage` or `InvalidRecord`: those
-        before it are in, and `position` is its place."""
+        before it are in, and `position` is its place.
+
+        `in_place`: nobody reads `data` afterwards, so its memory may become that of a column."""
         index = self._topics.setdefault(topic, len(self._topics))
-        self._columns.add(data, index, partition, start, self._decompress, aborted, self._check_crc)
+        self._columns.add(data, index, partition, start, self._decompress, aborted, self._check_crc, in_place)
         return self._columns.position
 
     @property

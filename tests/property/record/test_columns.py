@@ -15,6 +15,7 @@ pa = pytest.importorskip("pyarrow")
 from tests.reference import columns as plain  # noqa: E402
 from tidelog._speed.batch import stamp_append_time  # noqa: E402
 from tidelog._speed.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
+from tidelog._speed.room import Room  # noqa: E402
 from tidelog.client.batch import NO_STAMP, OutgoingBatch  # noqa: E402
 from tidelog.client.topology import Partition, Topic  # noqa: E402
 from tidelog.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType  # noqa: E402
@@ -88,6 +89,63 @@ def test_columns_are_what_plain_reading_finds(
     assert pylist(batch) == first + second
 
 
+def in_a_room(data: bytes) -> memoryview:
+    """As an answer comes: a header of the response in front, memory that was something else before."""
+    view = memoryview(Room(len(data) + 50))
+    view[:] = b"\xee" * len(view)
+    view[50:] = data
+    return view.toreadonly()[50:]
+
+
+@given(logs(), st.integers(0, 1_010), st.integers(0, 200), st.lists(st.booleans(), min_size=3, max_size=3))
+@settings(deadline=None, max_examples=300)
+def test_columns_in_the_memory_of_the_answer_are_the_same(
+    log: tuple[bytes, list[tuple[int, int]], int], start: int, cut: int, in_place: list[bool]
+) -> None:
+    data, aborted, _ = log
+    data = data[: len(data) - cut] if cut < len(data) else data
+    columns, wanted = RecordColumns(), []
+    for place, moved in enumerate(in_place):
+        found, position = plain.rows_of("orders", place, data, start, aborted)
+        wanted += found
+        room = in_a_room(data)
+        assert columns.add("orders", place, room, start, aborted, in_place=moved) == position
+        if not moved:
+            assert room == data
+    assert pylist(columns.record_batch()) == wanted
+
+
+@given(st.lists(st.integers(0, 2_000), min_size=1, max_size=60), st.integers(1, 20))
+@settings(deadline=None)
+def test_values_of_any_length_move_down_whole(sizes: list[int], each: int) -> None:
+    values = [bytes((at + turn) % 256 for turn in range(size)) for at, size in enumerate(sizes)]
+    data = b"".join(
+        build_batch([Record(0, 5, None, one) for one in values[at : at + each]], base_offset=at)
+        for at in range(0, len(values), each)
+    )
+    for in_place in (True, False):
+        columns = RecordColumns()
+        columns.add("orders", 0, in_a_room(data), in_place=in_place)
+        assert columns.record_batch().column("value").to_pylist() == values
+
+
+def test_only_what_is_not_needed_any_more_is_overwritten() -> None:
+    data = build_batch([Record(0, 5, b"k", b"v" * 100)] * 50)
+    room = in_a_room(data)
+    columns = RecordColumns()
+    columns.add("orders", 0, room)
+    assert room == data
+    moved = RecordColumns()
+    moved.add("orders", 0, room, in_place=True)
+    assert room != data
+    # What others look at is copied, whatever is said about it.
+    fixed = bytes(data)
+    other = RecordColumns()
+    other.add("orders", 0, fixed, in_place=True)
+    assert fixed == data
+    assert pylist(columns.record_batch()) == pylist(moved.record_batch()) == pylist(other.record_batch())
+
+
 @given(logs(), st.data())
 @settings(deadline=None, max_examples=300)
 def test_damage_is_found_and_leaves_whole_batches_only(
@@ -97,6 +155,16 @@ def test_damage_is_found_and_leaves_whole_batches_only(
     for _ in range(draw.draw(st.integers(1, 4))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     check = draw.draw(st.booleans())
+    columns = RecordColumns(check_crc=check, size_max=1 << 20)
+    moved = RecordColumns(check_crc=check, size_max=1 << 20)
+    problems = []
+    for one, memory in ((columns, data), (moved, in_a_room(bytes(data)))):
+        try:
+            one.add("orders", 0, memory, in_place=True)
+        except (CorruptMessage, InvalidRecord, UnsupportedCompressionType) as problem:
+            problems.append(str(problem))
+    assert problems == [] or problems[0] == problems[1]
+    assert moved.record_batch().equals(columns.record_batch())
     columns = RecordColumns(check_crc=check, size_max=1 << 20)
     try:
         columns.add("orders", 0, data)

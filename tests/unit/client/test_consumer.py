@@ -661,17 +661,11 @@ def test_fetch_sessions_name_only_what_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrow", "partitions", "told", "asked"),
-    [
-        (False, 1, None, 1 << 20),
-        (True, 1, None, 8 << 20),
-        (True, 5, None, (32 << 20) // 5),
-        (True, 100, None, 1 << 20),
-        (True, 1, 1 << 20, 1 << 20),
-    ],
+    ("partitions", "told", "asked"),
+    [(1, None, 4 << 20), (10, None, (32 << 20) // 10), (100, None, 1 << 20), (1, 1 << 20, 1 << 20)],
 )
-def test_arrow_asks_for_more_at_a_time_unless_told_otherwise(
-    arrow: bool, partitions: int, told: int | None, asked: int
+def test_few_partitions_bring_more_at_a_time_unless_told_otherwise(
+    partitions: int, told: int | None, asked: int
 ) -> None:
     async def scenario(stage: Stage) -> None:
         broker, sizes = stage.broker(), []
@@ -681,11 +675,10 @@ def test_arrow_asks_for_more_at_a_time_unless_told_otherwise(
             sizes.extend(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
 
         broker.scripts[FETCH] = look
+        fill(stage, b"x")
         async with consumer_on(stage, max_partition_fetch_bytes=told) as consumer:
             consumer.assign([TopicPartition("orders", at) for at in range(partitions)])
-            for _ in range(3):
-                fill(stage, b"x")
-                await (consumer.poll_arrow(60_000) if arrow else consumer.poll(60_000))
-        assert sizes[-1] == asked
+            await consumer.poll(60_000)
+        assert set(sizes) == {asked}
 
     play(scenario)
