@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from tests.conformance.process import free_port, wait_until
+from tests.pipeline.conftest import JAVA
 from tests.pipeline.records import rows, send
 
 # Processes of their own, beside the session that other tests share; on a busy machine they take their time.
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("running")]
+pytestmark = pytest.mark.timeout(1500)
 COPY = """
 import os
 from tidelog.pipeline import Pipeline
@@ -37,17 +38,18 @@ numbers.map(where, schema="n int, where string").key_by("n").to("TARGET")
 WAIT_S = 600
 
 
-def tidelog(*words: str) -> subprocess.CompletedProcess[str]:
+def tidelog(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from tidelog.cli import main; main()", *words],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA, **environment},
     )
 
 
-def ok(*words: str) -> str:
-    done = tidelog(*words)
+def ok(*words: str, **environment: str) -> str:
+    done = tidelog(*words, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -75,6 +77,14 @@ def status(home: Path, name: str = "copy") -> Any:
     return json.loads(ok("pipeline", "status", name, "--home", str(home), "--json"))
 
 
+def lag(home: Path, output: str) -> int | None:
+    """As `status` tells it, without a process for each look."""
+    from tidelog.pipeline.running.apps import AppFolder
+
+    queries = AppFolder(home, "copy").read_status().get("queries", {})
+    return queries[output]["lag"] if output in queries else None
+
+
 def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, kills: int) -> None:
     """Numbers are sent while the process is killed again and again: each of them arrives once."""
     file, source, target = copy
@@ -86,12 +96,17 @@ def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, ki
         send(bootstrap, source, [{"n": number} for number in range(sent, sent + 300)], key="n")
         sent += 300
         wanted = sent - dice.randint(50, 250)
-        wait_until(lambda wanted=wanted: len(rows(bootstrap, target)) >= wanted, WAIT_S, "records are copied")
+        wait_until(
+            lambda wanted=wanted: len(rows(bootstrap, target)) >= wanted,
+            WAIT_S,
+            "records are copied",
+            every=0.5,
+        )
         ok("pipeline", "stop", "copy", "--kill", *at_home)
         assert status(home)["state"] == "killed"
         ok("pipeline", "restart", "copy", *at_home)
-    wait_until(lambda: len(rows(bootstrap, target)) >= sent, WAIT_S, "all are copied")
-    wait_until(lambda: status(home)["queries"][target]["lag"] == 0, WAIT_S, "the lag is told")
+    wait_until(lambda: len(rows(bootstrap, target)) >= sent, WAIT_S, "all are copied", every=0.5)
+    wait_until(lambda: lag(home, target) == 0, WAIT_S, "the lag is told")
     shown = status(home)
     assert shown["state"] == "running" and shown["queries"][target]["records"] > 0
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -118,16 +133,38 @@ def test_a_pipeline_killed_often_writes_everything_once(
     kill_and_restart(bootstrap, copy, home, kills=8)
 
 
-def test_sql_from_the_command_line(bootstrap: str, copy: tuple[Path, str, str], home: Path) -> None:
+@pytest.fixture
+def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a machine that has no Java, but for the one that comes with the package."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for folder in reversed(os.environ["PATH"].split(os.pathsep)):
+        for one in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if not one.name.startswith("j") and not (bin / one.name).is_symlink():
+                (bin / one.name).symlink_to(one)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return {"PATH": str(bin), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def test_sql_from_the_command_line_where_there_is_no_java(
+    bootstrap: str,
+    copy: tuple[Path, str, str],
+    home: Path,
+    tmp_path: Path,
+    without_java: dict[str, str],
+) -> None:
     _, source, _ = copy
     send(bootstrap, source, [{"n": 1}, {"n": 2}], key="n")
     on = ("--bootstrap", bootstrap, "--home", str(home), "--master", "local[2]")
     text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT sum(n) AS total FROM numbers;"
-    said, total = ok("sql", "-e", text, "--json", *on).splitlines()
+    said, total = ok("sql", "-e", text, "--json", *on, **without_java).splitlines()
     assert json.loads(said) == {"said": f"stream numbers is topic {source}"} and json.loads(total) == {
         "total": 3
     }
     assert '"numbers"' in (home / "catalog.json").read_text()
+    assert list((tmp_path / "cache" / "tidelog").glob("java-*/bin/java")), (
+        "it has found a Java of the machine's"
+    )
 
 
 @pytest.fixture
