@@ -117,7 +117,7 @@ class Shard(Generic[M]):
     # Waiting
 
     def is_committed(self, appended: Appended) -> bool:
-        return appended.durable is None and self._partition.state.committed >= appended.end
+        return appended.durable is None and self._partition.is_committed(appended)
 
     @property
     def is_settled(self) -> bool:
@@ -128,15 +128,15 @@ class Shard(Generic[M]):
         """Returns when what was appended can be told; raises when that cannot be said in time."""
         if appended is None:
             return await self.settled(timeout_ms)
-        durable, end = appended.durable, appended.end
-        if durable is None and self._partition.state.committed >= end:
+        if self.is_committed(appended):
             return None
+        durable = appended.durable
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if durable is not None:
                     await self._durable(durable)
-                if self._partition.state.committed < end:
-                    await self._partition.commit_waits.wait(end)
+                if not self._partition.is_committed(appended):
+                    await self._partition.when_committed(appended)
         except TimeoutError:
             raise errors.CoordinatorNotAvailable(
                 f"{self._partition.name}: the change is not on all in-sync replicas yet"
@@ -148,7 +148,8 @@ class Shard(Generic[M]):
         """Returns when everything that the state has is committed: call it before telling what was read."""
         log = self._partition.log
         if log.next > self._partition.state.committed:
-            await self.committed(Appended(Offset(-1), Offset(log.next), -1, log.durable), timeout_ms)
+            end = Offset(log.next)
+            await self.committed(self._partition.found(end, end, log.durable), timeout_ms)
 
     async def _durable(self, done: asyncio.Future[None]) -> None:
         try:

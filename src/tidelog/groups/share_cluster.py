@@ -251,7 +251,7 @@ async def _append_here(partition: Partition, batch: bytes, now_ms: int) -> None:
         async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):
             if appended.durable is not None:
                 await asyncio.shield(appended.durable)
-            if partition.state.committed < appended.end:
-                await partition.commit_waits.wait(appended.end)
+            if not partition.is_committed(appended):
+                await partition.when_committed(appended)
     except TimeoutError:
         raise errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas yet") from None

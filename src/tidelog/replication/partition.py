@@ -34,12 +34,14 @@ _appended = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """`end` is past the last record; `durable` is there while the topic's own sync is under way."""
+    """`end` is past the last record; `durable` is there while the topic's own sync is under way.  An offset can be given
+    to another record by another leader, in another epoch; both together name one record."""
 
     base: Offset
     end: Offset
     append_time_ms: int
     durable: asyncio.Future[None] | None
+    epoch: int
 
 
 def _max_timestamp(batch: Batch) -> int:
@@ -124,8 +126,7 @@ class Partition(PartitionTail):
                 self._committed_moved(0)
         else:
             self.state.followed(epoch)
-            problem = errors.NotLeaderOrFollower(f"{self.name} is led by broker {leader} now")
-            self.commit_waits.failed(problem)
+            self.commit_waits.failed(self._moved())
         self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
@@ -200,9 +201,8 @@ class Partition(PartitionTail):
             if known is not None:
                 # The first copy may still be on its way to the disk.
                 durable = log.durable if known.last_offset >= log.end else None
-                return Appended(
-                    Offset(known.base_offset), Offset(known.last_offset + 1), append_time, durable
-                )
+                copy = self.found(Offset(known.base_offset), Offset(known.last_offset + 1), durable)
+                return copy._replace(append_time_ms=append_time)
             if header.transactional and not log.producers.has_open(header.producer_id, header.producer_epoch):
                 if enlisted is None:
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
@@ -225,7 +225,7 @@ class Partition(PartitionTail):
         else:
             size = len(data)
             pending.add_done_callback(lambda done: self._synced(done, size))
-        return _appended(Appended, (base, last + 1, append_time, pending))
+        return _appended(Appended, (base, last + 1, append_time, pending, state.epoch))
 
     def append_own(self, data: bytearray) -> Appended:
         """A batch that this broker made itself and that needs no checks: a coordinator's records, or a marker.  It is for
@@ -234,7 +234,7 @@ class Partition(PartitionTail):
         self._check_writable()
         base = log.next
         if append_own(self, data):
-            return _appended(Appended, (base, log.next, -1, None))
+            return _appended(Appended, (base, log.next, -1, None, state.epoch))
         header = header_at(data)
         assert header is not None and header.size == len(data)
         if len(data) > self._batch_bytes_max:
@@ -248,7 +248,7 @@ class Partition(PartitionTail):
         if header.producer_id >= 0 and not header.control:
             log.producers.appended(header, base)
         self._grew(len(data), pending)
-        return Appended(Offset(base), Offset(last + 1), -1, pending)
+        return Appended(Offset(base), Offset(last + 1), -1, pending, state.epoch)
 
     def append_marker(self, ending: Ending, now_ms: int) -> Appended:
         """The end of a producer's transaction here."""
@@ -270,7 +270,7 @@ class Partition(PartitionTail):
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
         self._grew(len(data), pending)
         log.producers.committed(state.committed)
-        return Appended(Offset(base), Offset(base + 1), -1, pending)
+        return Appended(Offset(base), Offset(base + 1), -1, pending, state.epoch)
 
     def _check_writable(self) -> None:
         """For what must be on all in-sync replicas."""
@@ -316,7 +316,33 @@ class Partition(PartitionTail):
             elif before is not None and after != before:
                 wait.changed()  # a transaction ended, and more than its marker can be seen
 
-    # Waiting for records
+    # Waiting for replicas and for records
+
+    def found(self, base: Offset, end: Offset, durable: asyncio.Future[None] | None) -> Appended:
+        """What was appended before."""
+        return Appended(base, end, -1, durable, self.log.epochs.of(end - 1))
+
+    def is_committed(self, appended: Appended) -> bool:
+        """Whether all replicas that count have it: these records, not those that another leader has put there."""
+        end = appended.end
+        return self.state.committed >= end and (
+            appended.epoch == self.log.epochs.of(end - 1) or end <= self.log.start
+        )
+
+    def gave_up(self, appended: Appended) -> bool:
+        """It is another leader's to say what becomes of it."""
+        return self.leader != self.state.node or appended.epoch != self.log.epochs.of(appended.end - 1)
+
+    def when_committed(self, appended: Appended) -> asyncio.Future[None]:
+        """Done when it is; fails when another broker leads."""
+        if not self.gave_up(appended):
+            return self.commit_waits.wait(appended.end)
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        moved.set_exception(self._moved())
+        return moved
+
+    def _moved(self) -> errors.TidelogError:
+        return errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader} now")
 
     def wait_for_more(self, wait: FetchWait, follows: bool) -> None:
         if follows:

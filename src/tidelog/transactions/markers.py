@@ -66,7 +66,7 @@ class Markers:
             return self._append_to_shard(coordinator, name, ending)
         partition = self._partitions.led_here(*name)
         appended = partition.append_marker(ending, self._clock.now_ms())
-        if appended.durable is None and partition.state.committed >= appended.end:
+        if appended.durable is None and partition.is_committed(appended):
             return None
         return _PartitionWait(partition, appended)
 
@@ -99,8 +99,8 @@ class _PartitionWait:
             async with asyncio.timeout(timeout_ms / 1000):
                 if appended.durable is not None:
                     await asyncio.shield(appended.durable)
-                if partition.state.committed < appended.end:
-                    await partition.commit_waits.wait(appended.end)
+                if not partition.is_committed(appended):
+                    await partition.when_committed(appended)
         except TimeoutError:
             raise errors.RequestTimedOut(
                 f"{partition.name}: the marker is not on all in-sync replicas yet"

@@ -112,7 +112,7 @@ def append_all(
                 row.append(_failed(index, problem, services, topic, client_id))
             else:
                 if appended.durable is not None or (
-                    acks == ACKS_ALL and partition.state.committed < appended.end
+                    acks == ACKS_ALL and not partition.is_committed(appended)
                 ):
                     waits.append((row, len(row), partition, appended))
                 row.append(
@@ -176,8 +176,8 @@ class Acknowledgement:
     def _synced(self, partition: Partition, appended: Appended) -> None:
         durable = appended.durable
         failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
-        if not failed and self._acks == ACKS_ALL and partition.state.committed < appended.end:
-            partition.commit_waits.wait(appended.end).add_done_callback(self._settled)
+        if not failed and self._acks == ACKS_ALL and not partition.is_committed(appended):
+            partition.when_committed(appended).add_done_callback(self._settled)
         else:
             self._settled(None)
 
@@ -208,17 +208,29 @@ def settle_late(
     expired: bool,
 ) -> None:
     """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
-    appended = Appended(Offset(answer.base), Offset(answer.end), -1, durable)
+    appended = partition.found(Offset(answer.base), Offset(answer.end), durable)
     problem = _unsettled(partition, appended, answer.acks)
+    if isinstance(problem, errors.RequestTimedOut) and not expired:
+        committed = partition.when_committed(appended)
+        committed.add_done_callback(lambda done: _settle(tallies, answer, _outcome(done)))
+    else:
+        _settle(tallies, answer, problem)
+
+
+def _settle(tallies: Tallies, answer: SyncedAnswer, problem: errors.TidelogError | None) -> None:
     if problem is None:
         answer.acknowledge()
-    elif isinstance(problem, errors.RequestTimedOut) and not expired:
-        committed = partition.commit_waits.wait(appended.end)
-        committed.add_done_callback(lambda _: settle_late(tallies, answer, partition, durable, True))
     else:
         tallies.failed(PRODUCE, problem.code, None)
         row: list[ProduceAnswer] = [(answer.index, problem.code, -1, -1, -1, str(problem), None, ())]
         answer.finish(encode_produce(answer.version, answer.correlation_id, [(answer.topic, row)], 0))
+
+
+def _outcome(committed: asyncio.Future[None]) -> errors.TidelogError | None:
+    problem = committed.exception()
+    if problem is None or isinstance(problem, errors.TidelogError):
+        return problem
+    return errors.KafkaStorageError(str(problem))
 
 
 def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.TidelogError | None:
@@ -235,8 +247,8 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
         if partition.log.end < appended.end:
             # A repeated batch waits for the sync of its first copy, and that one failed.
             return errors.KafkaStorageError(f"{partition.name}: the batch could not be written")
-    if acks == ACKS_ALL and partition.state.committed < appended.end:
-        if partition.leader != partition.state.node:
+    if acks == ACKS_ALL and not partition.is_committed(appended):
+        if partition.gave_up(appended):
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
         return errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas in time")
     return None
