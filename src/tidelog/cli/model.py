@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidelog.cli.session import Failure, Session, broker_options, command_help
+from tidelog.cli.session import Failure, Finite, Session, broker_options, command_help
 
 if TYPE_CHECKING:
     from tidelog.model.advice import Prediction
@@ -22,7 +22,7 @@ PREDICTIONS_SHAPE = """
 "best": {"consumers", "reason"}
 rates are records a second; utilisation and what follows are null where more arrives than is served
 """
-RATE = click.FloatRange(min=0, min_open=True)
+RATE = Finite(min=0, min_open=True)
 
 
 @click.group(help="Predict queue depth, latency and the best number of consumers.")
@@ -167,7 +167,7 @@ tidelog model measure --consumers 1,2,4,8 --records 200000 --size 200 --work-ms 
 )
 @click.option(
     "--work-ms",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=1.0,
     show_default=True,
     help="What a consumer waits for with each record, as for a database.",

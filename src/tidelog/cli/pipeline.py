@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidelog.cli.output import bytes_text, print_json, print_table, time_text
-from tidelog.cli.session import BOOTSTRAP, Failure, command_help, pairs
+from tidelog.cli.session import BOOTSTRAP, Failure, Finite, command_help, pairs
 
 if TYPE_CHECKING:
     from tidelog.pipeline.running.apps import App, AppFolder
@@ -318,9 +318,7 @@ tidelog pipeline stop clicks --kill
 )
 @click.argument("name")
 @click.option("--kill", is_flag=True, help="SIGKILL, without asking first.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="How long to wait."
-)
+@click.option("--seconds", type=Finite(min=0), default=60.0, show_default=True, help="How long to wait.")
 @home_option
 @json_option
 @with_clear_errors
@@ -355,9 +353,7 @@ def _stop(folder: AppFolder, kill: bool, seconds: float) -> None:
     )
 )
 @click.argument("name")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="How long to wait."
-)
+@click.option("--seconds", type=Finite(min=0), default=60.0, show_default=True, help="How long to wait.")
 @home_option
 @json_option
 @with_clear_errors

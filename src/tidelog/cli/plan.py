@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Session, broker_options, command_help, run
+from tidelog.cli.session import Finite, Session, broker_options, command_help, run
 from tidelog.model import amounts
 from tidelog.model.amounts import size_text
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
     from tidelog.model.capacity import Comparison, Load, Machine, Measured, Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SHAPE = """
 {"load": {...}, "machine": {...},
@@ -47,6 +49,11 @@ SIZE, RATE = Amount("size", amounts.size), Amount("rate", amounts.size)
 TIME, COUNT = Amount("time", amounts.duration), Amount("count", amounts.count)
 
 
+def assumed(name: str, kind: click.ParamType[Any], default: object, about: str) -> Callable[[F], F]:
+    """An option with a default that people are told."""
+    return click.option(name, type=kind, default=default, show_default=True, help=about)
+
+
 @click.command(
     help=command_help(
         "Storage, brokers, partitions and network for a load, and which of them limits first.  A cluster that runs is "
@@ -61,54 +68,22 @@ tidelog plan --messages-per-day 20M --size 400B --peak 5 --groups 3 --broker-dis
 )
 @click.option("--messages-per-day", type=COUNT, required=True, help="How many are written: 1e9, 20M.")
 @click.option("--size", type=SIZE, required=True, help="Mean size of a message on disk, key and headers too.")
-@click.option("--retention", type=TIME, default="7d", show_default=True, help="How long they are kept.")
-@click.option("--replication", type=click.IntRange(1, 32), default=3, show_default=True, help="Copies.")
-@click.option(
-    "--peak",
-    type=click.FloatRange(min=1),
-    default=2.0,
-    show_default=True,
-    help="The busiest time, as a multiple of the mean.",
-)
+@assumed("--retention", TIME, "7d", "How long they are kept.")
+@assumed("--replication", click.IntRange(1, 32), 3, "Copies.")
+@assumed("--peak", Finite(min=1), 2.0, "The busiest time, as a multiple of the mean.")
 @click.option("--throughput", type=RATE, help="Written at the busiest time, instead of --peak: 500MB/s.")
-@click.option(
-    "--groups",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Consumer groups that read everything.",
-)
-@click.option(
-    "--broker-throughput", type=RATE, default="50MB/s", show_default=True, help="Written to one broker."
-)
-@click.option(
-    "--consumer-throughput", type=RATE, default="10MB/s", show_default=True, help="Read by one consumer."
-)
-@click.option(
-    "--partition-throughput", type=RATE, default="50MB/s", show_default=True, help="Written to one partition."
-)
-@click.option(
-    "--broker-network", type=RATE, default="10Gbit", show_default=True, help="In and out of one broker."
-)
-@click.option("--broker-disk", type=SIZE, default="4TB", show_default=True, help="Of one broker.")
-@click.option(
-    "--disk-fill",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.8,
-    show_default=True,
-    help="The share of a disk that may be full.",
-)
-@click.option(
-    "--broker-replicas",
-    type=click.IntRange(min=1),
-    default=4_000,
-    show_default=True,
-    help="Partition replicas on one broker.",
-)
+@assumed("--groups", click.IntRange(min=0), 1, "Consumer groups that read everything.")
+@assumed("--broker-throughput", RATE, "50MB/s", "Written to one broker.")
+@assumed("--consumer-throughput", RATE, "10MB/s", "Read by one consumer.")
+@assumed("--partition-throughput", RATE, "50MB/s", "Written to one partition.")
+@assumed("--broker-network", RATE, "10Gbit", "In and out of one broker.")
+@assumed("--broker-disk", SIZE, "4TB", "Of one broker.")
+@assumed("--disk-fill", Finite(0, 1, min_open=True), 0.8, "The share of a disk that may be full.")
+@assumed("--broker-replicas", click.IntRange(min=1), 4_000, "Partition replicas on one broker.")
 @click.option("--offline", is_flag=True, help="Do not look for a cluster to compare with.")
 @click.option(
     "--measure",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=Finite(min=0.1, max=3600),
     default=3.0,
     show_default=True,
     metavar="SECONDS",

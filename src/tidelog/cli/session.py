@@ -55,13 +55,13 @@ class Failure(click.ClickException):
             click.echo(f"Error: {' '.join(line.split())}", file=file, err=True)
 
 
-class Seconds(click.FloatRange):
-    """NaN is within any range, and no time at all."""
+class Finite(click.FloatRange):
+    """Neither NaN, which every range would let pass, nor infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+            self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
 
@@ -71,7 +71,7 @@ def answer_options(whom: str) -> list[Callable[[F], F]]:
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
         click.option(
             "--timeout",
-            type=Seconds(min=0, min_open=True),
+            type=Finite(min=0, min_open=True),
             default=10.0,
             show_default=True,
             metavar="SECONDS",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, Finite, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.client.transaction_admin import TransactionDescription
@@ -42,9 +42,7 @@ tidelog transactions list --pattern 'billing-.*'
     metavar="N",
     help="Only of this producer; repeat.",
 )
-@click.option(
-    "--longer-than", type=click.FloatRange(min=0), metavar="SECONDS", help="Only those begun before that."
-)
+@click.option("--longer-than", type=Finite(min=0), metavar="SECONDS", help="Only those begun before that.")
 @click.option("--pattern", metavar="REGEX", help="Only ids that are like this, from end to end.")
 @broker_options
 def list_(

@@ -9,7 +9,7 @@ from tidelog.client.answers import check, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.group_metadata import OffsetAndMetadata
 from tidelog.client.group_offsets import GROUPS_VERSION_MIN, NAMES_VERSION_MAX, NO_OFFSET
-from tidelog.client.many_groups import ask_coordinators
+from tidelog.client.many_groups import ask_coordinators, offsets_told
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.offset_fetch import (
@@ -37,15 +37,7 @@ async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | 
         groups=[OffsetFetchRequestGroup(group_id=one, topics=None) for one in groups]
     )
     answer = await connection.ask(request, OffsetFetchResponse, version=version)
-    found: dict[str, Offsets | errors.TidelogError] = {}
-    for group in answer.groups:
-        try:
-            found[group.group_id] = _offsets(group)
-        except errors.GroupIdNotFound:
-            found[group.group_id] = {}
-        except errors.TidelogError as problem:
-            found[group.group_id] = problem
-    return found
+    return offsets_told(answer.groups, _offsets)
 
 
 def _offsets(group: OffsetFetchResponseGroup) -> Offsets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidelog import errors
 from tidelog.client.addresses import Address
@@ -11,9 +11,18 @@ from tidelog.client.answers import problem_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinator import KEYS_VERSION_MIN, Coordinator, Kind
 from tidelog.net.requester import Requester
+from tidelog.types import TopicPartition
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 T = TypeVar("T")
+
+
+class Answered(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+G = TypeVar("G", bound=Answered)
 
 GROUPS_MAX = 200  # in one request
 
@@ -59,6 +68,21 @@ async def ask_coordinators(
     except errors.TidelogError as problem:
         problems |= dict.fromkeys(left(), problem)
     return found, problems
+
+
+def offsets_told(
+    groups: Iterable[G], read: Callable[[G], dict[TopicPartition, T]]
+) -> dict[str, dict[TopicPartition, T] | errors.TidelogError]:
+    """From the groups of an answer, each read with `read`; a group that is gone has no offsets."""
+    found: dict[str, dict[TopicPartition, T] | errors.TidelogError] = {}
+    for group in groups:
+        try:
+            found[group.group_id] = read(group)
+        except errors.GroupIdNotFound:
+            found[group.group_id] = {}
+        except errors.TidelogError as problem:
+            found[group.group_id] = problem
+    return found
 
 
 async def _coordinators(

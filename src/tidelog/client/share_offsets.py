@@ -10,7 +10,7 @@ from tidelog.client.answers import check, problem_of, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer_protocol import by_topic
 from tidelog.client.groups import at_coordinator
-from tidelog.client.many_groups import ask_coordinators
+from tidelog.client.many_groups import ask_coordinators, offsets_told
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_share_group_offsets import (
@@ -77,15 +77,7 @@ async def describe_all(
             [DescribeShareGroupOffsetsRequestGroup(one, None) for one in groups]
         )
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
-        found: dict[str, dict[TopicPartition, ShareOffset] | errors.TidelogError] = {}
-        for group in answer.groups:
-            try:
-                found[group.group_id] = _offsets(group)
-            except errors.GroupIdNotFound:
-                found[group.group_id] = {}
-            except errors.TidelogError as problem:
-                found[group.group_id] = problem
-        return found
+        return offsets_told(answer.groups, _offsets)
 
     what = "DescribeShareGroupOffsets"
     found, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)

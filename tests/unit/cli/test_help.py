@@ -180,6 +180,9 @@ def test_a_misspelt_command_gets_a_suggestion() -> None:
         ("consume", "a", "--from", "yesterday"),
         ("consume", "a", "--format", "%q"),
         ("consume", "a", "--max", "0"),
+        ("plan", "--messages-per-day", "1", "--size", "1", "--peak", "nan"),
+        ("plan", "--messages-per-day", "1", "--size", "1", "--peak", "inf"),
+        ("model", "queue", "--arrival", "nan", "--service-ms", "1"),
     ],
 )
 def test_a_wrong_command_line_is_refused_with_exit_code_2(arguments: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import hush_stdout, print_json, print_table, time_text
-from tidelog.cli.session import Seconds, Session, broker_options, command_help, run
+from tidelog.cli.session import Finite, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -52,7 +52,7 @@ one line for each look, until Ctrl-C; with --once one line.  null where somethin
 )
 @click.option(
     "--interval",
-    type=Seconds(min=INTERVAL_S_MIN, max=3600),
+    type=Finite(min=INTERVAL_S_MIN, max=3600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

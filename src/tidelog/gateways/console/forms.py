@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -31,6 +32,27 @@ def token_of(request: Request) -> str:
 
 def cookie(answer: Response, name: str, value: str) -> None:
     answer.set_cookie(name, value, path="/", httponly=True, samesite="strict")
+
+
+def search(action: str, wanted: str, *more: Child, hint: str = "Name has", length_max: int = 1_000) -> Markup:
+    """A form that looks for something; `more` fields beside the text."""
+    return h.form(
+        h.label(hint, for_="q", class_="hidden"),
+        h.input(type="search", id="q", name="q", value=wanted, placeholder=f"{hint}…", maxlength=length_max),
+        more,
+        h.button("Search"),
+        method="get",
+        action=action,
+        role="search",
+        class_="inline",
+    )
+
+
+def state_choice(states: Iterable[str], state: str) -> Markup:
+    return h.label(
+        h.span("State", class_="hidden"),
+        choice("state", {"": "in any state"} | {one: one for one in states}, state),
+    )
 
 
 def form(request: Request, action: str, *inside: Child, class_: str = "", label: str | None = None) -> Markup:

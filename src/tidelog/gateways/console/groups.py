@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.chart import WIDE, Line, line_chart, sparkline
 from tidelog.gateways.console.console import Console, asked, number
-from tidelog.gateways.console.forms import choice, form, sent
+from tidelog.gateways.console.forms import form, search, sent, state_choice
 from tidelog.gateways.console.frame import go, page, part
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import live, problem_of, state_badge
@@ -69,29 +69,10 @@ async def groups(console: Console, request: Request) -> Response:
         request,
         "Groups",
         problem_of(console),
-        _search(wanted, state),
+        h.div(search(path("groups"), wanted, state_choice(STATES, state)), class_="bar-row"),
         table(COLUMNS, rows, empty, "Groups", sort),
         pages.links(),
         place="Groups",
-    )
-
-
-def _search(wanted: str, state: str) -> Markup:
-    return h.div(
-        h.form(
-            h.label("Name has", for_="q", class_="hidden"),
-            h.input(type="search", id="q", name="q", value=wanted, placeholder="Name has…", maxlength=1000),
-            h.label(
-                h.span("State", class_="hidden"),
-                choice("state", {"": "in any state"} | {one: one for one in STATES}, state),
-            ),
-            h.button("Search"),
-            method="get",
-            action=path("groups"),
-            role="search",
-            class_="inline",
-        ),
-        class_="bar-row",
     )
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.console import Console, asked, number
 from tidelog.gateways.console.differences import Change, differences
-from tidelog.gateways.console.forms import choice, field, form, sent
+from tidelog.gateways.console.forms import choice, field, form, search, sent
 from tidelog.gateways.console.frame import go, notice, page
 from tidelog.gateways.console.groups import asked_name
 from tidelog.gateways.console.markup import Child, Markup, h, path
@@ -57,17 +57,7 @@ async def schemas(console: Console, request: Request) -> Response:
         request,
         "Schemas",
         h.div(
-            h.form(
-                h.label("Name has", for_="q", class_="hidden"),
-                h.input(
-                    type="search", id="q", name="q", value=wanted, placeholder="Name has…", maxlength=1000
-                ),
-                h.button("Search"),
-                method="get",
-                action=path("schemas"),
-                role="search",
-                class_="inline",
-            ),
+            search(path("schemas"), wanted),
             h.span("Compatibility, unless a subject says otherwise: ", h.b(compatibility), class_="muted"),
             class_="bar-row",
         ),

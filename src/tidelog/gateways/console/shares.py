@@ -13,6 +13,7 @@ from tidelog.gateways.console import peers
 from tidelog.gateways.console.amounts import count, duration
 from tidelog.gateways.console.chart import sparkline
 from tidelog.gateways.console.console import Console, asked, number
+from tidelog.gateways.console.forms import search
 from tidelog.gateways.console.frame import page, part
 from tidelog.gateways.console.groups import asked_name, lag_chart, partitions_text
 from tidelog.gateways.console.markup import Child, Markup, h, path
@@ -68,20 +69,7 @@ async def shares(console: Console, request: Request) -> Response:
     return page(
         request,
         "Share groups",
-        h.div(
-            h.form(
-                h.label("Name has", for_="q", class_="hidden"),
-                h.input(
-                    type="search", id="q", name="q", value=wanted, placeholder="Name has…", maxlength=1000
-                ),
-                h.button("Search"),
-                method="get",
-                action=path("shares"),
-                role="search",
-                class_="inline",
-            ),
-            class_="bar-row",
-        ),
+        h.div(search(path("shares"), wanted), class_="bar-row"),
         table(columns, rows, "No share group is known yet.", "Share groups"),
         pages.links(),
         place="Share groups",

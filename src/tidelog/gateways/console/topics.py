@@ -11,7 +11,7 @@ from tidelog.gateways.console.amounts import count, size
 from tidelog.gateways.console.chart import sparkline
 from tidelog.gateways.console.condition import troubles
 from tidelog.gateways.console.console import Console, asked, number
-from tidelog.gateways.console.forms import field, form, sent
+from tidelog.gateways.console.forms import field, form, search, sent
 from tidelog.gateways.console.frame import go, page
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import per_second, problem_of
@@ -119,20 +119,12 @@ def _row(console: Console, facts: Facts, topic: Topic) -> list[Child]:
 
 
 def _search(wanted: str, internal: bool) -> Markup:
-    return h.form(
-        h.label("Name has", for_="q", class_="hidden"),
-        h.input(type="search", id="q", name="q", value=wanted, placeholder="Name has…", maxlength=249),
-        h.label(
-            h.input(type="checkbox", name="internal", value="yes", checked=internal),
-            " internal topics",
-            class_="check",
-        ),
-        h.button("Search"),
-        method="get",
-        action=path("topics"),
-        role="search",
-        class_="inline",
+    box = h.label(
+        h.input(type="checkbox", name="internal", value="yes", checked=internal),
+        " internal topics",
+        class_="check",
     )
+    return search(path("topics"), wanted, box, length_max=249)
 
 
 def _new(request: Request) -> Markup:

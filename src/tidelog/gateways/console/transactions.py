@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tidelog import errors
 from tidelog.gateways.console.amounts import count, duration, moment
 from tidelog.gateways.console.console import Console, asked, number
-from tidelog.gateways.console.forms import choice, form, sent
+from tidelog.gateways.console.forms import form, search, sent, state_choice
 from tidelog.gateways.console.frame import go, page
 from tidelog.gateways.console.groups import asked_name
 from tidelog.gateways.console.markup import Child, Markup, h, path
@@ -64,7 +64,9 @@ async def transactions(console: Console, request: Request) -> Response:
     return page(
         request,
         "Transactions",
-        _search(wanted, state),
+        h.div(
+            search(path("transactions"), wanted, state_choice(STATES, state), hint="Id has"), class_="bar-row"
+        ),
         table(columns, rows, "No transactional producer is known.", "Transactions"),
         pages.links(),
         place="Transactions",
@@ -82,25 +84,6 @@ def _open_ms(one: TransactionDescription, now_ms: int) -> int | None:
     if one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort") or one.started_ms < 0:
         return None
     return max(0, now_ms - one.started_ms)
-
-
-def _search(wanted: str, state: str) -> Markup:
-    return h.div(
-        h.form(
-            h.label("Id has", for_="q", class_="hidden"),
-            h.input(type="search", id="q", name="q", value=wanted, placeholder="Id has…", maxlength=1000),
-            h.label(
-                h.span("State", class_="hidden"),
-                choice("state", {"": "in any state"} | {one: one for one in STATES}, state),
-            ),
-            h.button("Search"),
-            method="get",
-            action=path("transactions"),
-            role="search",
-            class_="inline",
-        ),
-        class_="bar-row",
-    )
 
 
 async def transaction(console: Console, request: Request) -> Response:
