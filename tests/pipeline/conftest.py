@@ -3,25 +3,24 @@ the whole group to one of them (see `tests/conftest.py`), so only one JVM is sta
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.conformance.conftest import BrokerFactory, bootstrap, name, topic
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.tidelog_broker import TidelogBroker
-from tests.conformance.topics import create_topic
+
+__all__ = ["bootstrap", "name", "topic"]
 
 SETTINGS = {
     "log.retention.check.interval.ms": "200",
     "log.cleaner.backoff.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-BrokerFactory = Callable[..., BrokerProcess]
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # begins at once, and leaves the cores to others
 
 
@@ -79,26 +78,3 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerFacto
     yield start
     for running in started:
         running.discard()
-
-
-@pytest.fixture(scope="session")
-def bootstrap(broker: BrokerProcess) -> str:
-    return broker.bootstrap
-
-
-@pytest.fixture
-def name() -> Callable[[], str]:
-    prefix, numbers = f"p-{uuid.uuid4().hex[:12]}", itertools.count()
-    return lambda: f"{prefix}-{next(numbers)}"
-
-
-@pytest.fixture
-def topic(bootstrap: str, name: Callable[[], str]) -> Callable[..., str]:
-    """Creates topics: `topic()`, `topic(partitions=3, config={"cleanup.policy": "compact"})`."""
-
-    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        fresh = name()
-        create_topic(bootstrap, fresh, partitions, config)
-        return fresh
-
-    return create
