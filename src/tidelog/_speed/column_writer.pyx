@@ -4,6 +4,7 @@ Buffers come from outside: what they claim (offsets, lengths) is checked before 
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 from tidelog._speed.delivery cimport Growing
 from tidelog._speed.intake cimport RECORD_OVERHEAD, Intake, Lane, Parts, Route
@@ -16,6 +17,10 @@ cdef enum:
     TOO_LARGE = -2
     NO_PARTITION = -3
     BAD_BUFFER = -4
+
+
+cdef enum:
+    MET = 64
 
 
 cdef class BytesColumn:
@@ -116,10 +121,10 @@ cdef class HeadersColumn:
 
 
 cdef inline uint8_t* copied(uint8_t* at, const uint8_t* data, int64_t size) noexcept:
-    cdef int64_t i
-    for i in range(size):
-        at[i] = data[i]
-    return at + (size if size > 0 else 0)
+    if size <= 0:
+        return at
+    memcpy(at, data, size)
+    return at + size
 
 
 cdef class Rows:
@@ -135,6 +140,7 @@ cdef class Rows:
     cdef readonly int64_t sent
     cdef readonly int64_t needs
     cdef readonly list batches
+    cdef void* _met[MET]
 
     def __init__(
         self, int64_t rows, BytesColumn keys, BytesColumn values, HeadersColumn headers=None,
@@ -162,10 +168,7 @@ cdef class Rows:
         cdef int64_t row = self.sent
         cdef int64_t end = min(self.rows, self.sent + rows_max)
         cdef int64_t now_ms = intake.now_ms()
-        # Without keys and with one partition, or any, rows stay where the last one went for a while.
-        cdef bint steady = self._partitions is None and (
-            self._partition is not None or (self._keys is None and intake._kind < 2)
-        )
+        cdef bint steady
         cdef Lane lane = None
         cdef Growing batch = None
         cdef int64_t stay = 0
@@ -174,6 +177,12 @@ cdef class Rows:
         if found is None or not intake.admitting:
             return False
         route = found
+        # Without keys, and in one partition, rows stay where the last one went for a while.
+        steady = self._partitions is None and (
+            self._partition is not None
+            or (self._keys is None and intake._kind < 2)
+            or (len(route.lanes) == 1 and intake._kind < 3)
+        )
         while row < end:
             size = self._row(row, now_ms, &parts)
             if size < 0 or size > intake.record_bytes_max:
@@ -247,7 +256,11 @@ cdef class Rows:
         return size + parts.headers_size + max(parts.key_size, 0) + max(parts.value_size, 0)
 
     cdef int _touched(self, Growing batch) except -1:
-        # Rows may take turns between the batches of several partitions.
+        # Rows may take turns between the batches of several partitions; those that are open are met again and again.
+        cdef size_t slot = (<size_t><void*>batch >> 6) % MET
+        if self._met[slot] == <void*>batch:
+            return 0
+        self._met[slot] = <void*>batch  # `batches` keeps it alive
         for one in reversed(self.batches[-64:] if len(self.batches) > 64 else self.batches):
             if one is batch:
                 return 0

@@ -46,8 +46,16 @@ class Writer:
         records: Buffer | None = None,
     ) -> bytes:
         """The whole batch; `records` stands in for the section when it is compressed."""
-    def finish(self, attributes: int, producer_id: int, producer_epoch: int, base_sequence: int) -> Sealed:
-        """The whole batch, in the memory that it has grown in; the writer has none afterwards."""
+    def finish(
+        self,
+        attributes: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        records: Buffer | None = None,
+    ) -> Sealed:
+        """The whole batch, in the memory that it has grown in; the writer has none afterwards.  `records` is what
+        stands in for the section, compressed: then the memory is another one."""
     def clear(self) -> None:
         """Empty again, its memory kept for the next batch."""
 

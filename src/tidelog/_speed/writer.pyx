@@ -3,11 +3,12 @@
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from tidelog._speed cimport batch
 from tidelog._speed.records cimport put_varlong, varlong_size, wrapping_subtract
+from tidelog._speed.room cimport LARGE, give_spare, take_spare
 from tidelog.errors import InvalidRecord, MessageTooLarge
 
 
@@ -27,46 +28,7 @@ cdef bytes as_bytes(object data):
 
 
 cdef enum:
-    LARGE = 128 << 10
-    SPARE_MAX = 1 << 20
-    SPARES = 6
-
-# Memory of large batches, kept for the next ones: fresh pages cost more than what is written into them.  The GIL is
-# the lock.
-cdef uint8_t* spares[SPARES]
-cdef Py_ssize_t spare_rooms[SPARES]
-cdef int spare_count = 0
-
-
-cdef uint8_t* take_spare(Py_ssize_t room) noexcept:
-    """Memory of exactly this size, or NULL."""
-    global spare_count
-    cdef int i
-    cdef uint8_t* found
-    for i in range(spare_count):
-        if spare_rooms[i] == room:
-            found = spares[i]
-            spare_count -= 1
-            spares[i] = spares[spare_count]
-            spare_rooms[i] = spare_rooms[spare_count]
-            return found
-    return NULL
-
-
-cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept:
-    global spare_count
-    if data == NULL or room < LARGE or room > SPARE_MAX:
-        free(data)
-        return
-    if spare_count == SPARES:
-        # The oldest goes: sizes that are not asked for any more must not stay for ever.
-        spare_count -= 1
-        free(spares[0])
-        spares[0] = spares[spare_count]
-        spare_rooms[0] = spare_rooms[spare_count]
-    spares[spare_count] = data
-    spare_rooms[spare_count] = room
-    spare_count += 1
+    GROWN_MAX = 1 << 20
 
 
 cdef class Sealed:
@@ -84,6 +46,21 @@ cdef class Sealed:
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self._data, self._size, 1, flags)
+
+    cdef int hold(self, const uint8_t[::1] records) except -1:
+        """These, behind room for a header."""
+        cdef Py_ssize_t size = records.shape[0]
+        if size > INT32_MAX - batch.HEADER:
+            raise MessageTooLarge(f"{size} bytes of records are more than a batch can hold ({INT32_MAX})")
+        self._size = batch.HEADER + size
+        self._room = take_spare(self._size, &self._data) if self._size >= LARGE else 0
+        if not self._room:
+            self._data = <uint8_t*>malloc(self._size)
+            if self._data == NULL:
+                raise MemoryError()
+            self._room = self._size
+        memcpy(self._data + batch.HEADER, &records[0], size)
+        return 0
 
 
 cdef class Writer:
@@ -114,19 +91,22 @@ cdef class Writer:
 
     cdef int _reserve(self, Py_ssize_t size) except -1:
         cdef Py_ssize_t room
-        cdef uint8_t* data
+        cdef Py_ssize_t found = 0
+        cdef uint8_t* data = NULL
         if size <= self._room:
             return 0
         if self._views:
             raise BufferError("a view of the encoded records is still in use")
         room = max(size, 2 * self._room, 1024)
-        if LARGE <= room <= SPARE_MAX and self.size_max <= SPARE_MAX:
+        if LARGE <= room <= GROWN_MAX and self.size_max <= GROWN_MAX:
             # A batch this large is likely to fill up.
             room = max(room, self.size_max)
-        data = take_spare(room) if room >= LARGE else NULL
-        if data != NULL:
+        if room >= LARGE:
+            found = take_spare(room, &data)
+        if found:
             memcpy(data, self._data, self.size if self._data != NULL else 0)
             free(self._data)
+            room = found
         else:
             data = <uint8_t*>realloc(self._data, room)
             if data == NULL:
@@ -211,18 +191,24 @@ cdef class Writer:
 
     def finish(
         self, int16_t attributes, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence,
+        const uint8_t[::1] records=None,
     ):
-        """The whole batch, in the memory that it has grown in; the writer has none afterwards."""
+        """The whole batch, in the memory that it has grown in; the writer has none afterwards.  `records` is what
+        stands in for the section, compressed: then the memory is another one."""
         cdef Sealed sealed = Sealed.__new__(Sealed)
-        if self.count == 0:
+        if self.count == 0 or (records is not None and records.shape[0] == 0):
             raise InvalidRecord("a batch needs at least one record")
         if self._views:
             raise BufferError("a view of the encoded records is still in use")
-        self._put_header(self._data, attributes, 0, -1, producer_id, producer_epoch, base_sequence)
-        seal_batch(self._data, self.size)
-        sealed._data, sealed._size, sealed._room = self._data, self.size, self._room
+        if records is not None:
+            sealed.hold(records)
+            give_spare(self._data, self._room)
+        else:
+            sealed._data, sealed._size, sealed._room = self._data, self.size, self._room
         self._data = NULL
         self._room = 0
+        self._put_header(sealed._data, attributes, 0, -1, producer_id, producer_epoch, base_sequence)
+        seal_batch(sealed._data, sealed._size)
         return sealed
 
     cdef void _put_header(

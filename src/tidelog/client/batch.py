@@ -92,11 +92,8 @@ class OutgoingBatch(Growing):
         self.close()
         self.stamp = stamp
         attributes = codec | (TRANSACTIONAL if transactional else 0)
-        if codec is Codec.NONE:
-            self.data = memoryview(self.finish(attributes, *stamp))
-        else:
-            self.data = self.seal(attributes, 0, -1, *stamp, compress(codec, self))
-            self.release()
+        records = None if codec is Codec.NONE else compress(codec, self)
+        self.data = memoryview(self.finish(attributes, *stamp, records))
         self.packed = True
 
     def restamp(self, stamp: Stamp) -> None:
