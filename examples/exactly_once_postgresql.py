@@ -74,7 +74,7 @@ async def count_keys(topic: str, url: str, **options: Any) -> None:
         ) as consumer:
             async for record in consumer:
                 async with store.transaction(record) as connection:
-                    await connection.execute(COUNT, record.key)
+                    await connection.execute(COUNT, record.key or b"")  # some have no key
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def count_keys(topic: str, path: str, **options: Any) -> None:
     ) as consumer:
         for record in consumer:
             with store.transaction(record) as database:
-                database.execute(COUNT, (record.key,))
+                database.execute(COUNT, (record.key or b"",))  # some have no key
 
 
 if __name__ == "__main__":

@@ -182,15 +182,15 @@ def test_damage_is_found_and_leaves_whole_batches_only(
 
 
 class Inlet:
-    """A producer's intake of three partitions, without a producer."""
+    """A producer's intake of some partitions, without a producer."""
 
-    def __init__(self, memory: int = 1 << 30) -> None:
-        self.lanes = [Lane(TopicPartition("orders", at), deque()) for at in range(3)]
+    def __init__(self, memory: int = 1 << 30, count: int = 3) -> None:
+        self.lanes = [Lane(TopicPartition("orders", at), deque()) for at in range(count)]
         self.made: list[OutgoingBatch] = []
         self.intake = Intake(
             Memory(memory), 10_000, 1_000, make=self._make, wake=lambda: None, move=lambda led, now: led[0]
         )
-        partitions = tuple(Partition("orders", at, 1, 0, (), ()) for at in range(3))
+        partitions = tuple(Partition("orders", at, 1, 0, (), ()) for at in range(count))
         self.intake.routes["orders"] = Route(Topic("orders", uuid.uuid4(), partitions), self.lanes, [0])
         self.intake.admitting = True
 
@@ -204,6 +204,33 @@ class Inlet:
             batch.pack(Codec.NONE, NO_STAMP)
             found.setdefault(batch.partition.partition, []).extend(read_records(batch.data))
         return found
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_with_keys_keep_their_order_and_every_batch_is_known(count: int) -> None:
+    keys = [b"%d" % (at % 50) if at % 8 else None for at in range(3_000)]
+    values = [b"%d" % at for at in range(3_000)]
+    inlet = Inlet(count=count)
+    (rows,) = rows_of(
+        pa.table({"key": keys, "value": values}),
+        key="key",
+        value="value",
+        headers=None,
+        timestamp=None,
+        partition=None,
+    )
+    while rows.sent < rows.rows:
+        assert rows.send(inlet.intake, "orders", 700, 5_000)
+    assert sorted(map(id, rows.batches)) == sorted(map(id, inlet.made))
+    assert len(inlet.made) > 5
+    found = inlet.written()
+    assert set(found) == set(range(count))
+    for records in found.values():
+        numbers = [int(one.value or b"") for one in records]
+        assert numbers == sorted(numbers)
+    assert sorted(int(one.value or b"") for records in found.values() for one in records) == list(
+        range(3_000)
+    )
 
 
 ROW = st.tuples(DATA, DATA, TIMES, HEADERS)
