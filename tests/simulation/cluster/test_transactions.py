@@ -24,6 +24,7 @@ from tidelog.types import TopicPartition
 
 SETTINGS = {
     "replica.lag.time.max.ms": "3000",
+    "leader.imbalance.check.interval.seconds": "2",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
@@ -102,9 +103,19 @@ class Play:
                 self.cluster.machines[node].kill()
                 await self.cluster.restart(node)
 
+    async def _begin(self, producer: TransactionalProducer) -> None:
+        """Its coordinator may be on the way back to where it belongs."""
+        deadline = self.cluster.clock.monotonic_ms() + PROGRESS_S_MAX * 1_000
+        while True:
+            try:
+                return await producer.begin()
+            except (OSError, errors.TidelogError, Refused):
+                assert self.cluster.clock.monotonic_ms() < deadline, "no coordinator is found"
+                await asyncio.sleep(0.2)
+
     async def _check(self) -> None:
         for producer in self.producers:
-            await producer.begin()
+            await self._begin(producer)
         await asyncio.sleep(10)  # markers that had to wait
         found = {}
         for reader in self.readers:
