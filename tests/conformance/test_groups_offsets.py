@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.members import Member
 from tidelog import Admin, Consumer, TopicPartition
 from tidelog.errors import GroupIdNotFound
 
@@ -59,3 +60,24 @@ def test_groups_are_listed_by_the_broker_that_coordinates_them(
         (node,) = admin.describe_cluster().nodes
         assert group in [one.group_id for one in admin.list_groups(brokers=[node])]
         assert admin.list_groups(brokers=[]) == []
+
+
+def test_a_member_that_sends_nonsense_hides_nobody(
+    bootstrap: str, topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    good, odd = name(), name()
+    member = Member(bootstrap, odd, protocols=(("range", b"\x00\x01nonsense"),))
+    member.join()
+    member.sync({member.id: b"\xff"})
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.alter_group_offsets(good, {TopicPartition(topic(), 0): 0})
+        found = admin.describe_groups([good, odd])
+        (seen,) = found[odd].members
+        assert (found[good].state, found[odd].state, seen.assignment, seen.topics) == (
+            "Empty",
+            "Stable",
+            (),
+            (),
+        )
+    member.leave()
+    member.close()

@@ -128,7 +128,7 @@ class GroupAdmin:
     async def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-        """The same for many share groups, with few requests.
+        """The same for many share groups, with few requests; without partitions that nobody can tell of now.
 
         offsets = await admin.list_share_groups_offsets(["workers", "mailers"])
         """

@@ -125,7 +125,7 @@ class BlockingGroupAdmin(_Part):
     def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-        """The same for many share groups, with few requests.
+        """The same for many share groups, with few requests; without partitions that nobody can tell of now.
 
         offsets = admin.list_share_groups_offsets(["workers", "mailers"])
         """

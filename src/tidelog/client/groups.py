@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -217,10 +218,12 @@ def _classic(group: DescribedGroup, peer: str) -> GroupDescription:
     for one in group.members:
         assignment: Iterable[TopicPartition] = ()
         topics: tuple[str, ...] = ()
-        # Members of another kind of group (Connect's workers) tell each other something else.
+        # Members of another kind of group (Connect's workers) tell each other something else, and brokers look at none of
+        # it: whoever sent nonsense is still a member, and hides nobody.
         if group.protocol_type == CONSUMER_TYPE and one.member_metadata:
-            topics = unpack_subscription(one.member_id, None, one.member_metadata).topics
-            assignment = unpack_assignment(one.member_assignment)
+            with contextlib.suppress(errors.TidelogError):
+                topics = unpack_subscription(one.member_id, None, one.member_metadata).topics
+                assignment = unpack_assignment(one.member_assignment)
         members.append(
             GroupMember(
                 member_id=one.member_id,

@@ -126,6 +126,12 @@ class Lookout:
         listed = await self._part(look, self._groups())
         look.groups = before.groups if listed is None else listed
         lags = await self._part(look, self._lags(look))
+        shared = await self._part(look, self._share_lags(look))
+        if shared is None:
+            names = {one.group_id for one in look.groups if one.type == "share"}
+            shared = {key: lag for key, lag in before.topic_lags.items() if key[0] in names}
+        if lags is not None:
+            lags |= shared
         look.topic_lags = before.topic_lags if lags is None else lags
         disks = await self._part(look, self._disks()) if self._count % DISKS_EVERY == 0 else None
         look.disks = before.disks if disks is None else disks
@@ -240,11 +246,16 @@ class Lookout:
                 if partition in look.ends:
                     key = name, partition.topic
                     lags[key] = lags.get(key, 0) + max(0, look.ends[partition] - one.offset)
-        shared = [one.group_id for one in look.groups if one.type == "share"]
-        for name, starts in (await admin.list_share_groups_offsets(shared)).items():
-            for partition, begun in starts.items():
+        return lags
+
+    async def _share_lags(self, look: Look) -> dict[tuple[str, str], int]:
+        admin = await self._around.clients.admin()
+        names = [one.group_id for one in look.groups if one.type == "share"]
+        lags: dict[tuple[str, str], int] = {}
+        for name, offsets in (await admin.list_share_groups_offsets(names)).items():
+            for partition, one in offsets.items():
                 key = name, partition.topic
-                lags[key] = lags.get(key, 0) + (begun.lag or 0)
+                lags[key] = lags.get(key, 0) + (one.lag or 0)
         return lags
 
 
