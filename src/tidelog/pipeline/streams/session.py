@@ -33,8 +33,8 @@ SETTINGS = {
 ON_THIS_MACHINE = {
     # Workers are forked with their imports done.  Elsewhere executors may have this package only after their start.
     "spark.python.daemon.module": "tidelog.pipeline.worker_daemon",
-    # Each file that Hadoop writes to a local disk costs a `chmod` process, and so does the checksum beside it.
-    # Checkpoints, which are what is written this way, have checksums of Spark's own.
+    # Each file of a checkpoint that Hadoop writes to a local disk costs a `chmod` process, and so does the checksum
+    # beside it.  State has checksums of Spark's own; the small logs of offsets and commits go without.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 SHUFFLE = "spark.sql.shuffle.partitions"
