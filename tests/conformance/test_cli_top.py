@@ -249,6 +249,15 @@ def test_a_wrong_option_is_refused(arguments: tuple[str, ...]) -> None:
     assert invoke("top", *arguments).exit_code == 2
 
 
+def test_terminals_without_keys_or_without_bars(bootstrap: str, topic: Callable[..., str]) -> None:
+    words = f"exec {TIDELOG} top --bootstrap {bootstrap} --topic {topic()} < /dev/null"
+    with PseudoTerminal(["bash", "-c", words], PYTHONIOENCODING="ascii") as terminal:
+        text = terminal.until(lambda text: "TOPIC" in text, "it is shown")
+        assert "Ctrl-C quit" in text and text.isascii()
+        terminal.press("\x03")
+        assert terminal.ended() == 0
+
+
 def test_a_dumb_terminal_gets_one_picture(bootstrap: str) -> None:
     with top(bootstrap, TERM="dumb") as terminal:
         assert terminal.ended() == 0

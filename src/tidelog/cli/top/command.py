@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,8 @@ def top(
     from tidelog.cli.top.look import Chosen
 
     chosen = Chosen(topics, groups)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every terminal has bars and arrows
     try:
         if session.json:
             run(_lines(session, chosen, interval, once, internal))
@@ -140,8 +143,10 @@ async def _lines(session: Session, chosen: Chosen, interval: float, once: bool, 
 
 
 async def _once(session: Session, chosen: Chosen, interval: float, internal: bool) -> None:
+    import shutil
     from contextlib import aclosing
 
+    from tidelog.cli.top.columns import fitting
     from tidelog.cli.top.screen import problems
     from tidelog.cli.top.view import PLACES, View
 
@@ -154,11 +159,15 @@ async def _once(session: Session, chosen: Chosen, interval: float, internal: boo
         click.echo(problem)
     for place in PLACES:
         view = View(place, internal)
+        rows = view.rows(picture)
         columns = [one for one in view.columns if one.heading != "LAG, LATELY"]
+        if sys.stdout.isatty():
+            longest = max((len(columns[0].text(row)) for row in rows), default=0)
+            columns = fitting(tuple(columns), shutil.get_terminal_size().columns - len(columns), longest)
         click.echo()
         print_table(
             [one.heading for one in columns],
-            [[_cell(one.text(row)) for one in columns] for row in view.rows(picture)],
+            [[_cell(one.text(row)) for one in columns] for row in rows],
             right=[one.heading for one in columns if not one.left],
         )
 

@@ -20,6 +20,7 @@ class Live:
         self._going_on = asyncio.Event()
         self._going_on.set()
         self._terminal = Terminal(self._pressed, self._changed.set)
+        self._view.keys = self._terminal.has_keys
 
     async def run(self, pictures: AsyncGenerator[Picture, None]) -> None:
         """Until somebody quits.  The first picture comes before the terminal is taken, so that a cluster that cannot be

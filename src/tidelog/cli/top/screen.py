@@ -164,7 +164,7 @@ def _cell(text: str, cells: int, left: bool) -> str:
 def _foot(view: View, width: int) -> Text:
     if view.editing:
         return _line(f"/{plain(view.here.filter)}█", width)
-    return _line(KEYS, width, "dim")
+    return _line(KEYS if view.keys else "Ctrl-C quit", width, "dim")
 
 
 def _line(text: str, width: int, style: str = "") -> Text:

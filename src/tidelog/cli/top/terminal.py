@@ -39,6 +39,11 @@ class Terminal:
         self._before: list[Any] = []
 
     @property
+    def has_keys(self) -> bool:
+        """False where the input comes from elsewhere."""
+        return self._input is not None
+
+    @property
     def size(self) -> tuple[int, int]:
         """Columns and rows."""
         return self._console.size.width, self._console.size.height

@@ -34,6 +34,8 @@ class View:
         self.help = False
         self.editing = False
         self.quit = False
+        self.keys = True
+        """Are there any to press?"""
         # What moves most comes first; brokers stay in their order.
         self.places = {"topics": Place(1, True), "groups": Place(1, True), "brokers": Place(0, False)}
         self.page = 10
