@@ -302,6 +302,25 @@ def test_a_reader_that_waits_does_not_hold_up_a_deletion(http_: Http, topic: Top
     waiting.close()
 
 
+def test_a_client_that_hangs_up_gets_its_records_again(
+    http_: Http, broker: TidelogBroker, topic: Topics, name: Names
+) -> None:
+    read = topic()
+    fill(broker.bootstrap, read, each=5)
+    # It waits for more than there is, with the records in hand.
+    one = Member(http_, name(), **{"consumer.request.timeout.ms": 600_000, "fetch.min.bytes": 10_000_000})
+    one.done("POST", "/subscription", {"topics": [read]})
+    host, _, port = http_.url.removeprefix("http://").partition(":")
+    waiting = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
+    waiting.request("GET", one._path + "/records")
+    deadline = time.monotonic() + PATIENCE_S
+    while not one.ask("GET", "/assignments").body["partitions"]:
+        assert time.monotonic() < deadline
+    waiting.close()
+    assert [at["offset"] for at in one.read(5, "?timeout=500")] == [0, 1, 2, 3, 4]
+    one.done("DELETE", "")
+
+
 def test_instances_are_bounded_and_go_when_idle(own_broker: BrokerFactory, name: Names) -> None:
     broker = own_broker({"tidelog.rest.consumers.max": "2"})
     assert isinstance(broker, TidelogBroker)
