@@ -24,7 +24,8 @@ from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
 from tests.faults.disks import Namespace
 from tests.faults.monitored import DEPLOY, RULES, Prometheus, Series, of, program, scrape
-from tidelog import Producer
+from tidelog import Admin, Producer
+from tidelog import TopicPartition as OurTopicPartition
 from tidelog.errors import TidelogError
 
 SECONDS_MAX = 60
@@ -266,6 +267,8 @@ def test_all_that_rules_and_dashboard_name_is_exported(cluster: Cluster) -> None
         producer.flush()
     commit_orders = ConsumerGroupTopicPartitions("g", [TopicPartition("orders", 0, 0)])
     cluster.admin.alter_consumer_group_offsets([commit_orders])["g"].result(SECONDS_MAX)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.alter_share_group_offsets("workers", {OurTopicPartition("orders", 0): 0})
     exported = {name for series in cluster.scrapes().values() for name, _ in series}
     # Nobody has made a mistake yet.
     exported.add("mq_request_errors_total")
