@@ -38,6 +38,7 @@ cdef enum:
 
 cdef enum:
     SLACK = 32  # what a copy in steps may write behind its end
+    HEADERS_AHEAD = 512
 
 cdef extern from *:
     """
@@ -267,6 +268,7 @@ cdef class Columns:
     cdef readonly Block timestamps
     cdef readonly Block header_offsets
     cdef bint _moving
+    cdef int64_t _header_room
 
     def __cinit__(self):
         self.keys, self.values = Bytes(), Bytes()
@@ -422,6 +424,7 @@ cdef class Columns:
         self.header_names.cut(mark.header_rows, mark.names, 0)
         self.header_values.cut(mark.header_rows, mark.contents, mark.header_nulls)
         self.header_offsets.size = 4 * (mark.rows + 1)
+        self._header_room = mark.header_rows  # what was null there is not any more
 
     cdef Py_ssize_t _records(self, Section* section, int32_t count, int64_t start, Py_ssize_t* index) except? -100:
         """0, or the negative code of what is wrong with record `index`."""
@@ -470,8 +473,16 @@ cdef class Columns:
         cdef bytes replaced
         cdef int32_t i
         # An invalid byte of a name becomes three, at most.
-        self.header_names.reserve(self.header_rows, count, 3 * (end - at))
-        self.header_values.reserve(self.header_rows, count, end - at)
+        cdef Py_ssize_t content = 3 * (end - at) + SLACK
+        if (
+            self.header_rows + count > self._header_room
+            or self.header_names.content.size + content > self.header_names.content.room
+            or self.header_values.content.size + content > self.header_values.content.room
+        ):
+            # For many rows at once: asking for each would cost more than the headers.
+            self._header_room = self.header_rows + max(count, HEADERS_AHEAD)
+            self.header_names.reserve(self.header_rows, max(count, HEADERS_AHEAD), 8 * content)
+            self.header_values.reserve(self.header_rows, max(count, HEADERS_AHEAD), 8 * content)
         for i in range(count):
             at = skip_bytes(data, at, end, &name, &name_size)
             at = skip_bytes(data, at, end, &value, &value_size)

@@ -146,6 +146,33 @@ def test_only_what_is_not_needed_any_more_is_overwritten() -> None:
     assert pylist(columns.record_batch()) == pylist(moved.record_batch()) == pylist(other.record_batch())
 
 
+def test_many_headers_and_nulls_among_them_survive_a_damaged_batch_between() -> None:
+    def batch(first: int) -> bytes:
+        names = ["a", "é" * 9, "long name " * 5]
+        records = [
+            Record(
+                0,
+                5,
+                None,
+                b"v",
+                tuple((name, None if (at + first) % 3 else b"x" * (at % 90)) for name in names),
+            )
+            for at in range(700)
+        ]
+        return build_batch(records, base_offset=first)
+
+    columns, wanted = RecordColumns(), []
+    for first in (0, 700, 1_400):
+        data = batch(first)
+        damaged = bytearray(batch(first + 1))  # with nulls in other places
+        damaged[-3] ^= 1
+        with pytest.raises((CorruptMessage, InvalidRecord)):
+            columns.add("orders", 0, damaged)
+        wanted += plain.rows_of("orders", 0, data, 0, [])[0]
+        columns.add("orders", 0, data)
+    assert pylist(columns.record_batch()) == wanted
+
+
 @given(logs(), st.data())
 @settings(deadline=None, max_examples=300)
 def test_damage_is_found_and_leaves_whole_batches_only(
