@@ -45,7 +45,8 @@ check: setup ## lint, types, layers, unit tests: under a minute
 test: tools check ## everything CI runs
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/browser
 
-deep: tools ## long runs: many seeds, faults
+deep: tools ## long runs: many seeds, faults, new examples for properties
+	TIDELOG_NEW_EXAMPLES=1 $(BIN)/pytest -n $(JOBS) tests/unit tests/property
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m deep --timeout 3600 tests
 
 conformance-kafka: tools ## the conformance suite against Apache Kafka (jars through Maven)

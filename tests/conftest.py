@@ -6,16 +6,23 @@ to be wrong, such as a lost record or another value, fails at once.  Pure code a
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
 REAL = ("browser", "conformance", "faults", "pipeline")
 HERE = Path(__file__).parent
+
+# The same examples in every run, so that a change is what breaks a test; `make deep` looks for new ones.  There is no
+# deadline: a busy machine is slow, not wrong.
+settings.register_profile("tidelog", deadline=None, derandomize="TIDELOG_NEW_EXAMPLES" not in os.environ)
+settings.load_profile("tidelog")
 
 # What shares a Spark session, a browser or the patience for drivers that are killed runs in one worker.  The first that
 # fits counts; large groups begin first.  xdist's own groups do nothing with pytest 9.2 (pytest-xdist issue 1386).
