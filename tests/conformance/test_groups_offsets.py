@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.members import Member
+from tests.conformance.members import Member, await_coordinator
+from tests.conformance.raw import Connection
 from tidelog import Admin, Consumer, TopicPartition
 from tidelog.errors import GroupIdNotFound
 
@@ -66,7 +67,9 @@ def test_a_member_that_sends_nonsense_hides_nobody(
     bootstrap: str, topic: Callable[..., str], name: Callable[[], str]
 ) -> None:
     good, odd = name(), name()
-    member = Member(bootstrap, odd, protocols=(("range", b"\x00\x01nonsense"),))
+    with Connection(bootstrap) as connection:
+        await_coordinator(connection, odd)
+    member = Member(bootstrap, odd, session_ms=30_000, protocols=(("range", b"data"),))
     member.join()
     member.sync({member.id: b"\xff"})
     with Admin(bootstrap_servers=bootstrap) as admin:
