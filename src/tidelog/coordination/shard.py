@@ -15,8 +15,9 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.entries import Entry, Kinds
 from tidelog.record.builder import BatchBuilder
-from tidelog.replication.partition import Appended, Ending, Partition
-from tidelog.types import Epoch, Offset
+from tidelog.replication.partition import Ending, Partition
+from tidelog.replication.promises import Appended, found, is_committed, when_committed
+from tidelog.types import Epoch
 
 NO_PRODUCER = -1
 
@@ -117,7 +118,7 @@ class Shard(Generic[M]):
     # Waiting
 
     def is_committed(self, appended: Appended) -> bool:
-        return appended.durable is None and self._partition.is_committed(appended)
+        return appended.durable is None and is_committed(self._partition, appended)
 
     @property
     def is_settled(self) -> bool:
@@ -135,8 +136,8 @@ class Shard(Generic[M]):
             async with asyncio.timeout(timeout_ms / 1000):
                 if durable is not None:
                     await self._durable(durable)
-                if not self._partition.is_committed(appended):
-                    await self._partition.when_committed(appended)
+                if not is_committed(self._partition, appended):
+                    await when_committed(self._partition, appended)
         except TimeoutError:
             raise errors.CoordinatorNotAvailable(
                 f"{self._partition.name}: the change is not on all in-sync replicas yet"
@@ -148,8 +149,7 @@ class Shard(Generic[M]):
         """Returns when everything that the state has is committed: call it before telling what was read."""
         log = self._partition.log
         if log.next > self._partition.state.committed:
-            end = Offset(log.next)
-            await self.committed(self._partition.found(end, end, log.durable), timeout_ms)
+            await self.committed(found(self._partition, log.next, log.next, log.durable), timeout_ms)
 
     async def _durable(self, done: asyncio.Future[None]) -> None:
         try:

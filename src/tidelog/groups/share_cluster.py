@@ -18,6 +18,7 @@ from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.promises import is_committed, when_committed
 from tidelog.types import NodeId
 from tidelog.wire.messages import delete_share_group_state as delete
 from tidelog.wire.messages import initialize_share_group_state as initialize
@@ -251,7 +252,7 @@ async def _append_here(partition: Partition, batch: bytes, now_ms: int) -> None:
         async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):
             if appended.durable is not None:
                 await asyncio.shield(appended.durable)
-            if not partition.is_committed(appended):
-                await partition.when_committed(appended)
+            if not is_committed(partition, appended):
+                await when_committed(partition, appended)
     except TimeoutError:
         raise errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas yet") from None

@@ -67,7 +67,9 @@ class Session:
         self._node = node
         self._id = NO_SESSION
         self._epoch = FIRST
-        self._told: dict[Key, Wanted | None] = {}  # what the leader keeps; None: to be told again, or taken back
+        self._told: dict[
+            Key, Wanted | None
+        ] = {}  # what the leader keeps; None: to be told again, or taken back
 
     def request(
         self,

@@ -18,6 +18,7 @@ from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.following import runs
+from tidelog.replication.promises import Appended, found, not_led
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.replication.waiters import CommitWaits, FetchWait
@@ -31,17 +32,6 @@ DUPLICATE_TIME = -1
 
 # What a NamedTuple's constructor does, without its call: this is on the path of every produce request.
 _appended = tuple.__new__
-
-
-class Appended(NamedTuple):
-    """`end` is past the last record; `durable` is there while the topic's own sync is under way.  An offset can be given
-    to another record by another leader, in another epoch; both together name one record."""
-
-    base: Offset
-    end: Offset
-    append_time_ms: int
-    durable: asyncio.Future[None] | None
-    epoch: int
 
 
 def _max_timestamp(batch: Batch) -> int:
@@ -126,7 +116,7 @@ class Partition(PartitionTail):
                 self._committed_moved(0)
         else:
             self.state.followed(epoch)
-            self.commit_waits.failed(self._moved())
+            self.commit_waits.failed(not_led(self))
         self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
@@ -201,7 +191,7 @@ class Partition(PartitionTail):
             if known is not None:
                 # The first copy may still be on its way to the disk.
                 durable = log.durable if known.last_offset >= log.end else None
-                copy = self.found(Offset(known.base_offset), Offset(known.last_offset + 1), durable)
+                copy = found(self, known.base_offset, known.last_offset + 1, durable)
                 return copy._replace(append_time_ms=append_time)
             if header.transactional and not log.producers.has_open(header.producer_id, header.producer_epoch):
                 if enlisted is None:
@@ -316,33 +306,7 @@ class Partition(PartitionTail):
             elif before is not None and after != before:
                 wait.changed()  # a transaction ended, and more than its marker can be seen
 
-    # Waiting for replicas and for records
-
-    def found(self, base: Offset, end: Offset, durable: asyncio.Future[None] | None) -> Appended:
-        """What was appended before."""
-        return Appended(base, end, -1, durable, self.log.epochs.of(end - 1))
-
-    def is_committed(self, appended: Appended) -> bool:
-        """Whether all replicas that count have it: these records, not those that another leader has put there."""
-        end = appended.end
-        return self.state.committed >= end and (
-            appended.epoch == self.log.epochs.of(end - 1) or end <= self.log.start
-        )
-
-    def gave_up(self, appended: Appended) -> bool:
-        """It is another leader's to say what becomes of it."""
-        return self.leader != self.state.node or appended.epoch != self.log.epochs.of(appended.end - 1)
-
-    def when_committed(self, appended: Appended) -> asyncio.Future[None]:
-        """Done when it is; fails when another broker leads."""
-        if not self.gave_up(appended):
-            return self.commit_waits.wait(appended.end)
-        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        moved.set_exception(self._moved())
-        return moved
-
-    def _moved(self) -> errors.TidelogError:
-        return errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader} now")
+    # Waiting for records
 
     def wait_for_more(self, wait: FetchWait, follows: bool) -> None:
         if follows:

@@ -13,9 +13,10 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.coordinator import Coordinator
 from tidelog.coordination.shard import Shard
-from tidelog.replication.partition import Appended, Ending, Partition
+from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.promises import Appended, is_committed, when_committed
 from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -66,7 +67,7 @@ class Markers:
             return self._append_to_shard(coordinator, name, ending)
         partition = self._partitions.led_here(*name)
         appended = partition.append_marker(ending, self._clock.now_ms())
-        if appended.durable is None and partition.is_committed(appended):
+        if appended.durable is None and is_committed(partition, appended):
             return None
         return _PartitionWait(partition, appended)
 
@@ -99,8 +100,8 @@ class _PartitionWait:
             async with asyncio.timeout(timeout_ms / 1000):
                 if appended.durable is not None:
                     await asyncio.shield(appended.durable)
-                if not partition.is_committed(appended):
-                    await partition.when_committed(appended)
+                if not is_committed(partition, appended):
+                    await when_committed(partition, appended)
         except TimeoutError:
             raise errors.RequestTimedOut(
                 f"{partition.name}: the marker is not on all in-sync replicas yet"

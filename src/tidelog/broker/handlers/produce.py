@@ -20,8 +20,8 @@ from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC
-from tidelog.replication.partition import Appended, Enlisted, Partition
-from tidelog.types import Offset
+from tidelog.replication.partition import Enlisted, Partition
+from tidelog.replication.promises import Appended, found, is_committed, moved, when_committed
 
 PRODUCE = 0
 ACKS_ALL = -1
@@ -112,7 +112,7 @@ def append_all(
                 row.append(_failed(index, problem, services, topic, client_id))
             else:
                 if appended.durable is not None or (
-                    acks == ACKS_ALL and not partition.is_committed(appended)
+                    acks == ACKS_ALL and not is_committed(partition, appended)
                 ):
                     waits.append((row, len(row), partition, appended))
                 row.append(
@@ -176,8 +176,8 @@ class Acknowledgement:
     def _synced(self, partition: Partition, appended: Appended) -> None:
         durable = appended.durable
         failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
-        if not failed and self._acks == ACKS_ALL and not partition.is_committed(appended):
-            partition.when_committed(appended).add_done_callback(self._settled)
+        if not failed and self._acks == ACKS_ALL and not is_committed(partition, appended):
+            when_committed(partition, appended).add_done_callback(self._settled)
         else:
             self._settled(None)
 
@@ -208,10 +208,10 @@ def settle_late(
     expired: bool,
 ) -> None:
     """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
-    appended = partition.found(Offset(answer.base), Offset(answer.end), durable)
+    appended = found(partition, answer.base, answer.end, durable)
     problem = _unsettled(partition, appended, answer.acks)
     if isinstance(problem, errors.RequestTimedOut) and not expired:
-        committed = partition.when_committed(appended)
+        committed = when_committed(partition, appended)
         committed.add_done_callback(lambda done: _settle(tallies, answer, _outcome(done)))
     else:
         _settle(tallies, answer, problem)
@@ -247,8 +247,8 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
         if partition.log.end < appended.end:
             # A repeated batch waits for the sync of its first copy, and that one failed.
             return errors.KafkaStorageError(f"{partition.name}: the batch could not be written")
-    if acks == ACKS_ALL and not partition.is_committed(appended):
-        if partition.gave_up(appended):
+    if acks == ACKS_ALL and not is_committed(partition, appended):
+        if moved(partition, appended):
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
         return errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas in time")
     return None
