@@ -78,7 +78,8 @@ def test_a_session_names_partitions_once_and_then_what_changed() -> None:
     assert named(b=Wanted(1, 9, 0, 0)) == ([], [0])
     session.forget(B)
     assert named(b=Wanted(1, 9, 0, 0)) == ([1], [])
-    session.forget(B)  # an answer for it came too late: it is not followed any more, and the leader must hear of it
+    # An answer for it came too late: it is not followed any more, and the leader must hear of it.
+    session.forget(B)
     assert named(a=first) == ([0], [1])
     assert named(a=first) == ([], [])
     session.lost()
