@@ -272,7 +272,9 @@ class SystemDisk:
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         facts = os.statvfs(path)
-        return facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+        # As `df` has it: what is kept for root is no part of what can be used.
+        usable = facts.f_blocks - facts.f_bfree + facts.f_bavail
+        return usable * facts.f_frsize, facts.f_bavail * facts.f_frsize
 
     def lock(self, path: str) -> SystemLock:
         return SystemLock(path)
