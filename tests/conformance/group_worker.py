@@ -140,7 +140,9 @@ def kafka_python(bootstrap: str, group: str, topic: str, strategy: str, instance
     )
     consumer.subscribe([topic], listener=Listener())
     while not stopping.is_set():
-        for partition, records in consumer.poll(timeout_ms=100).items():
+        # kafka-python 3.0.12 gives up a join that is answered just as its poll ends, and then believes it has joined:
+        # with long polls that is rare.
+        for partition, records in consumer.poll(timeout_ms=2000).items():
             unsaved[partition] = records[-1].offset
             tell(read=[partition.partition, records[-1].offset])
         for partition, offset in list(unsaved.items()):
