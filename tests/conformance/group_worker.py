@@ -141,8 +141,13 @@ def kafka_python(bootstrap: str, group: str, topic: str, strategy: str, instance
     consumer.subscribe([topic], listener=Listener())
     while not stopping.is_set():
         # kafka-python 3.0.12 gives up a join that is answered just as its poll ends, and then believes it has joined:
-        # with long polls that is rare.
-        for partition, records in consumer.poll(timeout_ms=2000).items():
+        # with long polls that is rare.  Those raise when the broker is away.
+        try:
+            polled = consumer.poll(timeout_ms=2000)
+        except kafka.errors.KafkaConnectionError as problem:
+            tell(away=repr(problem))
+            polled = {}
+        for partition, records in polled.items():
             unsaved[partition] = records[-1].offset
             tell(read=[partition.partition, records[-1].offset])
         for partition, offset in list(unsaved.items()):
