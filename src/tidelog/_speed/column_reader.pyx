@@ -342,7 +342,9 @@ cdef class Columns:
         cdef int64_t size
         self._moving = False
         if in_place and not self.rows and type(data) is memoryview and type(data.obj) is Room:
-            # Values only ever move down, by at least a batch's header: nothing is overwritten that was not read.
+            # Values only ever move down, by at least a batch's header: nothing is overwritten that was not read.  What
+            # else is in the memory of an answer is nobody's: records stay there only where they are most of it
+            # (`records_of`), so never those of two partitions.
             while left - place >= batch.HEADER:
                 size = batch.batch_size(&view[place], left - place)
                 if size < 0 or size > left - place:

@@ -32,9 +32,9 @@ _data = click.option(
         "A broker that dies stays dead until it is restarted.",
         """
 tidelog dev
-tidelog dev --brokers 3 --data /tmp/cluster --port 9092 --etcd 3
+tidelog dev --brokers 3 --data cluster --port 9092 --etcd 3
 tidelog dev --set num.partitions=6 --set min.insync.replicas=2
-tidelog dev restart 2 --data /tmp/cluster
+tidelog dev restart 2 --data cluster
 """,
     ),
 )
@@ -108,7 +108,7 @@ def _look_after(cluster: Any, signals: Signals) -> None:
     help=command_help(
         "Start a broker of a running `tidelog dev` again; one that still runs is stopped first.  When it is ready it "
         "prints the broker's own line: `ready kafka=HOST:PORT http=HOST:PORT id=N`.",
-        "tidelog dev restart 2 --data /tmp/cluster",
+        "tidelog dev restart 2 --data cluster",
     )
 )
 @click.argument("broker", type=click.IntRange(1), metavar="ID")
