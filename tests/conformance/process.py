@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 STOP_SECONDS_MAX = 60
@@ -89,22 +91,38 @@ class BrokerProcess:
             ) from None
 
 
-_given: set[int] = set()
+CLAIMS_MAX = 200  # each takes a file descriptor; brokers of so many tests ago are listening, or gone
+_claims: deque[socket.socket] = deque()
+
+
+def free_ports(apart: Sequence[int] = (0,)) -> int:
+    """The first of some ports that lie so far from it, all free.
+
+    They are below the range that outgoing connections take their ports from, so that a restart finds them free again, and
+    no other test is given one of them meanwhile: a broker that is down keeps its address.
+    """
+    while True:
+        # Tests may seed the shared generator, which would make two of them draw the same ports.
+        first = random.SystemRandom().randrange(12_000, 31_000)
+        claims: list[socket.socket] = []
+        try:
+            for port in (first + each for each in apart):
+                claims.append(socket.socket(socket.AF_UNIX))
+                claims[-1].bind(f"\0tidelog-test-port-{port}")  # an abstract name: it goes with the process
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            for claim in claims:
+                claim.close()
+            continue
+        _claims.extend(claims)
+        while len(_claims) > CLAIMS_MAX:
+            _claims.popleft().close()
+        return first
 
 
 def free_port() -> int:
-    """Below the range that outgoing connections take their ports from, so that a restart finds it free again."""
-    while True:
-        # Tests may seed the shared generator, which would make two of them draw the same ports.
-        port = random.SystemRandom().randrange(12_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _given:
-            _given.add(port)
-            return port
+    return free_ports()
 
 
 def wait_until(reached: object, seconds: float, what: str, every: float = 0.05) -> None:

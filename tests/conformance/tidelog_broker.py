@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.conformance.process import BrokerProcess
+from tests.conformance.process import BrokerProcess, free_port
 
 READY_SECONDS_MAX = 120  # a start takes half a second; a machine under load may take its time
 READY = re.compile(rb"^ready kafka=(?P<kafka>\S+):(?P<port>\d+) http=(?P<http>\S+:\d+) id=(?P<id>\d+)\s*$")
@@ -25,7 +25,7 @@ class TidelogBroker(BrokerProcess):
 
     def __init__(self, home: Path, settings: dict[str, str]) -> None:
         super().__init__(home, settings)
-        self.http = "127.0.0.1:0"
+        self.http = f"127.0.0.1:{free_port()}"
 
     def start(self) -> None:
         """Returns when the broker has said that it is ready; a restart takes the same ports again."""

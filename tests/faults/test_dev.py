@@ -19,24 +19,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.process import free_port, wait_until
+from tests.conformance.process import free_ports, wait_until
 from tests.conformance.pseudo_terminal import PseudoTerminal
 
 TIDELOG = str(Path(sys.executable).parent / "tidelog")
 SECONDS_MAX = 60
-
-
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row, with those of HTTP."""
-    while True:
-        first = free_port()
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-                socket.create_server(("127.0.0.1", port + 1000)).close()
-        except OSError:
-            continue
-        return first
+HTTP_APART = 1000
 
 
 class Dev:
@@ -47,7 +35,7 @@ class Dev:
     ) -> None:
         self.settings = settings or {}
         self.folder = folder
-        self.port = free_ports(brokers)
+        self.port = free_ports([*range(brokers), *range(HTTP_APART, HTTP_APART + brokers)])
         self.brokers = brokers
         self.etcd = etcd
         self.process: subprocess.Popen[str] | None = None
