@@ -88,7 +88,11 @@ class Partitions:
         return self._held
 
     def open_ones(self) -> Iterator[Partition]:
-        return (partition for (topic, _), partition in list(self._held.items()) if type(topic) is str)
+        # Not by a list of items: ten thousand new tuples bring on a garbage collection of everything.
+        for key in list(self._held):
+            partition = self._held.get(key) if type(key[0]) is str else None
+            if partition is not None:
+                yield partition
 
     def counts(self) -> Counts:
         """Of all partitions since the start."""

@@ -5,18 +5,18 @@ A page of many thousand series is collected in short turns, between which produc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from time import perf_counter
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
-from tidelog.gateways.metrics.process import process
+from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
 from tidelog.gateways.metrics.storage import Disks, compaction, directories
 from tidelog.gateways.metrics.traffic import connections, rates, requests
@@ -31,19 +31,20 @@ class Collector:
         self._ends = Ends(around)
         self._one_at_a_time = asyncio.Lock()
 
-    async def page(self) -> bytes:
+    async def page(self) -> Page:
         async with self._one_at_a_time:
             began = perf_counter()
-            await asyncio.gather(self._disks.look(), self._ends.look())
+            *_, files = await asyncio.gather(
+                self._disks.look(), self._ends.look(), asyncio.to_thread(open_files)
+            )
             page = Page(self._around.config.tidelog_metrics_series_max)
-            for steps in self._steps(page):
+            for steps in self._steps(page, files):
                 await _in_turns(steps)
             page.put("mq_metrics_left_out_series", page.left_out)
             page.put("mq_metrics_collect_ms", round(1000 * (perf_counter() - began), 3))
-            # Joining tens of thousands of lines takes a while: not on the loop.
-            return await asyncio.to_thread(page.text)
+            return page
 
-    def _steps(self, page: Page) -> Iterator[Iterator[None]]:
+    def _steps(self, page: Page, files: int) -> Iterator[Iterator[None]]:
         around = self._around
         yield rates(around, page)
         yield requests(around, page)
@@ -56,7 +57,7 @@ class Collector:
         yield lag(around, page, self._ends)
         yield share_lag(around, page, self._ends)
         yield transactions(around, page)
-        yield process(around, page)
+        yield process(around, page, files)
 
 
 async def _in_turns(steps: Iterator[None]) -> None:
@@ -67,10 +68,16 @@ async def _in_turns(steps: Iterator[None]) -> None:
             turn_ends = perf_counter() + TURN_S
 
 
+async def _told(page: Page) -> AsyncIterator[bytes]:
+    for family in page.families():
+        yield family
+        await asyncio.sleep(0)
+
+
 def routes(around: Surroundings) -> list[BaseRoute]:
     collector = Collector(around)
 
     async def metrics(_: Request) -> Response:
-        return Response(await collector.page(), media_type=CONTENT_TYPE)
+        return StreamingResponse(_told(await collector.page()), media_type=CONTENT_TYPE)
 
     return [Route("/metrics", metrics)]

@@ -43,7 +43,12 @@ class Disks:
     async def _look_at(self, where: LogDir) -> None:
         disk = where.volume.disk
         self.space[where.path] = Disk(*await disk.run(lambda: disk.free_bytes(where.path)))
-        resting = [name for name in where.names if name not in where.logs and name not in self._sizes]
+        resting = []
+        for number, name in enumerate(list(where.names), 1):
+            if name not in where.logs and name not in self._sizes:
+                resting.append(name)
+            if number % MEASURED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         for at in range(0, len(resting), MEASURED_AT_ONCE):
             names = resting[at : at + MEASURED_AT_ONCE]
             sizes = await disk.run(lambda names=names: [where.size_of(name) for name in names])  # type: ignore[misc]
@@ -68,11 +73,13 @@ def directories(around: Surroundings, page: Page, disks: Disks) -> Iterator[None
             page.put("mq_disk_free_bytes", space.free_bytes, path)
             page.put("mq_disk_usage_ratio", 1 - space.free_bytes / max(space.total_bytes, 1), path)
         size = 0
-        for number, (name, log) in enumerate(list(where.logs.items())):
-            size += log.size
-            if name not in held:
-                # Opened by retention alone.
-                page.put("mq_partition_size_bytes", log.size, *name)
+        for number, name in enumerate(list(where.logs)):
+            log = where.logs.get(name)
+            if log is not None:
+                size += log.size
+                if name not in held:
+                    # Opened by retention alone.
+                    page.put("mq_partition_size_bytes", log.size, *name)
             if number % 50 == 49:
                 yield
         for number, (name, resting) in enumerate(disks.resting_sizes(where)):
