@@ -1,7 +1,9 @@
 """Where replicas should go: plans for moving partitions, as `tidelog partitions reassign` shows them before it acts.
 
-Pure.  Every plan moves as little as it can: bytes on the wire are what a move costs.  The first replica of a partition
-is the one that leads when all is well, so leaders are balanced by order, which costs nothing."""
+Pure.  Bytes on the wire are what a move costs.  `remove_broker` moves what the broker has and nothing else; `balance`
+and `spread` move a replica only where the counts of two brokers differ by two or more, or two replicas share a rack, and
+the smallest partitions first.  The first replica of a partition is the one that leads when all is well, so leaders are
+balanced by order, which costs nothing."""
 
 from __future__ import annotations
 
@@ -40,9 +42,54 @@ class Impossible(ValueError):
 
 
 def remove_broker(places: Iterable[Place], leaving: int, racks: Mapping[int, str | None]) -> list[Move]:
-    """`racks` are the brokers that stay or go, with their racks: every replica on `leaving` goes to the best other."""
-    others = {node: rack for node, rack in racks.items() if node != leaving}
-    return balance(places, others)
+    """Each replica on `leaving` goes to the best of the other brokers in `racks`, those that run.  Every other replica
+    stays, on a broker that is down too: they only count as what a broker has already."""
+    known = list(places)
+    if leaving not in racks and not any(leaving in one.replicas for one in known):
+        there = ", ".join(map(str, sorted(racks)))
+        raise Impossible(f"broker {leaving} is not running and holds no replica: there are {there}")
+    loads = _Loads(known)
+    moves = []
+    # The largest first, while there is most choice; the rest evens out what they made uneven.
+    for one in sorted(known, key=lambda place: (-place.size, place.topic, place.partition)):
+        if leaving in one.replicas:
+            moves.append(_without(one, leaving, racks, loads))
+    return sorted(moves, key=lambda move: (move.topic, move.partition))
+
+
+class _Loads:
+    """What each broker holds and leads: replicas, bytes, leaders."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self.replicas: Counter[int] = Counter()
+        self.bytes: Counter[int] = Counter()
+        self.leads: Counter[int] = Counter()
+        for one in places:
+            self.leads[one.replicas[0]] += 1
+            for node in one.replicas:
+                self.replicas[node] += 1
+                self.bytes[node] += one.size
+
+
+def _without(place: Place, leaving: int, racks: Mapping[int, str | None], loads: _Loads) -> Move:
+    stay = [node for node in place.replicas if node != leaving]
+    free = [node for node in racks if node != leaving and node not in stay]
+    if not free:
+        left = sum(node != leaving for node in racks)
+        raise Impossible(
+            f"{place.topic}-{place.partition} has {len(place.replicas)} replicas, and {left} brokers would be left"
+        )
+    used = {racks[node] for node in stay if racks.get(node) is not None}
+    new = min(free, key=lambda node: (racks[node] in used, loads.replicas[node], loads.bytes[node], node))
+    loads.replicas[new] += 1
+    loads.bytes[new] += place.size
+    after = [new if node == leaving else node for node in place.replicas]
+    if place.replicas[0] == leaving:
+        # One that has the records already may lead as well as the new one.
+        first = min(after, key=lambda node: (node not in racks, loads.leads[node], node))
+        after = [first, *(node for node in after if node != first)]
+        loads.leads[first] += 1
+    return Move(place.topic, place.partition, place.replicas, tuple(after), place.size)
 
 
 def balance(places: Iterable[Place], racks: Mapping[int, str | None]) -> list[Move]:
@@ -50,7 +97,8 @@ def balance(places: Iterable[Place], racks: Mapping[int, str | None]) -> list[Mo
     if not racks:
         raise Impossible("no broker would be left")
     known = sorted(places, key=lambda place: (place.topic, place.partition))
-    placed = {(one.topic, one.partition): _kept(one, racks) for one in known}
+    smallest = sorted(known, key=lambda place: place.size)
+    placed = {(one.topic, one.partition): _kept(one, racks) for one in smallest}
     _level(placed, racks)
     _lead(placed)
     moves = []
