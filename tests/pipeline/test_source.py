@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.conformance.process import BrokerProcess, wait_until
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Producer, TopicPartition
+from tidelog.pipeline import survey
+from tidelog.pipeline.batch_source import RangePartition, TidelogReader
+from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.row_shape import schema_of, shape_of
+from tidelog.pipeline.source_options import source_options
+from tidelog.pipeline.stream_source import TidelogStreamReader
 
 Topic = Callable[..., str]
 
@@ -68,6 +76,31 @@ def test_a_batch_begins_and_ends_where_it_is_told(spark: Any, bootstrap: str, to
     assert read(starting="2023-11-14T22:13:28Z") == numbers(8, 10)
     assert read(starting="2033-01-01T00:00:00Z") == []
     assert read(starting="latest") == []
+
+
+def test_a_batch_of_a_topic_that_is_written_to_is_no_loss(bootstrap: str, topic: Topic) -> None:
+    orders, done = topic(partitions=2), threading.Event()
+    fill(bootstrap, orders, numbers(0, 10), partition=0)
+
+    def write() -> None:
+        with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
+            while not done.is_set():
+                producer.send(orders, b"x")
+                producer.flush(60)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for starting in ("earliest", "latest", "@0") * 10:
+            options = source_options(
+                {"bootstrap": bootstrap, "topics": orders, "starting": starting}, streaming=False
+            )
+            reader = TidelogReader(options, shape_of(options, schema_of(options)))
+            planned = [one.wanted for one in reader.partitions() if isinstance(one, RangePartition)]
+            assert starting == "latest" or sum(one.size for one in planned if one is not None) >= 10
+    finally:
+        done.set()
+        writer.join()
 
 
 def test_large_partitions_are_cut_for_several_tasks_and_nothing_is_lost(
@@ -261,6 +294,45 @@ def test_lost_data_stops_a_stream_unless_it_is_told_to_go_on(
     assert "offsets 10 to 14" in said and "failOnDataLoss" in said and "retention" in said
     run(failOnDataLoss="false")
     assert sorted(values(reading(spark, bootstrap, topics=copy)), key=int) == numbers(0, 10) + numbers(17, 20)
+
+
+def test_a_log_that_ends_before_the_checkpoint_has_lost_data(
+    bootstrap: str, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = topic()
+    fill(bootstrap, orders, numbers(0, 5))
+    monkeypatch.setattr(survey, "ASK_AGAIN_S", 0.0)
+
+    def reader(**more: str) -> TidelogStreamReader:
+        given = {"bootstrap": bootstrap, "topics": orders, "starting": "earliest", **more}
+        options = source_options(given, streaming=True)
+        return TidelogStreamReader(options, shape_of(options, schema_of(options)))
+
+    ahead = reader().initialOffset()
+    del ahead["@first"]
+    ahead[orders]["0"] = 10
+    with pytest.raises(PipelineError, match=r"has read up to offset 10 of .* its log ends at 5"):
+        reader().latestOffset(ahead, ReadAllAvailable())
+    with pytest.raises(PipelineError, match="begins at offset 10 of"):
+        reader().latestOffset({**ahead, "@first": True}, ReadMaxRows(3))
+    for limit in (ReadAllAvailable(), ReadMaxRows(3)):
+        end = reader(failOnDataLoss="false").latestOffset(ahead, limit)
+        assert end[orders] == {"0": 5}, "what is written next would be skipped"
+
+
+def test_open_transactions_are_no_loss(bootstrap: str, topic: Topic) -> None:
+    orders = topic()
+    options = source_options({"bootstrap": bootstrap, "topics": orders}, streaming=True)
+    with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=f"{orders}-open") as producer,
+        producer.transaction(),
+    ):
+        producer.send(orders, b"a")
+        producer.flush(60)
+        reader = TidelogStreamReader(options, shape_of(options, schema_of(options)))
+        # As a query that has read what is not committed, and is now told to wait for it.
+        ahead = {**reader.initialOffset(), orders: {"0": 1}}
+        assert reader.latestOffset(ahead, ReadAllAvailable()) == ahead
 
 
 def test_offsets_that_are_not_in_the_log(spark: Any, bootstrap: str, topic: Topic) -> None:

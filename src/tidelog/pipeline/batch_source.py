@@ -51,9 +51,10 @@ class TidelogReader(DataSourceReader):
         options, survey = self._options, Survey(self._options)
         scope = survey.scope()
         wanted = [one for one in scope.partitions if self._narrowing.wants(one)]
-        first, last = survey.first(wanted), survey.last(wanted)
-        start = self._starts(survey, wanted, first)
+        start = self._starts(survey, wanted, scope.partitions)
         end = survey.at(options.ending, scope.partitions)
+        # Asked last: the log grows meanwhile, and what was its end a moment ago must lie within it.
+        first, last = survey.first(wanted), survey.last(wanted)
         ranges = []
         for one in wanted:
             begin = _within(options, "starting", one, start[one], first[one], last[one])
@@ -64,9 +65,9 @@ class TidelogReader(DataSourceReader):
         return [RangePartition(one) for one in tasks] or [RangePartition(None)]
 
     def _starts(
-        self, survey: Survey, wanted: list[TopicPartition], first: dict[TopicPartition, int]
+        self, survey: Survey, wanted: list[TopicPartition], all_of_them: tuple[TopicPartition, ...]
     ) -> dict[TopicPartition, int]:
-        start = survey.at(self._options.starting, survey.scope().partitions)
+        start = survey.at(self._options.starting, all_of_them)
         time_ms = self._narrowing.time_first_ms
         if time_ms is not None:
             since = survey.since(dict.fromkeys(wanted, max(0, time_ms)))
@@ -87,8 +88,9 @@ class TidelogReader(DataSourceReader):
 def _within(
     options: SourceOptions, name: str, partition: TopicPartition, offset: int, first: int, last: int
 ) -> int:
-    """An offset that was asked for and is not in the log is data that was lost, or a mistake."""
-    if first <= offset <= last:
-        return offset
-    lost(options, f"{name} is offset {offset} of {partition}, but its log reaches from {first} to {last}")
+    """An offset that was asked for by its number and is not in the log is data that was lost, or a mistake.  Where a
+    name or a time was given, retention may have moved the log's beginning since it was looked up."""
+    bound = options.starting if name == "starting" else options.ending
+    if not first <= offset <= last and isinstance(bound.at(partition), int):
+        lost(options, f"{name} is offset {offset} of {partition}, but its log reaches from {first} to {last}")
     return min(max(offset, first), last)

@@ -66,4 +66,5 @@ def admit(
         if left and shares[one] < sizes[one]:
             shares[one] += 1
             left -= 1
-    return {one: start[one] + shares[one] for one in end}
+    # An end below its start is a log that has become shorter: it stays.
+    return {one: min(end[one], start[one] + shares[one]) for one in end}

@@ -61,7 +61,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = Positions(self._asked.last(scope.partitions), scope.ids)
         until = self._latest if self._until is None else self._until
         begins = self._begins(since, until)
-        ends = {one: max(begins[one], offset) for one, offset in until.offsets.items()}
+        ends = self._ends(since, begins, until)
         if isinstance(limit, ReadMaxRows):
             ends = admit(begins, ends, limit.max_rows)
         if ends == dict(since.offsets):
@@ -150,6 +150,22 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 new.append(one)
         return begins | self._asked.first(new)
+
+    def _ends(
+        self, since: Positions, begins: Mapping[TopicPartition, int], until: Positions
+    ) -> dict[TopicPartition, int]:
+        """No partition ends before it begins, unless its log has become shorter than what was read of it."""
+        ends = {one: max(begins[one], offset) for one, offset in until.offsets.items()}
+        ahead = {
+            one: begins[one]
+            for one, offset in until.offsets.items()
+            if offset < begins[one] and begins[one] == since.offsets.get(one)
+        }
+        for one, end in self._asked.shortened(ahead).items():
+            said = "the query begins at" if since.first else "the query has read up to"
+            lost(self._options, f"{said} offset {ahead[one]} of {one}, but its log ends at {end}")
+            ends[one] = end
+        return ends
 
     def _processed(self, positions: Positions) -> None:
         """Spark is done with what lies below: the group's lag may show it."""

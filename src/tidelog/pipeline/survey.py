@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from tidelog.types import TopicPartition
 log = logging.getLogger("tidelog.pipeline")
 
 CLOSE_S_MAX = 5.0
+ASKED_MAX, ASK_AGAIN_S = 3, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,33 @@ class Survey:
         ends = self.last(one for one, offset in by_time.items() if offset < 0)
         return {**by_time, **ends}
 
-    def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def shortened(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of logs that once reached up to `known`: the ends of those that do not any more.
+
+        Open transactions hold up what readers see, and a new leader may need a moment to know how far its log is
+        committed: neither is a loss, so it is asked for all that is written, and more than once."""
+        ends: dict[TopicPartition, int] = {}
+        for number in range(ASKED_MAX if known else 0):
+            if number:
+                time.sleep(ASK_AGAIN_S)
+            ends = self._list(dict.fromkeys(known, LAST), read_committed=False)
+            known = {one: offset for one, offset in known.items() if ends[one] < offset}
+            if not known:
+                break
+        return {one: ends[one] for one in known}
+
+    def _list(
+        self, wanted: Mapping[TopicPartition, int], read_committed: bool | None = None
+    ) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
+        committed = self._options.read_committed if read_committed is None else read_committed
         found = self._clients.patiently(
             lambda: list_offsets(
                 self._clients.cluster,
                 wanted,
                 self._clients.settings.timeout_ms,
-                read_committed=self._options.read_committed,
+                read_committed=committed,
             )
         )
         return {one: where.offset for one, where in found.items()}
