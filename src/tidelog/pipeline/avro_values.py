@@ -6,7 +6,6 @@ With a registry every record names the schema it was written with; it is read in
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,8 @@ from pyspark.sql.types import (
 
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.row_values import Failures, decode_rows
+from tidelog.schema import avro_reading
+from tidelog.schema.avro_reading import AvroReader
 from tidelog.schema.framing import frame, unframe
 from tidelog.schema.registry import Registry
 
@@ -61,7 +62,7 @@ LOGICAL: dict[str, DataType] = {
 
 def parse(text: str, named: dict[str, Any] | None = None) -> Any:
     try:
-        return fastavro.parse_schema(json.loads(text), named_schemas=named if named is not None else {})
+        return avro_reading.parse(text, named if named is not None else {})
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
         raise PipelineError(f"option 'schema' is not an Avro schema: {problem}") from None
 
@@ -146,17 +147,14 @@ class AvroValues:
         self._schema = schema
         self._kind = kind
         self._registry = registry
-        self._writers: dict[int, Any] = {}
+        self._reader = AvroReader(schema)
+        self._writers: dict[int, AvroReader] = {}
 
     def decode(self, values: pa.BinaryArray, topic: str) -> tuple[pa.StructArray, Failures]:
         return decode_rows(values, self._framed(topic) if self._registry else self._plain, self._kind)
 
     def _plain(self, data: bytes) -> Any:
-        source = io.BytesIO(data)
-        value = fastavro.schemaless_reader(source, self._schema, None)
-        if source.tell() != len(data):
-            raise ValueError(f"{len(data) - source.tell()} bytes are left over behind the record")
-        return value
+        return self._reader.read(data, whole=True)
 
     def _framed(self, topic: str) -> Callable[[bytes], Any]:
         def decode(data: bytes) -> Any:
@@ -164,9 +162,9 @@ class AvroValues:
             written = self._writers.get(schema_id)
             if written is None:
                 assert self._registry is not None
-                written = registered(self._registry, self._registry.schema(schema_id))
-                self._writers[schema_id] = written
-            return fastavro.schemaless_reader(io.BytesIO(payload), written, self._schema)
+                schema = registered(self._registry, self._registry.schema(schema_id))
+                written = self._writers[schema_id] = AvroReader(schema)
+            return written.read(payload, self._schema)
 
         return decode
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from tidelog.schema.avro_reading import AvroReader, parse
 from tidelog.schema.framing import frame, unframe
 from tidelog.schema.registry import Registered, Registry
 from tidelog.schema.serializer import SerializationError
@@ -42,9 +43,9 @@ class Avro:
             subject_name=subject_name,
             normalize=normalize,
         )
-        self._parsed: dict[str, Any] = {}
+        self._parsed: dict[str, tuple[Any, AvroReader]] = {}
         # What it refers to has to be asked for, which takes time: not here.
-        self._reader = None if self._text is None or self._references else self._parse(self._own())
+        self._reader = None if self._text is None or self._references else self._parse(self._own())[0]
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:
         import fastavro
@@ -54,7 +55,7 @@ class Avro:
         schema_id, schema = self._subjects.schema_for(topic, is_key, self._own)
         out = io.BytesIO()
         try:
-            fastavro.schemaless_writer(out, self._parse(schema), value)
+            fastavro.schemaless_writer(out, self._parse(schema)[0], value)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise SerializationError(
                 f"a value for topic {topic!r} does not fit its schema: {problem}"
@@ -62,15 +63,13 @@ class Avro:
         return frame(schema_id, out.getvalue())
 
     def deserialize(self, topic: str, data: bytes | None, is_key: bool = False) -> Any:
-        import fastavro
-
         if data is None:
             return None
         schema_id, payload = unframe(topic, data)
-        written = self._parse(self._subjects.registry.schema(schema_id))
-        reader = self._parse(self._own()) if self._references else self._reader
+        _, written = self._parse(self._subjects.registry.schema(schema_id))
+        reader = self._parse(self._own())[0] if self._references else self._reader
         try:
-            return fastavro.schemaless_reader(io.BytesIO(payload), written, reader)
+            return written.read(payload, reader)
         except Exception as problem:  # whatever damaged bytes make fastavro stumble over
             raise SerializationError(
                 f"a record of topic {topic!r} does not fit its schema {schema_id}: {problem}"
@@ -90,18 +89,19 @@ class Avro:
             raise SerializationError("this Avro has no schema to write with: give it one, or use_latest")
         return Registered(self._text, references=self._references)
 
-    def _parse(self, schema: Registered, named: dict[str, Any] | None = None) -> Any:
+    def _parse(self, schema: Registered, named: dict[str, Any] | None = None) -> tuple[Any, AvroReader]:
         """`named`: the types that a schema may refer to, added to by those it refers to itself."""
         import fastavro
 
-        parsed = self._parsed.get(schema.text) if named is None else None
-        if parsed is None:
+        found = self._parsed.get(schema.text) if named is None else None
+        if found is None:
             types: dict[str, Any] = {} if named is None else named
             for _, subject, version in schema.references:
                 self._parse(self._subjects.registry.version(subject, version), types)
             try:
-                parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=types)
+                parsed = parse(schema.text, types)
             except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
                 raise SerializationError(f"this is not an Avro schema: {problem}") from None
-            self._parsed.setdefault(schema.text, parsed)
-        return parsed
+            found = parsed, AvroReader(parsed, types)
+            self._parsed.setdefault(schema.text, found)
+        return found

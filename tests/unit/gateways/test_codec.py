@@ -75,10 +75,14 @@ def test_json_schema_is_checked_with_what_it_refers_to() -> None:
         basket.encode([1, "x"])
 
 
+def protobuf(text: str) -> Any:
+    packed = Formats().parse(Schema(text, "PROTOBUF"), {}).formatted("serialized")
+    return codec_of({"schemaType": "PROTOBUF", "schema": packed}, {})
+
+
 def test_protobuf_says_all_its_fields() -> None:
     text = 'syntax = "proto3"; package shop; message Pear { int32 weight = 1; string kind_of = 2; }'
-    packed = Formats().parse(Schema(text, "PROTOBUF"), {}).formatted("serialized")
-    pear = codec_of({"schemaType": "PROTOBUF", "schema": packed}, {})
+    pear = protobuf(text)
     assert (pear.kind, pear.name) == ("PROTOBUF", "shop.Pear")
     assert pear.decode(pear.encode({"weight": 3})) == {"weight": 3, "kind_of": ""}
 
@@ -92,3 +96,19 @@ def test_what_is_kept_is_bounded_in_number_and_length() -> None:
     assert kept.get(-1) == -1 and kept.get(10) == 10 and kept.get(11) is None
     kept.keep(-2, -2, KEPT_TEXT_MAX + 1)
     assert kept.get(-2) is None
+
+
+def test_avro_that_was_written_to_do_harm() -> None:
+    nulls = avro({"type": "array", "items": "null"})
+    assert nulls.slow and nulls.decode(nulls.encode([None, None])) == [None, None]
+    with pytest.raises(ValueError, match="values"):
+        nulls.decode(b"\x80\xa8\xd6\xb9\x07\x00")
+
+
+def test_protobuf_with_very_many_fields_that_are_not_set() -> None:
+    """Each empty message inside is two bytes, and would be printed with all of its fields."""
+    fields = "".join(f"int32 f{one} = {one};" for one in range(1, 2_001))
+    wide = protobuf(f'syntax = "proto3"; message A {{ repeated B b = 1; }} message B {{ {fields} }}')
+    assert wide.slow and len(wide.decode(b"\0" + b"\x0a\x00" * 400)["b"]) == 400
+    with pytest.raises(ValueError, match="fields"):
+        wide.decode(b"\0" + b"\x0a\x00" * 600)

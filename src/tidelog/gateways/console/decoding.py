@@ -3,6 +3,7 @@ of a subject.  Schemas are kept: an id never changes its meaning."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.gateways.console.registry import Registry
 from tidelog.gateways.console.values import Readable, Unreadable, of_value, readable, typed_json
 from tidelog.gateways.http.problem import Problem
+from tidelog.schema.avro_reading import AvroReader
+from tidelog.schema.avro_reading import parse as parse_avro
 from tidelog.schema.framing import frame, get_indexes, put_indexes
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMAS_MAX = 500
 REFERENCES_MAX = 50
+MISSING_S = 5.0
 PREFIX = struct.Struct(">bI")
 
 Decode = Callable[[bytes], Any]
@@ -37,27 +41,39 @@ class Schema:
 class Decoder:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._schemas: OrderedDict[int, Schema | None] = OrderedDict()
+        self._schemas: OrderedDict[int, Schema] = OrderedDict()
+        self._missing: dict[int, tuple[float, str]] = {}
+        """Until when we do not ask again, and what is to be said.  A schema that is not there may come."""
 
     async def prepare(self, records: Iterable[Record]) -> None:
         """Fetches the schemas that these need.  Protobuf's come as descriptors, the others as they are."""
         ids = {schema_id(data) for one in records for data in (one.key, one.value)}
-        for one in ids - set(self._schemas) - {None}:
+        now = asyncio.get_running_loop().time()
+        self._missing = {one: found for one, found in self._missing.items() if found[0] > now}
+        for one in ids - set(self._schemas) - set(self._missing) - {None}:
             assert one is not None
-            self._schemas[one] = await self._load(one)
+            try:
+                self._schemas[one] = await self._load(one)
+            except Problem as problem:
+                # Not there: four bytes that happen to look like an id, or a schema that was deleted.
+                said = "" if problem.status == 404 else f", schema {one} is unknown: {problem.message}"
+                self._missing[one] = now + MISSING_S, said
         while len(self._schemas) > SCHEMAS_MAX:
             self._schemas.popitem(last=False)
 
-    def read(self, data: bytes | None) -> Readable:
-        """`prepare` it first; bytes whose schema is not known are shown as they are."""
+    def read(self, data: bytes | None, whole: bool = False) -> Readable:
+        """`prepare` it first; bytes whose schema is not known are shown as they are.  It may take
+        a while: not on the loop."""
         number = schema_id(data)
         schema = None if number is None else self._schemas.get(number)
         if data is None or schema is None:
-            return readable(data)
+            plain = readable(data, whole)
+            _, said = self._missing.get(-1 if number is None else number, (0, ""))
+            return plain._replace(kind=(plain.kind + said)[:200])
         try:
-            return of_value(f"{schema.kind} {number}", schema.decode(data[PREFIX.size :]))
+            return of_value(f"{schema.kind} {number}", schema.decode(data[PREFIX.size :]), whole)
         except Exception as problem:  # whatever strange bytes make a library stumble over
-            plain = readable(data)
+            plain = readable(data, whole)
             return Readable(f"{plain.kind}, not {schema.kind} {number}: {problem}"[:200], plain.text)
 
     async def encode(self, subject: str, text: str) -> bytes:
@@ -72,15 +88,14 @@ class Decoder:
         except Exception as problem:  # as many kinds as there are libraries
             raise Unreadable(f"this does not fit the newest schema of {subject!r}: {problem}") from None
 
-    async def _load(self, number: int) -> Schema | None:
+    async def _load(self, number: int) -> Schema:
+        found = await self._registry.ask("GET", "schemas", "ids", number, format="serialized")
         try:
-            return await self._schema(
-                await self._registry.ask("GET", "schemas", "ids", number, format="serialized")
-            )
-        except Problem as problem:
-            if problem.status == 404:
-                return None  # four bytes that happen to look like an id, or a schema that was deleted
+            return await self._schema(found)
+        except Problem:
             raise
+        except Exception as problem:  # a schema that the registry takes and a library does not
+            return _unusable(str(found.get("schemaType") or "AVRO").capitalize(), problem)
 
     async def _schema(self, found: dict[str, Any]) -> Schema:
         kind = found.get("schemaType") or "AVRO"
@@ -89,9 +104,9 @@ class Decoder:
         needed: dict[str, dict[str, Any]] = {}
         await self._references(found, needed)
         if kind == "AVRO":
-            return _avro(found, list(needed.values()))
+            return await asyncio.to_thread(_avro, found, list(needed.values()))
         if kind == "PROTOBUF":
-            return _protobuf(found, needed)
+            return await asyncio.to_thread(_protobuf, found, needed)
         raise Problem(501, f"schemas of type {kind} cannot be shown")
 
     async def _references(self, found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> None:
@@ -112,6 +127,15 @@ def schema_id(data: bytes | None) -> int | None:
     return number
 
 
+def _unusable(kind: str, why: Exception) -> Schema:
+    said = f"its schema cannot be used: {why}"
+
+    def refuse(_: Any) -> Any:
+        raise ValueError(said)
+
+    return Schema(kind, refuse, refuse)
+
+
 def _encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -121,18 +145,16 @@ def _avro(found: dict[str, Any], needed: list[dict[str, Any]]) -> Schema:
 
     named: dict[str, Any] = {}
     for one in needed:
-        fastavro.parse_schema(json.loads(one["schema"]), named_schemas=named)
-    parsed = fastavro.parse_schema(json.loads(found["schema"]), named_schemas=named)
-
-    def decode(data: bytes) -> Any:
-        return fastavro.schemaless_reader(io.BytesIO(data), parsed, None)
+        parse_avro(one["schema"], named)
+    parsed = parse_avro(found["schema"], named)
+    reader = AvroReader(parsed, named)
 
     def encode(value: Any) -> bytes:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, value, strict=True)
         return out.getvalue()
 
-    return Schema("Avro", decode, encode)
+    return Schema("Avro", reader.read, encode)
 
 
 def _protobuf(found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ async def messages(console: Console, request: Request) -> Response:
         return topic_page(request, topic.name, "Messages", form, told, status=problem.status)
     found = await read(console.around, query, console.readers)
     await console.decoder.prepare(found.records)
-    rows = [message_cells(console.decoder, one) for one in found.records]
+    rows = await asyncio.to_thread(message_rows, console.decoder, found.records)
     words = f"{count(len(rows))} shown"
     if query.searches:
         words = f"{count(len(rows))} found in {count(found.scanned)} messages"
@@ -167,6 +168,10 @@ def _form(topic: Topic, request: Request) -> Markup:
     )
 
 
+def message_rows(decoder: Decoder, records: list[Record]) -> list[list[Child]]:
+    return [message_cells(decoder, one) for one in records]
+
+
 def message_cells(decoder: Decoder, record: Record) -> list[Child]:
     """A row; the decoder must be prepared for it."""
     key, value = decoder.read(record.key), decoder.read(record.value)
@@ -218,6 +223,9 @@ async def message(console: Console, request: Request) -> Response:
         disposition = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(data or b"", media_type="application/octet-stream", headers=HEADERS | disposition)
     await console.decoder.prepare([record])
+    key, value = [
+        await asyncio.to_thread(console.decoder.read, one, True) for one in (record.key, record.value)
+    ]
     return page(
         request,
         f"Message {offset:,}",
@@ -235,8 +243,8 @@ async def message(console: Console, request: Request) -> Response:
             ),
             _neighbours(topic, index, offset),
         ),
-        _whole(console.decoder.read(record.key), "Key", topic.name, record),
-        _whole(console.decoder.read(record.value), "Value", topic.name, record),
+        _whole(key, "Key", topic.name, record),
+        _whole(value, "Value", topic.name, record),
         card(
             table(
                 [Column("Name"), Column("Value"), Column("As")],
@@ -256,7 +264,7 @@ async def message(console: Console, request: Request) -> Response:
 
 
 def _read_headers(record: Record) -> list[tuple[str, Readable]]:
-    return [(name, readable(value)) for name, value in record.headers]
+    return [(name, readable(value, True)) for name, value in record.headers]
 
 
 def _neighbours(topic: Topic, index: int, offset: int) -> Markup:

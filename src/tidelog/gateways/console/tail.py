@@ -106,12 +106,16 @@ async def _stream(console: Console, query: Query) -> AsyncIterator[str]:
 async def _rows(console: Console, records: list[Record]) -> str:
     shown = records[-ROWS_AT_ONCE:]
     await console.decoder.prepare(shown)
-    rows = "".join(_row(console, one) for one in reversed(shown))
+    rows = await asyncio.to_thread(_table_rows, console, shown[::-1])
     told = _event("rows", rows)
     if len(records) > len(shown):
         left_out = len(records) - len(shown)
         told += _event("skipped", f"live, {left_out:,} messages were left out because so many came")
     return told
+
+
+def _table_rows(console: Console, records: list[Record]) -> str:
+    return "".join(_row(console, one) for one in records)
 
 
 def _row(console: Console, record: Record) -> Markup:

@@ -7,8 +7,11 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
+from tidelog.gateways.http.json_text import parse
+
 TEXT_MAX = 2_000
 BYTES_IN_LINE = 16
+INDENTED_MAX = 4 << 20
 
 
 class Readable(NamedTuple):
@@ -16,19 +19,17 @@ class Readable(NamedTuple):
 
     kind: str
     text: str
-    line: str | None = None
-    """The same, shorter, for a row of a table."""
 
     def cut(self, length: int = TEXT_MAX) -> str:
-        text = self.text if self.line is None else self.line
+        text = self.text
         return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
 
 
 NULL = Readable("null", "null")
 
 
-def readable(data: bytes | None) -> Readable:
-    """Without a schema: by what it looks like."""
+def readable(data: bytes | None, whole: bool = False) -> Readable:
+    """Without a schema: by what it looks like.  `whole`: JSON has many lines."""
     if data is None:
         return NULL
     if not data:
@@ -41,16 +42,32 @@ def readable(data: bytes | None) -> Readable:
         return Readable("bytes", dump(data))
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return of_value("JSON", json.loads(text))
+            return of_value("JSON", parse(text), whole)
         except (ValueError, RecursionError):
-            pass
+            pass  # numbers that no double holds too: as text, they are as they were written
     return Readable("text", text)
 
 
-def of_value(kind: str, value: Any) -> Readable:
-    """Something that was decoded."""
-    indented = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
-    return Readable(kind, indented, json.dumps(value, ensure_ascii=False, default=_plain))
+def of_value(kind: str, value: Any, whole: bool = False) -> Readable:
+    """Something that was decoded.  `whole`: with a line for each part of it, unless that gets far too long."""
+    text = _indented(value) if whole else None
+    if text is None:
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
+    if any("\ud800" <= one <= "\udfff" for one in text):
+        # Halves of surrogate pairs, which no page can show.
+        text = json.dumps(value, indent=2 if whole else None, default=_plain)
+    return Readable(kind, text)
+
+
+def _indented(value: Any) -> str | None:
+    """None when it is too long: the spaces make what is deep very much longer."""
+    pieces, length = [], 0
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False, default=_plain).iterencode(value):
+        pieces.append(piece)
+        length += len(piece)
+        if length > INDENTED_MAX:
+            return None
+    return "".join(pieces)
 
 
 def _plain(value: object) -> str:
@@ -102,7 +119,7 @@ def typed(kind: str, text: str) -> bytes | None:
 
 def typed_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse(text)
     except (ValueError, RecursionError) as problem:
         raise Unreadable(f"this is not JSON: {problem}") from None
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tidelog.gateways.console.decoding import descriptor
 from tidelog.gateways.http.json_text import parse, written
+from tidelog.schema.avro_reading import AvroReader
+from tidelog.schema.avro_reading import parse as parse_avro
 from tidelog.schema.framing import get_indexes, put_indexes
+
+FIELDS_FEW = 200
+FIELDS_PRINTED_MAX = 1_000_000
 
 
 class Codec(NamedTuple):
@@ -24,6 +29,8 @@ class Codec(NamedTuple):
     encode: Callable[[Any], bytes]
     """From JSON; whatever it raises means that the value does not fit."""
     decode: Callable[[bytes], Any]
+    slow: bool = False
+    """To decode even a short message may take a while."""
 
 
 Found = dict[str, Any]
@@ -43,8 +50,9 @@ def _avro(found: Found, needed: dict[str, Found]) -> Codec:
 
     named: dict[str, Any] = {}
     for one in needed.values():
-        fastavro.parse_schema(json.loads(one["schema"]), named_schemas=named)
-    parsed: Any = fastavro.parse_schema(json.loads(found["schema"]), named_schemas=named)
+        parse_avro(one["schema"], named)
+    parsed: Any = parse_avro(found["schema"], named)
+    reader = AvroReader(parsed, named)
 
     def encode(value: Any) -> bytes:
         try:
@@ -59,11 +67,11 @@ def _avro(found: Found, needed: dict[str, Found]) -> Codec:
 
     def decode(data: bytes) -> Any:
         out = io.StringIO()
-        fastavro.json_writer(out, parsed, [fastavro.schemaless_reader(io.BytesIO(data), parsed, None)])
+        fastavro.json_writer(out, parsed, [reader.read(data)])
         return _speakable(json.loads(out.getvalue()))
 
     name = parsed.get("name") if isinstance(parsed, dict) else None
-    return Codec("AVRO", name, encode, decode)
+    return Codec("AVRO", name, encode, decode, not reader.tame)
 
 
 def _speakable(value: Any) -> Any:
@@ -126,8 +134,46 @@ def _protobuf(found: Found, needed: dict[str, Found]) -> Codec:
         path, content = get_indexes("", memoryview(data))
         made = message(path)
         made.ParseFromString(bytes(content))
+        _check_printed(made)
         return json_format.MessageToDict(
             made, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
 
-    return Codec("PROTOBUF", None if first is None else first.full_name, encode, decode)
+    wide = any(len(one.fields) > FIELDS_FEW for one in _messages_of(file))
+    return Codec("PROTOBUF", None if first is None else first.full_name, encode, decode, wide)
+
+
+def _messages_of(file: Any) -> Iterator[Any]:
+    """Of this file and those that it imports, the inner ones too."""
+    left, seen = [file], set()
+    while left:
+        one = left.pop()
+        if one.name not in seen:
+            seen.add(one.name)
+            left += one.dependencies
+            inside = list(one.message_types_by_name.values())
+            while inside:
+                yield (message := inside.pop())
+                inside += message.nested_types
+
+
+def _check_printed(message: Any) -> None:
+    """Fields without a value are printed too: two bytes can be a message of thousands."""
+    left, printed = [message], 0
+    while left:
+        one = left.pop()
+        printed += len(one.DESCRIPTOR.fields)
+        if printed > FIELDS_PRINTED_MAX:
+            raise ValueError(
+                f"there are more than {FIELDS_PRINTED_MAX} fields in it, with those that are not set"
+            )
+        for field, value in one.ListFields():
+            if field.message_type is None:
+                continue
+            if field.message_type.GetOptions().map_entry:
+                if field.message_type.fields_by_name["value"].message_type is not None:
+                    left += value.values()
+            elif hasattr(value, "DESCRIPTOR"):
+                left.append(value)
+            else:
+                left += value

@@ -19,6 +19,7 @@ from tidelog.schema.framing import frame, unframe
 from tidelog.schema.serializer import SerializationError
 
 KEPT_MAX = 500
+LONG_BYTES = 4_096  # longer ones are decoded in a thread
 KEPT_TEXT_MAX = 16 << 20
 REFERENCES_MAX = 50
 NOT_A_SCHEMA, NOT_SERIALIZED, DOES_NOT_FIT = 42205, 42207, 42203
@@ -125,6 +126,8 @@ class Schemas:
         if codec.kind != kind:
             raise ValueError(f"its schema {number} is {codec.kind}, not {kind}")
         try:
+            if codec.slow or len(payload) > LONG_BYTES:
+                return await asyncio.to_thread(codec.decode, bytes(payload))
             return codec.decode(bytes(payload))
         except Exception as problem:  # whatever strange bytes make a library stumble over
             raise ValueError(f"it does not fit its schema {number}: {problem}") from None

@@ -39,6 +39,8 @@ def test_the_condition_tells_the_worst_first() -> None:
     assert well.words == ("good", "All well") and (well.topics, well.partitions, well.brokers) == (1, 1, 3)
     late = condition(image(partition(0, ONE, (ONE, TWO))), 1)
     assert late.words == ("warn", "1 partition under-replicated")
+    moving = partition(0, ONE, (ONE, TWO))._replace(adding=(THREE,))
+    assert condition(image(moving), 1).words == ("good", "All well")
     gone = condition(image(partition(0, ONE, (ONE, TWO)), brokers=(ONE, TWO)), 1)
     assert gone.words == ("warn", "1 broker missing") and gone.missing == {THREE}
     refused = condition(image(partition(0, ONE, (ONE,)), partition(1, ONE, (ONE,))), 1)
@@ -113,10 +115,15 @@ def test_the_rules_are_those_of_prometheus() -> None:
 
 
 def test_bytes_are_shown_as_what_they_look_like() -> None:
-    assert readable(None) == ("null", "null", None)
+    assert readable(None) == ("null", "null")
     assert readable(b"")[:2] == ("empty", "")
     assert readable("grüß".encode())[:2] == ("text", "grüß")
-    assert readable(b'{"a":[1]}') == ("JSON", '{\n  "a": [\n    1\n  ]\n}', '{"a": [1]}')
+    assert readable(b'{"a":[1]}') == ("JSON", '{"a": [1]}')
+    assert readable(b'{"a":[1]}', whole=True) == ("JSON", '{\n  "a": [\n    1\n  ]\n}')
+    assert readable(b'{"a":1e999}') == ("text", '{"a":1e999}')
+    assert readable(b'{"\\udfff":1}') == ("JSON", '{"\\udfff": 1}')
+    deep = b"[" * 900 + b"1," * 10_000 + b"1" + b"]" * 900
+    assert len(readable(deep, whole=True).text) < 100_000, "with a line for each it is twenty megabytes"
     assert readable(b"{broken")[:2] == ("text", "{broken")
     assert readable(b"[" * 100_000).kind == "text"
     assert readable(b"a\x00b").kind == "bytes" and readable(b"\xff").text.startswith("000000  ff ")
