@@ -33,6 +33,11 @@ BREATH_BYTES = 256 << 10  # of records made into JSON before others have a turn
 Tell = Callable[["Record"], Awaitable[bytes]]
 
 
+class Told(NamedTuple):
+    record: Record
+    json: bytes
+
+
 class Options(NamedTuple):
     name: str
     kind: str
@@ -64,6 +69,8 @@ class Instance(RebalanceListener):
         self._by: str | None = None
         self._pattern: Any = None
         self._left: list[Record] = []
+        self._in_hand: list[list[Told]] = []
+        """Of each answer that is being made."""
         self._sent: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
         self._committed_ms = clock.monotonic_ms()
@@ -147,21 +154,24 @@ class Instance(RebalanceListener):
         self._done.update(self._sent)  # it has come back
         self._commit_by_itself()
         deadline_ms = self._clock.monotonic_ms() + bounds.wait_ms
-        told: list[bytes] = []
-        taken: list[Record] = []
+        told: list[Told] = []
         room = bounds.bytes_max
-        while True:
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            async with self._in_turn:
-                await self._more(max(0, min(left_ms, SLICE_MS)))
-                room, whole = await self._tell(told, taken, room, tell)
-                if await gone():
-                    self._left = taken + self._left
-                    return []
-                enough = whole or (told and bounds.bytes_max - room >= self.options.bytes_min)
-                if enough or left_ms <= 0 or self._closing:
-                    self._sent |= {TopicPartition(one.topic, one.partition): one.offset + 1 for one in taken}
-                    return told
+        self._in_hand.append(told)
+        try:
+            while True:
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                async with self._in_turn:
+                    await self._more(max(0, min(left_ms, SLICE_MS)))
+                    room, whole = await self._tell(told, room, tell)
+                    if await gone():
+                        self._left = [one.record for one in told] + self._left
+                        return []
+                    enough = whole or (told and bounds.bytes_max - room >= self.options.bytes_min)
+                    if enough or left_ms <= 0 or self._closing:
+                        self._sent |= {_partition(one): one.offset + 1 for one, _ in told}
+                        return [one.json for one in told]
+        finally:
+            self._in_hand = [one for one in self._in_hand if one is not told]
 
     async def _more(self, wait_ms: int) -> None:
         self._check()
@@ -169,12 +179,14 @@ class Instance(RebalanceListener):
             raise Problem(409, "this instance is not subscribed to anything: subscribe it first", CONFLICT)
         try:
             # With records in hand it is polled all the same: that is how it takes part in rebalances.
-            self._left += await (self._consumer.poll(0, 0) if self._left else self._consumer.poll(wait_ms))
+            # Inside of the poll partitions may go, and `_left` with them: it is not to be read before.
+            more = await (self._consumer.poll(0, 0) if self._left else self._consumer.poll(wait_ms))
+            self._left += more
         except TidelogError:
             if not self._left:
                 raise
 
-    async def _tell(self, told: list[bytes], taken: list[Record], room: int, tell: Tell) -> tuple[int, bool]:
+    async def _tell(self, told: list[Told], room: int, tell: Tell) -> tuple[int, bool]:
         """What room is left, and whether more has to wait for the next answer."""
         breath = 0
         while self._left:
@@ -183,14 +195,14 @@ class Instance(RebalanceListener):
             if told and size > room:
                 return room, True
             try:
-                told.append(await tell(record))
+                told.append(Told(record, await tell(record)))
             except Problem:
                 if told:
                     return room, True  # what is good goes out first
                 raise
-            taken.append(self._left.pop(0))
+            self._left.pop(0)
             room -= size
-            breath += len(told[-1])
+            breath += len(told[-1].json)
             if breath > BREATH_BYTES:
                 breath = 0
                 await asyncio.sleep(0)
@@ -255,10 +267,12 @@ class Instance(RebalanceListener):
     def _forget(self, partitions: Collection[TopicPartition] | None) -> None:
         """What is known of these, or of all."""
         self._left = [
-            one
-            for one in self._left
-            if partitions is not None and TopicPartition(one.topic, one.partition) not in partitions
+            one for one in self._left if partitions is not None and _partition(one) not in partitions
         ]
+        for told in self._in_hand:
+            told[:] = [
+                one for one in told if partitions is not None and _partition(one.record) not in partitions
+            ]
         for kept in (self._sent, self._done):
             for one in list(kept) if partitions is None else partitions:
                 kept.pop(one, None)
@@ -280,3 +294,7 @@ class Instance(RebalanceListener):
     def _check(self) -> None:
         if self._closing:
             raise Problem(404, "this consumer instance has been closed", GONE)
+
+
+def _partition(record: Record) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)
