@@ -221,6 +221,13 @@ def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., D
     nobody = dev.restart(1)
     assert nobody.returncode == 1 and "no `tidelog dev` runs" in nobody.stderr
 
+    for place in ("/proc/nowhere", "/dev/null"):
+        nowhere = run("dev", "--data", place)
+        assert nowhere.returncode == 1 and nowhere.stderr.startswith(
+            f"Error: {place} cannot be made a folder"
+        )
+        assert len(nowhere.stderr.splitlines()) == 1
+
     assert dev.start(PATH=str(tmp_path)) == ""
     assert "apt-get install etcd-server" in dev.said
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.conformance import apache_kafka
-from tests.conformance.process import wait_until
+from tests.conformance.process import free_port, wait_until
 from tests.conformance.raw import Connection
 from tests.contract.etcd import Etcd
 from tests.faults.broker import FaultyBroker
@@ -207,6 +207,8 @@ def test_a_move_is_throttled_shown_and_unthrottled_when_it_is_done(operated: Ope
     # Three million bytes at twenty thousand a second are not there yet, however slow this machine is.
     assert len(said["moving"]) == 2 and said["unthrottled"]["brokers"] == []
     assert all(one["copied"] < one["bytes"] for one in said["moving"])
+    status = operated.run("cluster", "status")
+    assert len(status["moving"]) == 2 and status["under_replicated"] == [], "a move takes nothing away"
     # What is in sync is not slowed: writes are acknowledged while the move creeps on.
     operated.write("moved", 2, 20)
     # The same plan again moves nothing new, and changes the rate of what is under way.
@@ -266,6 +268,55 @@ def test_a_move_can_be_called_off(operated: Operated) -> None:
     assert said["unthrottled"]["topics"] == ["kept"]
     assert operated.replicas("kept") == [[1, 3]]
     assert operated.run("partitions", "reassign", "--verify")["moving"] == []
+
+
+def test_limits_of_a_broker_that_is_down_are_told_and_taken_back_later(operated: Operated) -> None:
+    operated.create("limited", [[1, 3]])
+    operated.write("limited", 1, 100, 10_000)
+    words = ("--topic", "limited", "--brokers", "2,4", "--execute", "--throttle", "1K")
+    operated.run("partitions", "reassign", *words)
+    operated.brokers[4].kill()
+    wait_until(lambda: len(operated.run("brokers", "list")) == 3, SECONDS_MAX, "broker 4 is gone")
+    said = operated.run("partitions", "reassign", "--cancel")
+    assert [one["topic"] for one in said["cancelled"]] == ["limited"]
+    assert said["unthrottled"] == {"brokers": [1, 2, 3], "topics": ["limited"], "left": [4]}
+    operated.brokers[4].start()
+    wait_until(lambda: len(operated.run("brokers", "list")) == 4, SECONDS_MAX, "it is there again")
+    assert "follower.replication.throttled.rate" in operated.run("brokers", "describe", "4")["settings"]
+    said = operated.run("partitions", "reassign", "--verify")
+    assert said["unthrottled"] == {"brokers": [4], "topics": [], "left": []}
+
+
+def test_a_broker_that_cannot_be_reached_hides_only_its_own(operated: Operated, tmp_path: Path) -> None:
+    operated.create("seen", [[1, 3]])
+    operated.write("seen", 1, 100, 10_000)
+    operated.run("configs", "set", "broker", "1", "leader.replication.throttled.rate=1000")
+    operated.run("configs", "set", "topic", "seen", "leader.replication.throttled.replicas=*")
+    lost = FaultyBroker(tmp_path / "lost", dict(operated.brokers[1].settings))
+    lost.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
+    lost.node = 5
+    plan = tmp_path / "plan.json"
+    # Kafka's own form of a plan.
+    row = {"topic": "seen", "partition": 0, "replicas": [1, 3, 5], "log_dirs": ["any", "any", "any"]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    soon = ("--timeout", "3")
+    try:
+        lost.start()
+        wait_until(lambda: len(operated.run("brokers", "list")) == 5, SECONDS_MAX, "it is there")
+        begun = operated.run("partitions", "reassign", "--plan", str(plan), "--execute", *soon)
+        assert [move["to"] for move in begun["moves"]] == [[1, 3, 5]] and begun["bytes"] > 1_000_000
+        status = operated.run("cluster", "status", *soon)
+        assert (status["silent"], status["moving"]) == ([5], ["seen-0"])
+        told = {one["id"]: one["bytes"] for one in status["brokers"]}
+        assert told.pop(5) is None and None not in told.values()
+        called_off = operated.run("partitions", "reassign", "--cancel", *soon)
+        (row,) = called_off["cancelled"]
+        assert row["copied"] is None and row["bytes"] > 1_000_000
+        assert called_off["unthrottled"] == {"brokers": [1], "topics": ["seen"], "left": [5]}
+    finally:
+        lost.discard()
+    assert operated.replicas("seen") == [[1, 3]]
+    wait_until(lambda: len(operated.run("brokers", "list")) == 4, SECONDS_MAX, "it is gone")
 
 
 @pytest.mark.kafka
@@ -352,15 +403,20 @@ def test_a_broker_is_drained_and_leaves(operated: Operated) -> None:
     refused = unregister(operated, 4)
     assert refused[0] == 42 and "is running" in refused[1]
     plan = operated.run("brokers", "drain", "4")
-    assert plan["moves"] and all(4 not in move["to"] for move in plan["moves"])
+    assert plan["moves"] and all(4 in move["from"] and 4 not in move["to"] for move in plan["moves"])
+    nobody = operated.run("brokers", "drain", "9", "--execute", "--wait", fails=True)
+    assert (
+        "broker 9 is not running" in nobody
+        and operated.run("partitions", "reassign", "--verify")["moving"] == []
+    )
     operated.run("brokers", "drain", "4", "--execute", "--wait", "--throttle", "100M")
     load = {one["id"]: one for one in operated.run("brokers", "load")}
     assert (load[4]["leaders"], load[4]["replicas"]) == (0, 0)
     assert all(4 not in replicas for replicas in operated.replicas("stays"))
     operated.brokers[4].stop()
     assert {one["id"] for one in operated.run("brokers", "list")} == {1, 2, 3}
-    again = operated.run("partitions", "reassign", "--remove-broker", "4")
-    assert again["moves"] == []
+    again = operated.run("partitions", "reassign", "--remove-broker", "4", fails=True)
+    assert "broker 4 is not running and holds no replica: there are 1, 2, 3" in again
     # It may come back, and is given its share.
     operated.brokers[4].start()
     wait_until(lambda: len(operated.run("brokers", "list")) == 4, SECONDS_MAX, "it is there again")

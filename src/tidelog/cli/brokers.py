@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.partitions import reassign_with, throttle_option
+from tidelog.cli.partitions import Asked, carry_out, throttle_option
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
+    from tidelog.client.disks import LogDir
 
 
 @click.group(help="See what brokers hold, and empty one.")
@@ -59,7 +61,8 @@ def list_(session: Session) -> None:
     help=command_help(
         "How much each broker holds and leads, and what is left on its disks.",
         "tidelog brokers load",
-        '[{"id", "leaders", "replicas", "out_of_sync", "bytes", "disk_bytes", "disk_free_bytes"}]',
+        '[{"id", "leaders", "replicas", "out_of_sync", "bytes", "disk_bytes", "disk_free_bytes"}], null where '
+        "a broker does not answer",
     )
 )
 @broker_options
@@ -74,8 +77,8 @@ def load(session: Session) -> None:
             one["leaders"],
             one["replicas"],
             one["out_of_sync"],
-            bytes_text(one["bytes"]),
-            bytes_text(one["disk_free_bytes"]),
+            bytes_text(one["bytes"]) or "unknown",
+            bytes_text(one["disk_free_bytes"]) or "unknown",
         )
         for one in loads
     ]
@@ -94,19 +97,24 @@ async def _loads(session: Session) -> list[dict[str, Any]]:
                 leaders[part.leader] += 1
                 replicas.update(part.replicas)
                 missing.update(node for node in part.replicas if node not in part.in_sync)
-        folders = await admin.describe_log_dirs()
+        found = await disks(admin)
+    tell_silent(found.silent)
     return [
         {
             "id": node,
             "leaders": leaders[node],
             "replicas": replicas[node],
             "out_of_sync": missing[node],
-            "bytes": sum(size for folder in folders[node] for size in folder.partitions.values()),
-            "disk_bytes": sum(folder.total_bytes for folder in folders[node]),
-            "disk_free_bytes": sum(folder.usable_bytes for folder in folders[node]),
+            "bytes": found.bytes_of(node),
+            "disk_bytes": _sum(found.folders.get(node), "total_bytes"),
+            "disk_free_bytes": _sum(found.folders.get(node), "usable_bytes"),
         }
         for node in sorted(nodes)
     ]
+
+
+def _sum(folders: list[LogDir] | None, name: str) -> int | None:
+    return None if folders is None else sum(getattr(one, name) for one in folders)
 
 
 @brokers.command(
@@ -187,5 +195,5 @@ tidelog brokers drain 3 --execute --wait
 @throttle_option
 @broker_options
 def drain(session: Session, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
-    act = "execute" if execute else "generate"
-    run(reassign_with(session, act, False, broker, None, (), None, wait, throttle))
+    act = "--execute" if execute else "--generate"
+    run(carry_out(session, Asked(act, leaving=broker, wait=wait, throttle=throttle)))

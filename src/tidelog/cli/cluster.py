@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
 from tidelog.cli.session import Session, broker_options, command_help, run
 
@@ -30,7 +31,8 @@ tidelog cluster status
 tidelog cluster status --json
 """,
         '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
-        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...]}',
+        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...], "silent": [ID...]}, '
+        "null for the bytes of a silent broker: one that runs and does not answer",
     )
 )
 @broker_options
@@ -45,12 +47,16 @@ def status(session: Session) -> None:
 
 
 async def _status(session: Session) -> dict[str, Any]:
+    from tidelog.client.topology import under_replicated
+
     async with session.admin() as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.list_topics(internal=True)
         least = await _least_in_sync(admin, topics)
-        folders = await admin.describe_log_dirs()
-        moving = [str(one.partition) for one in await admin.list_reassignments()]
+        moving = {one.partition: one for one in await admin.list_reassignments()}
+        found = await disks(admin)
+    tell_silent(found.silent)
+    adding: dict[tuple[str, int], tuple[int, ...]] = {name: one.adding for name, one in moving.items()}
     parts = [part for topic in topics for part in topic.partitions]
     leaders = Counter(part.leader for part in parts)
     names = {id(part): f"{part.topic}-{part.index}" for part in parts}
@@ -61,17 +67,22 @@ async def _status(session: Session) -> dict[str, Any]:
             {
                 "id": node,
                 "leaders": leaders[node],
-                "bytes": sum(size for one in folders[node] for size in one.partitions.values()),
+                "bytes": found.bytes_of(node),
             }
             for node in sorted(cluster.nodes)
         ],
         "partitions": len(parts),
-        "under_replicated": [names[id(p)] for p in parts if len(p.in_sync) < len(p.replicas)],
+        "under_replicated": [
+            names[id(p)]
+            for p in parts
+            if under_replicated(p.replicas, adding.get((p.topic, p.index), ()), p.in_sync)
+        ],
         "below_min_in_sync": [
             names[id(p)] for p in parts if len(p.in_sync) < min(least[p.topic], len(p.replicas))
         ],
         "offline": [names[id(p)] for p in parts if p.leader < 0],
-        "moving": moving,
+        "moving": [str(name) for name in moving],
+        "silent": list(found.silent),
     }
 
 
@@ -87,7 +98,7 @@ async def _least_in_sync(admin: Any, topics: list[Topic]) -> dict[str, int]:
 
 def _print(found: dict[str, Any]) -> None:
     click.echo(f"cluster {found['id']}, controller {found['controller']}, {found['partitions']} partitions")
-    rows = [(one["id"], one["leaders"], bytes_text(one["bytes"])) for one in found["brokers"]]
+    rows = [(one["id"], one["leaders"], bytes_text(one["bytes"]) or "unknown") for one in found["brokers"]]
     print_table(("BROKER", "LEADS", "BYTES"), rows, right=("BROKER", "LEADS", "BYTES"))
     for key, words in (
         ("offline", "without a leader"),

@@ -76,7 +76,7 @@ def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, sett
                 _look_after(cluster, signals)
             finally:
                 cluster.stop(lambda: signals.count < 2)
-    except Refused as problem:
+    except (Refused, OSError) as problem:
         if not signals.count:
             raise Failure(str(problem)) from None
 
@@ -118,5 +118,5 @@ def restart(broker: int, data: Path) -> None:
 
     try:
         click.echo(DevCluster(data).restart(broker))
-    except Refused as problem:
+    except (Refused, OSError) as problem:
         raise Failure(str(problem)) from None

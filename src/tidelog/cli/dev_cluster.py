@@ -45,6 +45,10 @@ class DevCluster:
             state: dict[str, Any] = json.loads(self._state.read_text())
         except FileNotFoundError:
             return {"brokers": [], "etcd": []}
+        except ValueError:
+            raise Refused(
+                f"{self._state} is damaged: end what it started, then remove it (ps shows the processes)"
+            ) from None
         return state
 
     @contextmanager
@@ -60,7 +64,10 @@ class DevCluster:
     @contextmanager
     def looked_after(self) -> Iterator[None]:
         """By this command, and no other."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise Refused(f"{self.folder} cannot be made a folder: {_words(problem)}") from None
         with _locked(self.folder / "dev.lock", wait=False) as free:
             if not free:
                 raise Refused(f"another `tidelog dev` runs in {self.folder}: stop it, or use another folder")
@@ -236,7 +243,10 @@ class DevCluster:
 @contextmanager
 def _locked(path: Path, wait: bool) -> Iterator[bool]:
     """Whether it could be locked."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        raise Refused(f"{path} cannot be opened: {_words(problem)}") from None
     try:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -247,6 +257,10 @@ def _locked(path: Path, wait: bool) -> Iterator[bool]:
         yield free
     finally:
         os.close(number)
+
+
+def _words(problem: OSError) -> str:
+    return os.strerror(problem.errno).lower() if problem.errno else str(problem)
 
 
 def _listens(address: str) -> bool:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli import throttles
-from tidelog.cli.output import Progress, bytes_text, print_json, print_table
+from tidelog.cli import throttles, under_way
+from tidelog.cli.disks import disks, tell_silent
+from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.under_way import joined, total
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.client.partition_admin import Reassignment
     from tidelog.client.placement import Move, Place
 
-WAIT_S = 0.5
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -48,9 +48,10 @@ def partitions() -> None:
 
 @partitions.command(
     help=command_help(
-        "Move partitions to other brokers.  Without --execute, --verify or --cancel the plan is only shown.  A plan "
-        "moves as little as it can: --balance evens out replicas and leaders over all brokers, --brokers uses only "
-        "those named, --remove-broker empties one, --plan takes what --generate --json printed.",
+        "Move partitions to other brokers.  Without --execute, --verify or --cancel the plan is only shown.  "
+        "--balance evens out the numbers of replicas and leaders over all brokers, smallest partitions first; --brokers "
+        "does so with those named, and leaves nothing elsewhere; --remove-broker moves what one broker has and nothing "
+        "else; --plan takes what --generate --json printed, or a file of Kafka's own tool.",
         """
 tidelog partitions reassign --balance
 tidelog partitions reassign --topic orders --brokers 1,2,3 --json
@@ -59,33 +60,36 @@ tidelog partitions reassign --remove-broker 3 --execute --throttle 20M
 tidelog partitions reassign --verify
 tidelog partitions reassign --cancel
 """,
-        '{"moves": [{"topic", "partition", "from": [ID...], "to": [ID...], "bytes"}], "bytes"}, or for --verify '
+        '{"moves": [{"topic", "partition", "from": [ID...], "to": [ID...], "bytes"}], "bytes"}, null for bytes that '
+        "no broker that answers knows, or for --verify "
         '{"moving": [{"topic", "partition", "replicas", "adding", "removing", "copied", "bytes"}], '
-        '"unthrottled": {"brokers": [ID...], "topics": [NAME...]}}',
+        '"unthrottled": {"brokers": [ID...], "topics": [NAME...], "left": [ID...]}}',
     )
 )
-@click.option(
-    "--generate", "act", flag_value="generate", default="generate", help="Show the plan (the default)."
-)
-@click.option("--execute", "act", flag_value="execute", help="Begin the moves.")
+@click.option("--generate", is_flag=True, help="Show the plan (the default).")
+@click.option("--execute", is_flag=True, help="Begin the moves.")
 @click.option(
     "--verify",
-    "act",
-    flag_value="verify",
+    is_flag=True,
     help="Show which moves are under way; when none is, take the limits of --throttle back.",
 )
-@click.option("--cancel", "act", flag_value="cancel", help="Call moves off that are under way.")
+@click.option("--cancel", is_flag=True, help="Call moves off that are under way.")
 @click.option("--balance", is_flag=True, help="Spread replicas and leaders over all brokers.")
 @click.option("--remove-broker", type=int, metavar="ID", help="Move everything off this broker.")
 @click.option("--brokers", metavar="ID,ID...", help="Use these brokers only.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeat.")
-@click.option("--plan", type=click.File(), metavar="FILE", help="A plan from --generate --json.")
+@click.option(
+    "--plan", type=click.File(), metavar="FILE", help="A plan from --generate --json, or of Kafka's own tool."
+)
 @click.option("--wait", is_flag=True, help="Wait until the moves are done, and show how far they are.")
 @throttle_option
 @broker_options
 def reassign(
     session: Session,
-    act: str,
+    generate: bool,
+    execute: bool,
+    verify: bool,
+    cancel: bool,
     balance: bool,
     remove_broker: int | None,
     brokers: str | None,
@@ -94,39 +98,72 @@ def reassign(
     wait: bool,
     throttle: int | None,
 ) -> None:
-    run(reassign_with(session, act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle))
+    acts = [("--generate", generate), ("--execute", execute), ("--verify", verify), ("--cancel", cancel)]
+    chosen = [name for name, given in acts if given]
+    if len(chosen) > 1:
+        raise Failure(f"{chosen[0]} and {chosen[1]} exclude each other: give one of them")
+    act = chosen[0] if chosen else "--generate"
+    run(carry_out(session, Asked(act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle)))
 
 
-async def reassign_with(
-    session: Session,
-    act: str,
-    balance: bool,
-    leaving: int | None,
-    brokers: list[int] | None,
-    topics: tuple[str, ...],
-    plan: Any,
-    wait: bool,
-    throttle: int | None,
-) -> None:
-    if throttle is not None and act != "execute":
-        raise Failure("--throttle goes with --execute")
-    async with session.admin() as admin:
-        if act in ("verify", "cancel"):
-            await _look(session, admin, topics, cancel=act == "cancel")
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What shall be moved, and how."""
+
+    act: str
+    balance: bool = False
+    leaving: int | None = None
+    brokers: list[int] | None = None
+    topics: tuple[str, ...] = ()
+    plan: Any = None
+    wait: bool = False
+    throttle: int | None = None
+
+    def check(self) -> None:
+        """Nothing that was said is passed over in silence."""
+        if self.act != "--execute":
+            for name, said in (("--throttle", self.throttle is not None), ("--wait", self.wait)):
+                if said:
+                    raise Failure(f"{name} goes with --execute")
+        ways = {
+            "--balance": self.balance,
+            "--brokers": self.brokers is not None,
+            "--remove-broker": self.leaving is not None,
+            "--plan": self.plan is not None,
+        }
+        given = [name for name, one in ways.items() if one]
+        if self.act in ("--verify", "--cancel"):
+            if given:
+                raise Failure(f"{given[0]} has no meaning with {self.act}: moves are chosen by --topic alone")
             return
-        if plan is not None:
-            moves = await _read_plan(admin, plan)
-        else:
-            moves = await _make_plan(admin, balance, leaving, brokers, topics)
-        if act == "execute":
-            if throttle is not None:
-                await _throttle(admin, moves, throttle)
+        if len(given) != 1:
+            others = "--verify, --cancel"
+            raise Failure(
+                f"{given[0]} and {given[1]} exclude each other: give one of them"
+                if given
+                else f"say what to do: one of {', '.join(ways)}, {others}"
+            )
+        if self.plan is not None and self.topics:
+            raise Failure("--topic has no meaning with --plan, which names its topics itself")
+
+
+async def carry_out(session: Session, asked: Asked) -> None:
+    asked.check()
+    begins = asked.act == "--execute"
+    async with session.admin() as admin:
+        if asked.act in ("--verify", "--cancel"):
+            await under_way.look(session, admin, asked.topics, cancel=asked.act == "--cancel")
+            return
+        moves = await (_make_plan(admin, asked) if asked.plan is None else _read_plan(admin, asked.plan))
+        if begins:
+            if asked.throttle is not None:
+                await _throttle(admin, moves, asked.throttle)
             await _begin(admin, moves)
-        _show(session, moves, act == "execute")
-        if act == "execute" and wait:
-            await _wait(admin, len(moves))
-            if throttle is not None:
-                await throttles.remove(admin)
+        _show(session, moves, begins)
+        if begins and asked.wait:
+            await under_way.wait(admin, len(moves))
+            if asked.throttle is not None:
+                under_way.tell_left(await throttles.remove(admin))
 
 
 async def _begin(admin: Admin, moves: list[Move]) -> None:
@@ -152,22 +189,18 @@ async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
     await throttles.throttle(admin, planned, rate)
 
 
-async def _make_plan(
-    admin: Admin, balance: bool, leaving: int | None, brokers: list[int] | None, topics: tuple[str, ...]
-) -> list[Move]:
+async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
     from tidelog.client import placement
 
-    if balance + (leaving is not None) + (brokers is not None) != 1:
-        raise Failure(
-            "say what to do: one of --balance, --brokers, --remove-broker, --plan, --verify, --cancel"
-        )
-    places = await _places(admin, topics)
+    places = await _places(admin, asked.topics)
     nodes = (await admin.describe_cluster()).nodes
     racks = {node: one.rack for node, one in nodes.items()}
     try:
-        if leaving is not None:
-            return placement.remove_broker(places, leaving, racks)
-        return placement.balance(places, racks) if balance else placement.spread(places, brokers or [], racks)
+        if asked.leaving is not None:
+            return placement.remove_broker(places, asked.leaving, racks)
+        if asked.brokers is not None:
+            return placement.spread(places, asked.brokers, racks)
+        return placement.balance(places, racks)
     except placement.Impossible as problem:
         raise Failure(str(problem)) from None
 
@@ -177,39 +210,35 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
     from tidelog.client.placement import Place
 
     if topics:
-        found = list((await admin.describe_topics(topics)).values())
+        described = list((await admin.describe_topics(topics)).values())
     else:
-        found = await admin.list_topics(internal=True)
-    sizes: dict[tuple[str, int], int] = {}
-    for folders in (await admin.describe_log_dirs()).values():
-        for folder in folders:
-            for name, size in folder.partitions.items():
-                sizes[name] = max(size, sizes.get(name, 0))
+        described = await admin.list_topics(internal=True)
     moving = {
         tuple(one.partition): tuple(node for node in one.replicas if node not in one.removing)
         for one in await admin.list_reassignments()
     }
+    found = await disks(admin)
+    tell_silent(found.silent)
     return [
         Place(
             one.name,
             part.index,
             moving.get((one.name, part.index), part.replicas),
-            sizes.get((one.name, part.index), 0),
+            found.largest_bytes(part.replicas, one.name, part.index),
         )
-        for one in found
+        for one in described
         for part in one.partitions
     ]
 
 
 async def _read_plan(admin: Admin, file: Any) -> list[Move]:
-    import json
-
+    from tidelog.cli.plan_file import BadPlan, read_plan
     from tidelog.client.placement import Move
 
     try:
-        wanted = {(one["topic"], int(one["partition"])): tuple(one["to"]) for one in json.load(file)["moves"]}
-    except (ValueError, KeyError, TypeError) as problem:
-        raise Failure(f"{file.name} is no plan: make one with --generate --json ({problem})") from None
+        wanted = read_plan(file.read())
+    except (BadPlan, UnicodeDecodeError) as problem:
+        raise Failure(f"{file.name} is no plan: {problem}") from None
     known = {(place.topic, place.partition): place for place in await _places(admin, ())}
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -222,7 +251,7 @@ async def _read_plan(admin: Admin, file: Any) -> list[Move]:
 
 
 def _show(session: Session, moves: list[Move], begun: bool) -> None:
-    copied = sum(move.copied_bytes for move in moves)
+    copied = [move.copied_bytes for move in moves]
     if session.json:
         rows = [
             {
@@ -234,106 +263,18 @@ def _show(session: Session, moves: list[Move], begun: bool) -> None:
             }
             for m in moves
         ]
-        print_json({"moves": rows, "bytes": copied})
+        known = [size for size in copied if size is not None]
+        print_json({"moves": rows, "bytes": sum(known) if len(known) == len(copied) else None})
         return
     if not moves:
         click.echo("nothing to move")
         return
     rows_text = [
-        (m.topic, m.partition, _joined(m.before), _joined(m.after), bytes_text(m.copied_bytes)) for m in moves
+        (m.topic, m.partition, joined(m.before), joined(m.after), total([m.copied_bytes])) for m in moves
     ]
     print_table(("TOPIC", "PARTITION", "FROM", "TO", "TO COPY"), rows_text, right=("PARTITION", "TO COPY"))
     what = "begun; --verify shows how far it is" if begun else "nothing is done yet: --execute begins it"
-    click.echo(f"{len(moves)} moves, {bytes_text(copied)} to copy: {what}")
-
-
-async def _look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
-    under_way = await admin.list_reassignments()
-    moving = [one for one in under_way if not topics or one.partition.topic in topics]
-    copied = await _copied(admin, moving)
-    if cancel and moving:
-        await admin.reassign_partitions({one.partition: None for one in moving})
-    removed = throttles.Removed([], [])
-    if not under_way or (cancel and len(moving) == len(under_way)):
-        removed = await throttles.remove(admin)
-    if session.json:
-        rows = [
-            {
-                "topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "replicas": one.replicas,
-                "adding": one.adding,
-                "removing": one.removing,
-                "copied": copied[one.partition][0],
-                "bytes": copied[one.partition][1],
-            }
-            for one in moving
-        ]
-        print_json({"cancelled" if cancel else "moving": rows, "unthrottled": removed._asdict()})
-        return
-    if moving:
-        _print_moving(moving, copied)
-        click.echo(
-            f"{len(moving)} moves were called off"
-            if cancel
-            else f"{len(moving)} under way: {_of(copied.values())} copied"
-        )
-    else:
-        click.echo("no partition is being moved")
-    if removed.brokers or removed.topics:
-        click.echo(
-            f"throttles were removed: brokers {_joined(tuple(removed.brokers))}, topics {len(removed.topics)}"
-        )
-
-
-def _print_moving(moving: list[Reassignment], copied: Mapping[Any, tuple[int, int]]) -> None:
-    table = [
-        (
-            *one.partition,
-            _joined(one.replicas),
-            _joined(one.adding),
-            _joined(one.removing),
-            _of([copied[one.partition]]),
-        )
-        for one in moving
-    ]
-    columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "COPIED")
-    print_table(columns, table, right=("PARTITION", "COPIED"))
-
-
-async def _copied(admin: Admin, moving: list[Reassignment]) -> dict[Any, tuple[int, int]]:
-    """Of each move, the bytes that the new replicas have, and those that they will have."""
-    if not moving:
-        return {}
-    names = {one.partition.topic for one in moving}
-    sizes = {
-        (node, *name): size
-        for node, folders in (await admin.describe_log_dirs(None, names)).items()
-        for folder in folders
-        for name, size in folder.partitions.items()
-    }
-    found = {}
-    for one in moving:
-        held = [sizes.get((node, *one.partition), 0) for node in one.replicas if node not in one.adding]
-        whole = max(held, default=0)
-        new = [sizes.get((node, *one.partition), 0) for node in one.adding]
-        found[one.partition] = sum(min(size, whole) for size in new), whole * len(new)
-    return found
-
-
-def _of(parts: Iterable[tuple[int, int]]) -> str:
-    done, whole = map(sum, zip(*parts, strict=True))
-    return f"{bytes_text(done)} of {bytes_text(whole)}"
-
-
-async def _wait(admin: Admin, count: int) -> None:
-    progress, loop = Progress(), asyncio.get_running_loop()
-    while moving := await admin.list_reassignments():
-        copied = await _copied(admin, moving)
-        done = f"{max(0, count - len(moving))} of {count} moved"
-        progress.update(loop.time(), f"{done}, {_of(copied.values())} of the rest copied")
-        await asyncio.sleep(WAIT_S)
-    progress.clear()
+    click.echo(f"{len(moves)} moves, {total(copied)} to copy: {what}")
 
 
 @partitions.command(
@@ -383,11 +324,14 @@ def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
 
 
 def _partition(text: str) -> Any:
+    from tidelog.cli.plan_file import NUMBER_MAX
     from tidelog.types import TopicPartition
 
     topic, colon, index = text.rpartition(":")
     if not colon or not topic or not index.isdecimal():
         raise Failure(f"{text!r} is not of the form TOPIC:PARTITION")
+    if int(index[:12]) > NUMBER_MAX:
+        raise Failure(f"{text!r}: no topic has a partition of this number")
     return TopicPartition(topic, int(index))
 
 
@@ -398,7 +342,3 @@ def _ids(text: str | None) -> list[int] | None:
         return [int(one) for one in text.split(",")]
     except ValueError:
         raise Failure(f"{text!r} is no list of broker ids: write them as 1,2,3") from None
-
-
-def _joined(nodes: tuple[int, ...]) -> str:
-    return ",".join(map(str, nodes)) or "-"

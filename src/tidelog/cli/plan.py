@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Finite, Session, broker_options, command_help, run
 from tidelog.model import amounts
@@ -150,7 +151,9 @@ async def _watch(admin: Admin, seconds: float) -> Measured:
     before, begun = await admin.list_offsets(dict.fromkeys(led, "latest")), loop.time()
     await asyncio.sleep(seconds)
     ends, took = await admin.list_offsets(dict.fromkeys(led, "latest")), loop.time() - begun
-    folders = await admin.describe_log_dirs()
+    found = await disks(admin)
+    tell_silent(found.silent)
+    folders = found.folders
     sizes = {
         partition: size
         for node, listed in folders.items()

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.cli.disks import each
+
 if TYPE_CHECKING:
     from tidelog.aio import Admin, ConfigResource
 
@@ -24,8 +26,12 @@ class Copy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    brokers: list[int]
-    topics: list[str]
+    """`left`: brokers that were limited, or may have been, and do not answer.  Only a broker itself takes changes of its
+    settings, as Kafka's do."""
+
+    brokers: tuple[int, ...] = ()
+    topics: tuple[str, ...] = ()
+    left: tuple[int, ...] = ()
 
 
 def replicas(copies: Iterable[Copy]) -> dict[str, dict[str, str]]:
@@ -56,31 +62,51 @@ async def throttle(admin: Admin, copies: Iterable[Copy], rate: int) -> None:
     await admin.alter_configs(changes)
 
 
+async def nothing_removed() -> Removed:
+    return Removed()
+
+
 async def remove(admin: Admin) -> Removed:
     """Every limit that was set on a broker of its own or on a topic; which ones had any."""
     from tidelog.aio import ConfigResource
 
-    running = (await admin.describe_cluster()).nodes
-    brokers = [ConfigResource("broker", str(node)) for node in sorted(running)]
     topics = [ConfigResource("topic", topic.name) for topic in await admin.list_topics(internal=True)]
-    slow = await _with_own(admin, brokers, RATES)
-    listed = await _with_own(admin, topics, (LEADERS, FOLLOWERS))
-    await admin.alter_configs({**slow, **listed})
-    return Removed([int(one.name) for one in slow], [one.name for one in listed])
+    listed = await _own(admin, topics, (LEADERS, FOLLOWERS))
+    await admin.alter_configs({one: dict.fromkeys(values) for one, values in listed.items()})
+
+    async def free(node: int) -> bool:
+        resource = ConfigResource("broker", str(node))
+        slow = await _own(admin, [resource], RATES)
+        await admin.alter_configs({one: dict.fromkeys(values) for one, values in slow.items()})
+        return bool(slow)
+
+    freed, silent = await each(admin, free)
+    limited = {node for values in listed.values() for text in values.values() for node in nodes_of(text)}
+    return Removed(
+        tuple(sorted(node for node, was_slow in freed.items() if was_slow)),
+        tuple(sorted(one.name for one in listed)),
+        tuple(sorted({*silent, *limited} - freed.keys())),
+    )
 
 
-async def _with_own(
+def nodes_of(text: str) -> set[int]:
+    """The brokers in a list of throttled replicas, such as `0:1,0:2`; none when it is `*`."""
+    found = (one.partition(":")[2].strip() for one in text.split(","))
+    return {int(node) for node in found if node.isdecimal()}
+
+
+async def _own(
     admin: Admin, resources: list[ConfigResource], names: tuple[str, ...]
-) -> dict[ConfigResource, Mapping[str, str | None]]:
-    """Those that have settings of these names of their own, with what takes them back."""
+) -> dict[ConfigResource, dict[str, str]]:
+    """Those that have settings of these names of their own, with their values."""
     from tidelog.client.configs import ConfigSource
 
-    found: dict[ConfigResource, Mapping[str, str | None]] = {}
+    found: dict[ConfigResource, dict[str, str]] = {}
     if not resources:
         return found
     own = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC)
     for resource, entries in (await admin.describe_configs(resources, names)).items():
-        changed: dict[str, str | None] = {one.name: None for one in entries if one.source in own}
-        if changed:
-            found[resource] = changed
+        values = {one.name: one.value or "" for one in entries if one.source in own}
+        if values:
+            found[resource] = values
     return found

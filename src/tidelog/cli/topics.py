@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.disks import disks
 from tidelog.cli.output import bytes_text, print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
 
@@ -214,7 +215,7 @@ async def _details(admin: Admin, found: list[Topic]) -> list[dict[str, Any]]:
     settings = await admin.describe_configs([ConfigResource("topic", one.name) for one in found])
     sizes: dict[TopicPartition, int] = {}
     try:
-        for folders in (await admin.describe_log_dirs(topics=[one.name for one in found])).values():
+        for folders in (await disks(admin, [one.name for one in found])).folders.values():
             for folder in folders:
                 for where, size in folder.partitions.items():
                     sizes[where] = max(size, sizes.get(where, 0))

@@ -16,12 +16,12 @@ Replicas = tuple[int, ...]
 
 
 class Place(NamedTuple):
-    """A partition as it is: who holds it, and how many bytes that are."""
+    """A partition as it is: who holds it, and how many bytes that are, None when nobody says."""
 
     topic: str
     partition: int
     replicas: Replicas
-    size: int = 0
+    size: int | None = 0
 
 
 class Move(NamedTuple):
@@ -29,12 +29,15 @@ class Move(NamedTuple):
     partition: int
     before: Replicas
     after: Replicas
-    size: int
+    size: int | None
 
     @property
-    def copied_bytes(self) -> int:
-        """What has to be sent."""
-        return self.size * len(set(self.after) - set(self.before))
+    def copied_bytes(self) -> int | None:
+        """What has to be sent; None when that is not known."""
+        new = len(set(self.after) - set(self.before))
+        if not new:
+            return 0
+        return None if self.size is None else self.size * new
 
 
 class Impossible(ValueError):
@@ -51,7 +54,7 @@ def remove_broker(places: Iterable[Place], leaving: int, racks: Mapping[int, str
     loads = _Loads(known)
     moves = []
     # The largest first, while there is most choice; the rest evens out what they made uneven.
-    for one in sorted(known, key=lambda place: (-place.size, place.topic, place.partition)):
+    for one in sorted(known, key=lambda place: (-(place.size or 0), place.topic, place.partition)):
         if leaving in one.replicas:
             moves.append(_without(one, leaving, racks, loads))
     return sorted(moves, key=lambda move: (move.topic, move.partition))
@@ -68,7 +71,7 @@ class _Loads:
             self.leads[one.replicas[0]] += 1
             for node in one.replicas:
                 self.replicas[node] += 1
-                self.bytes[node] += one.size
+                self.bytes[node] += one.size or 0
 
 
 def _without(place: Place, leaving: int, racks: Mapping[int, str | None], loads: _Loads) -> Move:
@@ -82,7 +85,7 @@ def _without(place: Place, leaving: int, racks: Mapping[int, str | None], loads:
     used = {racks[node] for node in stay if racks.get(node) is not None}
     new = min(free, key=lambda node: (racks[node] in used, loads.replicas[node], loads.bytes[node], node))
     loads.replicas[new] += 1
-    loads.bytes[new] += place.size
+    loads.bytes[new] += place.size or 0
     after = [new if node == leaving else node for node in place.replicas]
     if place.replicas[0] == leaving:
         # One that has the records already may lead as well as the new one.
@@ -97,7 +100,7 @@ def balance(places: Iterable[Place], racks: Mapping[int, str | None]) -> list[Mo
     if not racks:
         raise Impossible("no broker would be left")
     known = sorted(places, key=lambda place: (place.topic, place.partition))
-    smallest = sorted(known, key=lambda place: place.size)
+    smallest = sorted(known, key=lambda place: place.size or 0)
     placed = {(one.topic, one.partition): _kept(one, racks) for one in smallest}
     _level(placed, racks)
     _lead(placed)
@@ -150,6 +153,40 @@ def _level(placed: dict[Name, Replicas], racks: Mapping[int, str | None]) -> Non
                     _replace(placed, name, old, new, counts)
                     improved = True
                     break
+        improved = improved or _shift(placed, counts, racks)
+
+
+def _shift(placed: dict[Name, Replicas], counts: Counter[int], racks: Mapping[int, str | None]) -> bool:
+    """Where racks forbid a move from a full broker to an empty one, a third takes one from the first and gives one to
+    the second.  True if that was possible."""
+    for old in sorted(racks, key=lambda node: (-counts[node], node)):
+        for new in sorted(racks, key=lambda node: (counts[node], node)):
+            if counts[new] + 1 >= counts[old]:
+                break
+            for between in racks:
+                given = _movable(placed, old, between, racks)
+                taken = _movable(placed, between, new, racks)
+                if given is not None and taken is not None and given != taken:
+                    _replace(placed, given, old, between, counts)
+                    _replace(placed, taken, between, new, counts)
+                    return True
+    return False
+
+
+def _movable(
+    placed: dict[Name, Replicas], old: int, new: int, racks: Mapping[int, str | None]
+) -> Name | None:
+    """The first partition of which a replica may go from one to the other."""
+    for name, replicas in placed.items():
+        if old in replicas and new not in replicas and _apart(replicas, old, new, racks):
+            return name
+    return None
+
+
+def _apart(replicas: Replicas, old: int, new: int, racks: Mapping[int, str | None]) -> bool:
+    """Moving `old` to `new` does not put two into one rack that were not."""
+    used = {racks[node] for node in replicas if node != old and racks[node] is not None}
+    return racks[new] not in used or racks[old] in used
 
 
 def _leave_shared_racks(
@@ -170,11 +207,10 @@ def _better(
     replicas: Replicas, old: int, counts: Counter[int], racks: Mapping[int, str | None]
 ) -> int | None:
     """A broker with at least two fewer replicas that does not put two into one rack."""
-    used = {racks[node] for node in replicas if node != old and racks[node] is not None}
     for node in sorted(racks, key=lambda node: (counts[node], node)):
         if counts[node] + 1 >= counts[old]:
             return None
-        if node not in replicas and (racks[node] not in used or racks[old] in used):
+        if node not in replicas and _apart(replicas, old, node, racks):
             return node
     return None
 

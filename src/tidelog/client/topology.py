@@ -4,7 +4,7 @@ replaces its topology with every answer to Metadata."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -33,6 +33,12 @@ class Partition:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...] = ()
+
+
+def under_replicated(replicas: Collection[int], adding: Collection[int], in_sync: Collection[int]) -> bool:
+    """Fewer are in sync than there should be.  Replicas that a move adds do not count before they are in sync: moving a
+    partition takes nothing away from it.  This is what Kafka's metric of that name counts."""
+    return len(in_sync) < len(replicas) - len(adding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from tidelog.cli.partitions import _rate
-from tidelog.cli.throttles import FOLLOWERS, LEADERS, Copy, replicas
+from tidelog.cli.throttles import FOLLOWERS, LEADERS, Copy, nodes_of, replicas
 
 
 def test_whoever_may_lead_is_throttled_as_leader_and_who_is_new_as_follower() -> None:
@@ -13,6 +13,11 @@ def test_whoever_may_lead_is_throttled_as_leader_and_who_is_new_as_follower() ->
         "a": {LEADERS: "0:1,0:2,4:2", FOLLOWERS: "0:3,4:1,4:3"},
         "b": {LEADERS: "1:3,1:1", FOLLOWERS: "1:2"},
     }
+
+
+def test_lists_name_the_brokers_that_were_limited() -> None:
+    assert nodes_of("0:1,0:2,4:2") == {1, 2}
+    assert nodes_of("*") == nodes_of("") == nodes_of("0:x") == set()
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,15 @@ def test_the_smallest_go_to_a_new_broker() -> None:
     assert sum(move.copied_bytes for move in balance(places, dict.fromkeys((1, 2)))) == 15
 
 
+def test_racks_that_forbid_the_straight_way_do_not_forbid_balance() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b"}
+    # What is left on 2 may go to 1 alone: the other replica is in rack b.  So 1 takes it, and gives what it has to 4.
+    replicas = [(1,), (3,), (4, 2), (2, 3), (3, 2)]
+    places = [Place("t", index, nodes) for index, nodes in enumerate(replicas)]
+    held = Counter(node for replicas in after(places, balance(places, racks)) for node in replicas)
+    assert held == {1: 2, 2: 2, 3: 2, 4: 2}
+
+
 def test_onto_these_brokers_only() -> None:
     moves = spread([Place("t", 0, (1, 2))], [2, 3], NO_RACKS)
     assert set(moves[0].after) == {2, 3}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import uuid
 
 from tidelog import errors
-from tidelog.client.topology import Topology
+from tidelog.client.topology import Topology, under_replicated
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataResponse,
@@ -70,3 +70,13 @@ def test_partitions_are_found_by_number_even_when_some_are_left_out() -> None:
         )
     )
     assert [known.leader(TopicPartition("orders", index)) for index in range(5)] == [None, None, 1, None, 1]
+
+
+def test_a_move_alone_makes_no_partition_under_replicated() -> None:
+    assert not under_replicated((1, 2, 3), (), (1, 2, 3))
+    assert under_replicated((1, 2, 3), (), (1, 2))
+    assert not under_replicated((1, 2, 3, 4), (4,), (1, 2, 3))
+    assert under_replicated((1, 2, 3, 4), (4,), (1, 2))
+    assert not under_replicated((1, 2, 3, 4), (4,), (1, 2, 4)), (
+        "one that has caught up stands for one that is gone"
+    )

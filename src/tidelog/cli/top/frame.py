@@ -51,7 +51,7 @@ class BrokerSeen:
 @dataclass(frozen=True)
 class Frame:
     """`at_ms` counts from anywhere, `time_ms` is the time of day.  `problems`: what could not be seen, in words, by the
-    broker's id, or `CLUSTER`."""
+    broker's id, or `CLUSTER`.  `adding`: replicas that moves add."""
 
     at_ms: int
     time_ms: int
@@ -61,6 +61,7 @@ class Frame:
     topics: tuple[Topic, ...]
     brokers: Mapping[int, BrokerSeen]
     problems: Mapping[int, str] = field(default_factory=dict)
+    adding: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def ends(self) -> dict[TopicPartition, Seen]:

@@ -59,6 +59,7 @@ class _Known:
     controller: int = -1
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: tuple[Topic, ...] = ()
+    adding: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Look:
@@ -91,6 +92,7 @@ class Look:
             topics=tuple(one for one in known.topics if self._chosen.topic(one.name)),
             brokers={node: one.seen for node, one in self._brokers.items() if one.seen is not None},
             problems=problems,
+            adding=known.adding,
         )
 
     async def close(self) -> None:
@@ -106,7 +108,8 @@ class Look:
         async def ask() -> tuple[_Known, None]:
             cluster = await self._admin.describe_cluster()
             topics = await self._admin.list_topics(internal=True)
-            return _Known(cluster.id, cluster.controller, cluster.nodes, tuple(topics)), None
+            adding = await self._adding()
+            return _Known(cluster.id, cluster.controller, cluster.nodes, tuple(topics), adding), None
 
         self._begin(self._cluster, ask)
         await self._wait([self._cluster])
@@ -114,6 +117,15 @@ class Look:
             task = self._brokers.pop(node).task
             if task is not None:
                 task.cancel()
+
+    async def _adding(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Not everybody may see moves, and not every broker knows of them."""
+        try:
+            return {one.partition: one.adding for one in await self._admin.list_reassignments()}
+        except TidelogError as problem:
+            if _may_pass(problem):
+                raise
+            return {}
 
     async def _ask_brokers(self) -> None:
         for node in self._known.nodes:

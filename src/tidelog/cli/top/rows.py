@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.cli.top.frame import Frame, GroupSeen, Seen
+from tidelog.client.topology import Partition, under_replicated
 from tidelog.types import TopicPartition
 
 Partitions = Mapping[TopicPartition, float]
@@ -120,7 +121,7 @@ def topic_rows(before: Frame | None, now: Frame) -> list[TopicRow]:
                 size_bytes=int(sizes[name]) if name in sizes else None,
                 groups=groups[name],
                 lag=lags.get(name),
-                under_replicated=sum(len(one.in_sync) < len(one.replicas) for one in parts),
+                under_replicated=sum(_lacks(one, now) for one in parts),
                 offline=sum(one.leader < 0 for one in parts),
             )
         )
@@ -178,7 +179,7 @@ def broker_rows(before: Frame | None, now: Frame) -> list[BrokerRow]:
         for one in topic.partitions:
             leaders[one.leader] += 1
             replicas.update(one.replicas)
-            lacking[one.leader] += len(one.in_sync) < len(one.replicas)
+            lacking[one.leader] += _lacks(one, now)
             behind.update(node for node in one.replicas if node not in one.in_sync)
             partition = TopicPartition(topic.name, one.index)
             for rates, found in ((records, records_in), (sizes, bytes_in)):
@@ -207,6 +208,12 @@ def broker_rows(before: Frame | None, now: Frame) -> list[BrokerRow]:
             )
         )
     return rows
+
+
+def _lacks(one: Partition, now: Frame) -> bool:
+    return under_replicated(
+        one.replicas, now.adding.get(TopicPartition(one.topic, one.index), ()), one.in_sync
+    )
 
 
 def lag_of(group: GroupSeen, frame: Frame) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidelog.client.topology import under_replicated
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def min_in_sync(image: Image, topic: Topic, default: int) -> int:
 
 def behind(partition: Partition) -> bool:
     """A replica that is being added does not count before it is there."""
-    settled = set(partition.replicas) - set(partition.adding)
-    return not settled <= set(partition.in_sync)
+    return under_replicated(partition.replicas, partition.adding, partition.in_sync)
 
 
 def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:

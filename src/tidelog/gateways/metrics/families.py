@@ -83,7 +83,7 @@ mq_partitions gauge
 mq_leaders gauge
   Partitions that this broker leads.
 mq_under_replicated_partitions gauge
-  Partitions led here with fewer in-sync replicas than replicas.
+  Partitions led here with fewer in-sync replicas than replicas, without those that a move adds.
 mq_under_min_isr_partitions gauge
   Partitions led here with fewer in-sync replicas than min.insync.replicas: writes with acks=all are refused.
 mq_offline_partitions gauge

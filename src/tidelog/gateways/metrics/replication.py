@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.client.topology import under_replicated
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.page import Page, labels_of
 from tidelog.metadata.image import Partition as Known
@@ -29,7 +30,7 @@ class _Census:
             self.offline += 1
         elif one.leader == self._node:
             self.led += 1
-            self.under_replicated += len(one.in_sync) < len(one.replicas)
+            self.under_replicated += under_replicated(one.replicas, one.adding, one.in_sync)
             self.under_min += len(one.in_sync) < min(in_sync_min, len(one.replicas))
             self.not_preferred += one.replicas[0] != self._node
             self.moving += bool(one.adding or one.removing)

@@ -107,6 +107,9 @@ def test_brokers_have_what_the_metadata_says() -> None:
     assert (second.id, second.out_of_sync, second.problem) == (2, 1, "is not running")
     (row,) = topic_rows(None, frame(0, {}, lacking))
     assert (row.under_replicated, row.offline) == (1, 1)
+    moving = frame(0, {}, lacking, adding={TopicPartition("orders", 0): (2,)})
+    assert topic_rows(None, moving)[0].under_replicated == 0, "what a move adds does not lack yet"
+    assert broker_rows(None, moving)[0].under_replicated == 0
 
 
 def at(time_ms: int, end: int) -> Frame:

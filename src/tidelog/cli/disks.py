@@ -1,0 +1,82 @@
+"""What lies on the brokers' disks, asked of every broker by itself: one that does not answer hides only its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin
+    from tidelog.client.disks import LogDir
+    from tidelog.client.topology import Node
+
+T = TypeVar("T")
+
+PATIENCE_S = 5.0
+
+
+class Disks(NamedTuple):
+    """`silent`: brokers that run, as the others know, and do not answer."""
+
+    folders: Mapping[int, list[LogDir]]
+    silent: Mapping[int, Node]
+
+    def bytes_of(self, node: int) -> int | None:
+        folders = self.folders.get(node)
+        return None if folders is None else sum(sum(one.partitions.values()) for one in folders)
+
+    def replica_bytes(self, node: int, topic: str, partition: int) -> int | None:
+        """None when the broker did not answer: what it has is not known."""
+        from tidelog.types import TopicPartition
+
+        folders = self.folders.get(node)
+        if folders is None:
+            return None
+        name = TopicPartition(topic, partition)
+        return max((one.partitions.get(name, 0) for one in folders), default=0)
+
+    def largest_bytes(self, nodes: Iterable[int], topic: str, partition: int) -> int | None:
+        """Of the replicas there, as far as they are known."""
+        known = (self.replica_bytes(node, topic, partition) for node in nodes)
+        return max((size for size in known if size is not None), default=None)
+
+
+async def disks(admin: Admin, topics: Iterable[str] | None = None) -> Disks:
+    wanted = None if topics is None else list(topics)
+
+    async def ask(node: int) -> list[LogDir]:
+        return (await admin.describe_log_dirs([node], wanted))[node]
+
+    return Disks(*await each(admin, ask))
+
+
+async def each(
+    admin: Admin, ask: Callable[[int], Awaitable[T]]
+) -> tuple[Mapping[int, T], Mapping[int, Node]]:
+    """What the brokers answer, all asked at the same time, and those that do not within a few seconds.  Whatever else is
+    to be asked comes first: a broker that hangs may have got the connection that the next question would take."""
+    from tidelog.errors import TidelogError
+
+    nodes = (await admin.describe_cluster()).nodes
+    found: dict[int, T] = {}
+
+    async def one(node: int) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                found[node] = await ask(node)
+        except TimeoutError:
+            pass
+        except TidelogError as problem:
+            if not problem.retriable:
+                raise
+
+    await asyncio.gather(*map(one, nodes))
+    return found, {node: known for node, known in sorted(nodes.items()) if node not in found}
+
+
+def tell_silent(silent: Mapping[int, Node], what: str = "what it holds is unknown") -> None:
+    for node, known in silent.items():
+        click.echo(f"broker {node} at {known.host}:{known.port} does not answer: {what}", err=True)
