@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.conformance.process import wait_until
+from tests.conformance.raw import Connection
 from tests.faults.cluster_traffic import Reader, Writer, anomalies, read_all
 from tests.faults.test_dev import Dev, alive, new_dev
 
@@ -129,6 +130,38 @@ def test_nothing_acknowledged_is_lost_through_many_more(new_dev: Callable[..., D
     run_faults(new_dev(3, etcd=3), seed, faults=12)
 
 
+def in_sync_told(connection: Connection) -> list[int]:
+    """By one broker, while the others do not answer."""
+    answer = connection.call("metadata", 12, topics=[{"name": TOPIC}])
+    return list(answer.topics[0].partitions[0].isr_nodes)
+
+
+def in_flight_waits_for_enough_replicas(cluster: Cluster, writer: Writer) -> None:
+    """A record that was taken while all were in sync is not acknowledged by the leader alone when the others leave."""
+    leader = cluster.leader()
+    frozen = [cluster.pid(broker) for broker in (1, 2, 3) if broker != leader]
+    told: list[KafkaError | None] = []
+    producer = Producer(
+        {"bootstrap.servers": cluster.dev.addresses, "enable.idempotence": True, "log_level": 0}
+    )
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        producer.produce(TOPIC, b"in flight", partition=0, on_delivery=lambda error, _: told.append(error))
+        producer.poll(0)
+        with Connection(cluster.dev.addresses.split(",")[leader - 1]) as connection:
+            wait_until(lambda: in_sync_told(connection) == [leader], SECONDS_MAX, "the leader is alone")
+        producer.flush(1)
+        assert told == []
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    producer.flush(SECONDS_MAX)
+    assert told == [None]
+    cluster.wait_until_in_sync()
+    writer.sent[0].append(b"in flight")
+
+
 def test_without_a_majority_of_replicas_writes_are_refused_and_reads_go_on(
     new_dev: Callable[..., Dev],
 ) -> None:
@@ -141,6 +174,7 @@ def test_without_a_majority_of_replicas_writes_are_refused_and_reads_go_on(
     writer.start()
     wait_until(lambda: len(writer.acknowledged) > 20, SECONDS_MAX, "some are written")
     writer.end()
+    in_flight_waits_for_enough_replicas(cluster, writer)
     others: list[int] = []
     for left in (2, 1):
         leader = cluster.leader()

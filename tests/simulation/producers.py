@@ -34,6 +34,7 @@ RETRIED = {
     errors.KafkaStorageError.code,
     errors.LeaderNotAvailable.code,
     errors.NotEnoughReplicas.code,
+    errors.NotEnoughReplicasAfterAppend.code,
     errors.NotLeaderOrFollower.code,
     errors.UnknownTopicOrPartition.code,
     errors.RequestTimedOut.code,

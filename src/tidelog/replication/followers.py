@@ -67,8 +67,7 @@ class Followers:
             follower = self._make(leader)
             task = asyncio.get_running_loop().create_task(follower.run())
             found = self._by_leader[leader] = follower, task
-        if not found[0].follows(partition, epoch):
-            found[0].follow(partition, epoch)
+        found[0].follow(partition, epoch)
         self._leader_of[name] = leader, partition
 
     def _drop(self, name: TopicPartition) -> None:

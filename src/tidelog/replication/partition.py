@@ -157,6 +157,8 @@ class Partition(PartitionTail):
         self._batch_bytes_max = rules.batch_bytes_max
         # A topic with fewer replicas than its setting asks for could never be written otherwise.
         self._in_sync_min = min(config.min_insync_replicas, self._replica_count)
+        if self.state.need(self._in_sync_min) and self.leader == self.state.node:
+            self._committed_moved(self.log.size)
         # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.
         self._after_ms_max = min(rules.after_ms_max, 1 << 61)
         node = self.state.node
@@ -173,11 +175,8 @@ class Partition(PartitionTail):
         state, log = self.state, self.log
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
-        if in_sync_min and len(state.in_sync) < self._in_sync_min:
-            raise errors.NotEnoughReplicas(
-                f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
-                f"{log.config.min_insync_replicas}"
-            )
+        if in_sync_min and not state.enough_members:
+            raise errors.NotEnoughReplicas(self.too_few)
         header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max)
         append_time = -1
         if header is None or not self._plain:
@@ -267,11 +266,15 @@ class Partition(PartitionTail):
         state = self.state
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
-        if len(state.in_sync) < self._in_sync_min:
-            raise errors.NotEnoughReplicas(
-                f"{self.name} has {len(state.in_sync)} in-sync replicas, min.insync.replicas is "
-                f"{self.log.config.min_insync_replicas}"
-            )
+        if not state.enough_members:
+            raise errors.NotEnoughReplicas(self.too_few)
+
+    @property
+    def too_few(self) -> str:
+        return (
+            f"{self.name} has {len(self.state.in_sync)} in-sync replicas, min.insync.replicas is "
+            f"{self.log.config.min_insync_replicas}"
+        )
 
     def _grew(self, size: int, pending: asyncio.Future[None] | None) -> None:
         if pending is None:

@@ -1,7 +1,8 @@
 """What the leader of a partition knows of its replicas, and how far records are committed.
 
-Pure: facts in, decisions out.  A record is committed when every in-sync member holds it; only committed records are
-shown to consumers and acknowledged to producers that asked for all.  Called by `Partition` alone."""
+Pure: facts in, decisions out.  A record is committed when every in-sync member holds it, and there are as many of them as
+the topic asks for; only committed records are shown to consumers and acknowledged to producers that asked for all.
+Called by `Partition` alone."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ class ReplicaState(ReplicaTail):
         "_caught_up_ms",
         "_counted",
         "_ends",
+        "_members_min",
         "epoch_start",
         "in_sync",
         "node",
@@ -36,6 +38,7 @@ class ReplicaState(ReplicaTail):
         self.committed = committed
         self.end = end
         self._counted: frozenset[NodeId] = frozenset()
+        self._members_min = 1
         self._alone = False
         self._ends: dict[NodeId, Offset] = {}
         self._asked: dict[NodeId, tuple[int, Offset]] = {}
@@ -78,9 +81,19 @@ class ReplicaState(ReplicaTail):
         self.proposed = None
         return self._count()
 
+    def need(self, members_min: int) -> bool:
+        """Nothing is committed by fewer in-sync members, also of what came while there were more: the set may shrink
+        between an append and its acknowledgement.  True if `committed` moved."""
+        self._members_min = members_min
+        return self._count()
+
+    @property
+    def enough_members(self) -> bool:
+        return len(self.in_sync) >= self._members_min
+
     def _count(self) -> bool:
         self._counted = self.in_sync if self.proposed is None else self.in_sync | self.proposed
-        self._alone = self._counted == {self.node}
+        self._alone = self.enough_members and self._counted == {self.node}
         return self._advance()
 
     def appended(self, end: Offset) -> bool:
@@ -146,6 +159,8 @@ class ReplicaState(ReplicaTail):
     def _advance(self) -> bool:
         if self._alone:
             held_by_all = self.end
+        elif not self.enough_members:
+            return False
         else:
             # A follower that has not fetched in this epoch counts as holding nothing: its old position may lie
             # past the point where its log and ours part ways.

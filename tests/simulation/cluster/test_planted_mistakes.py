@@ -22,7 +22,7 @@ from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import lifecycle
 from tidelog.metadata import steward, upkeep
-from tidelog.replication import follower
+from tidelog.replication import lane
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
@@ -53,7 +53,7 @@ def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither the one a follower asks in, nor that of the last record it has."""
     patch.setattr(Partition, "check_epoch", lambda self, epoch, leading=True: None)
     patch.setattr(
-        follower, "Wanted", lambda epoch, offset, last_epoch, start: Wanted(epoch, offset, NO_EPOCH, start)
+        lane, "Wanted", lambda epoch, offset, last_epoch, start: Wanted(epoch, offset, NO_EPOCH, start)
     )
 
 

@@ -130,3 +130,22 @@ def test_a_follower_has_the_whole_time_from_the_start_of_an_epoch() -> None:
     state = leader(10, ONE, TWO)
     assert state.lagging(50_000, 250) == frozenset()
     assert state.lagging(50_251, 250) == {TWO}
+
+
+def test_what_waits_is_not_committed_by_fewer_members_than_the_topic_asks_for() -> None:
+    state = leader(10, ONE, TWO, THREE)
+    state.need(2)
+    assert not state.in_sync_changed(frozenset((ONE,)))
+    assert not state.appended(Offset(11))
+    assert state.committed == 0
+    state.follower_fetched(TWO, Offset(11), 0)
+    assert state.in_sync_changed(frozenset((ONE, TWO)))
+    assert state.committed == 11
+
+
+def test_a_lower_minimum_commits_what_waited() -> None:
+    state = leader(10, ONE, TWO)
+    state.need(2)
+    state.in_sync_changed(frozenset((ONE,)))
+    assert state.need(1)
+    assert state.committed == 10

@@ -29,6 +29,7 @@ ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to inter
 _ZSTD, _ZSTD_FROM = 4, 7
 _TRANSACTIONAL = 0x10
 CODEC_AT = ATTRIBUTES_AT + 1
+_NOT_YET = (errors.RequestTimedOut, errors.NotEnoughReplicasAfterAppend)  # what may still come right
 Key = tuple[str | bytes, int]  # topic name or id, partition
 _NOT_ENLISTED: Mapping[Key, Enlisted | errors.TidelogError] = {}
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
@@ -210,7 +211,7 @@ def settle_late(
     """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
     appended = found(partition, answer.base, answer.end, durable)
     problem = _unsettled(partition, appended, answer.acks)
-    if isinstance(problem, errors.RequestTimedOut) and not expired:
+    if isinstance(problem, _NOT_YET) and not expired:
         committed = when_committed(partition, appended)
         committed.add_done_callback(lambda done: _settle(tallies, answer, _outcome(done)))
     else:
@@ -250,6 +251,8 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
     if acks == ACKS_ALL and not is_committed(partition, appended):
         if moved(partition, appended):
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
+        if not partition.state.enough_members:
+            return errors.NotEnoughReplicasAfterAppend(f"{partition.too_few}; the records are kept")
         return errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas in time")
     return None
 

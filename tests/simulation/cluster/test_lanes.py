@@ -1,0 +1,32 @@
+"""Replicas that are in sync do not share a fetch with those that catch up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.cluster.play import play
+from tidelog.replication.follower import CATCH_UP_BYTES_MAX
+from tidelog.replication.following import Key, Wanted
+from tidelog.replication.lane import Lane
+from tidelog.wire.messages.fetch import FetchResponse
+
+
+def test_a_partition_is_asked_for_in_the_lane_it_belongs_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Lane._ask
+    asked: Counter[tuple[bool, bool]] = Counter()
+
+    async def checked(self: Lane, connection: object, wanted: dict[Key, Wanted]) -> FetchResponse | None:
+        assert self.asked.keys() == wanted.keys()
+        assert self.asked.keys().isdisjoint(self.beside.asked)
+        catches_up = self._bytes_max == CATCH_UP_BYTES_MAX
+        asked.update((catches_up, partition.in_sync_here) for partition, _ in self.asked.values())
+        return await ask(self, connection, wanted)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Lane, "_ask", checked)
+    for seed in range(4):
+        play(seed)
+    assert asked[False, True] > 100 and asked[True, False] > 20
+    # Metadata that is just being applied may be a step ahead of the lanes.
+    assert asked[True, True] + asked[False, False] < 0.1 * asked.total()
