@@ -18,7 +18,7 @@ from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Rules, accept
 from tidelog.replication.following import runs
-from tidelog.replication.promises import Appended, found, not_led
+from tidelog.replication.promises import Appended, found, not_led, too_few
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.replication.waiters import CommitWaits, FetchWait
@@ -176,7 +176,7 @@ class Partition(PartitionTail):
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
         if in_sync_min and not state.enough_members:
-            raise errors.NotEnoughReplicas(self.too_few)
+            raise errors.NotEnoughReplicas(too_few(self))
         header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max)
         append_time = -1
         if header is None or not self._plain:
@@ -267,14 +267,7 @@ class Partition(PartitionTail):
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
         if not state.enough_members:
-            raise errors.NotEnoughReplicas(self.too_few)
-
-    @property
-    def too_few(self) -> str:
-        return (
-            f"{self.name} has {len(self.state.in_sync)} in-sync replicas, min.insync.replicas is "
-            f"{self.log.config.min_insync_replicas}"
-        )
+            raise errors.NotEnoughReplicas(too_few(self))
 
     def _grew(self, size: int, pending: asyncio.Future[None] | None) -> None:
         if pending is None:

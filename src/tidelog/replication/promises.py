@@ -55,3 +55,8 @@ def when_committed(partition: Partition, appended: Appended) -> asyncio.Future[N
 
 def not_led(partition: Partition) -> errors.TidelogError:
     return errors.NotLeaderOrFollower(f"{partition.name} is led by broker {partition.leader} now")
+
+
+def too_few(partition: Partition) -> str:
+    in_sync, asked = len(partition.state.in_sync), partition.log.config.min_insync_replicas
+    return f"{partition.name} has {in_sync} in-sync replicas, min.insync.replicas is {asked}"

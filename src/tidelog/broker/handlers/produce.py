@@ -21,7 +21,7 @@ from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC
 from tidelog.replication.partition import Enlisted, Partition
-from tidelog.replication.promises import Appended, found, is_committed, moved, when_committed
+from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed
 
 PRODUCE = 0
 ACKS_ALL = -1
@@ -252,7 +252,7 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
         if moved(partition, appended):
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
         if not partition.state.enough_members:
-            return errors.NotEnoughReplicasAfterAppend(f"{partition.too_few}; the records are kept")
+            return errors.NotEnoughReplicasAfterAppend(f"{too_few(partition)}; the records are kept")
         return errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas in time")
     return None
 
