@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.process import wait_until
 from tests.pipeline.records import pairs, rows, send
 from tests.pipeline.test_streams import order
+from tidelog import Admin, Producer
 from tidelog.pipeline import Pipeline
 from tidelog.pipeline.sql.catalog import Catalog
 from tidelog.pipeline.sql.engine import Engine, Said
@@ -74,6 +76,44 @@ def test_the_past_is_queried(sql: Shell) -> None:
     assert sql("WITH a AS (SELECT id FROM orders WHERE id > 8) SELECT * FROM a") == [(9,)]
 
 
+def test_text_reaches_spark_as_it_was_written(sql: Shell, bootstrap: str) -> None:
+    assert sql("SELECT 'it''s; ok', \"a\"\"b\", count(*) FROM orders") == [("it's; ok", 'a"b', 10)]
+    sql("INSERT INTO customers VALUES ('c9', 'O''Brien')")
+    assert sql("SELECT name FROM customers WHERE name = 'O''Brien'") == [("O'Brien",)]
+    send(bootstrap, sql.names["customers"], [("c9", None)])
+    assert sql("SET spark.sql.ansi.enabled = true") == "spark.sql.ansi.enabled is true"
+
+
+def test_columns_of_the_record_are_there_when_they_are_named(sql: Shell) -> None:
+    sql("CREATE STREAM named (id INT, customer STRING) WITH (topic = '$orders')")
+    assert sorted(sql("SELECT *, _offset FROM named WHERE id < 2"))[0][:2] == (0, "c0")
+    assert {len(one) for one in sql("SELECT *, _offset FROM named")} == {3}
+    assert {len(one) for one in sql("SELECT * FROM (SELECT _offset, id FROM named)")} == {2}
+    joined = sql(
+        "SELECT n.*, c.* FROM named n JOIN customers c ON CAST(n._key AS STRING) = c.customer LIMIT 1"
+    )
+    assert len(joined[0]) == 4
+    assert len(sql("SELECT * FROM named n LEFT SEMI JOIN customers c ON n._key = c._key LIMIT 1")[0]) == 2
+    assert "every record has a column '_offset'" in sql.refused(
+        "CREATE STREAM numbered AS SELECT id, _offset FROM named"
+    )
+
+
+def test_the_latest_of_a_key_goes_by_offset(sql: Shell, bootstrap: str, topic: Any) -> None:
+    late = topic(config={"retention.ms": "-1"})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for name, at in (("Bob", 1_700_000_000_000), ("Rob", 1_600_000_000_000)):
+            producer.send(late, b'{"name": "%s"}' % name.encode(), key=b"c", timestamp=at)
+    sql(f"CREATE TABLE late (id STRING PRIMARY KEY, name STRING) WITH (topic = '{late}')")
+    assert sql("SELECT * FROM late") == [("c", "Rob")], "compaction would keep another"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_partitions({late: 2})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(late, b'{"name": "Eve"}', key=b"c", timestamp=1_750_000_000_000, partition=1)
+    assert sql("SELECT * FROM late") == [("c", "Eve")], "the offsets of two partitions tell nothing"
+    sql("DROP TABLE late")
+
+
 def test_time_travel(sql: Shell) -> None:
     assert {one[0] for one in sql("SELECT _offset FROM orders FOR VERSION FROM 1 TO 3")} == {1, 2}
     assert {one[0] for one in sql("SELECT _offset FROM orders VERSION AS OF 1")} == {0, 1}
@@ -93,6 +133,7 @@ def test_a_table_is_the_latest_of_each_key(sql: Shell) -> None:
 
 def test_rows_are_watched_as_they_come(sql: Shell) -> None:
     assert len(sql("SELECT id FROM orders EMIT CHANGES LIMIT 4")) == 4
+    assert sql("SELECT id FROM orders EMIT CHANGES LIMIT 0") == []
     joined = sql("SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.customer EMIT CHANGES")
     assert sorted(joined) == [(n, "Ann" if n % 3 == 0 else "Rob") for n in range(10) if n % 3 < 2]
 
@@ -116,6 +157,38 @@ def test_queries_go_on_as_topics(sql: Shell, bootstrap: str) -> None:
     assert sql("TERMINATE totals") == "terminated totals"
     assert sql("DROP TABLE totals DELETE TOPIC") == "table totals dropped"
     assert sql.names["totals"] not in {name for name, _ in sql("SHOW TOPICS")}
+
+
+def test_what_is_created_again_begins_anew(sql: Shell, bootstrap: str, topic: Any) -> None:
+    again = topic()
+    create = f"CREATE STREAM again WITH (topic = '{again}') AS SELECT id FROM orders WHERE id < 3"
+    for _ in range(2):
+        sql(create)
+        sql.engine.wait()
+        assert sorted(one["id"] for one in rows(bootstrap, again)) == [0, 1, 2]
+        sql("TERMINATE ALL; DROP STREAM again DELETE TOPIC")
+
+
+def test_what_replaces_a_query_stops_it_and_goes_on(sql: Shell, bootstrap: str, topic: Any) -> None:
+    source, target = topic(), topic()
+    send(bootstrap, source, [{"id": 1}])
+    engine = sql.engine
+    engine._until_done = False
+    try:
+        sql(f"CREATE STREAM source (id INT) WITH (topic = '{source}')")
+        as_select = f"STREAM target WITH (topic = '{target}') AS SELECT"
+        sql(f"CREATE {as_select} id, 'old' AS by FROM source")
+        wait_until(lambda: len(rows(bootstrap, target)) == 1, 120, "the first row")
+        assert "there is a stream target already" in sql.refused(f"CREATE {as_select} id FROM source")
+        sql(f"CREATE OR REPLACE {as_select} id, 'new' AS by FROM source")
+        assert [one[::2] for one in sql("SHOW QUERIES")] == [("target", "running")]
+        send(bootstrap, source, [{"id": 2}])
+        wait_until(lambda: len(rows(bootstrap, target)) == 2, 120, "the second row")
+        assert rows(bootstrap, target) == [{"id": 1, "by": "old"}, {"id": 2, "by": "new"}]
+        sql("TERMINATE ALL; DROP STREAM target; DROP STREAM source")
+    finally:
+        engine._until_done = True
+        engine.stop()
 
 
 def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
@@ -170,6 +243,8 @@ def test_files_define_and_do_not_start(spark: Any, bootstrap: str, sql: Shell, t
     """
     engine.script(script, "shop.sql")
     assert list(pipeline.outputs()) == ["big"] and not pipeline.queries
+    engine.script("CREATE OR REPLACE STREAM big AS SELECT id FROM orders WHERE id > 6")
+    assert list(pipeline.outputs()) == ["big"]
     with pytest.raises(SqlError, match=r"shop\.sql: line 1, column 15: there is no stream"):
         engine.script("SELECT * FROM nowhere", "shop.sql")
     with pytest.raises(SqlError, match="shows rows to a person"):

@@ -186,6 +186,8 @@ PURE = [
     "pipeline/sink_options.py",
     "pipeline/source_options.py",
     "pipeline/splits.py",
+    "pipeline/sql/rewriting.py",
+    "pipeline/sql/statements.py",
     "replication/acceptance.py",
     "replication/following.py",
     "replication/state.py",

@@ -121,13 +121,14 @@ def sql(
 ) -> None:
     from tidelog.errors import TidelogError
     from tidelog.pipeline.needs import need_spark
+    from tidelog.pipeline.running.loading import sql_text
 
     if text is not None and file is not None:
         raise click.UsageError("Give statements with -e or a file with -f, not both.")
     script = ""
     try:
         if file is not None:
-            script = Path(file).read_text(encoding="utf-8")
+            script = sql_text(Path(file))
         need_spark("sqlglot")
         engine = _engine(session, Path(home) if home else None, master, settings, until_done)
     except TidelogError as problem:

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ NAMES = {
     "latency_ms": ("latency_ms", "latency", "response_ms"),
     "depth": ("depth", "lag", "queue", "queue_depth", "l"),
 }
+DELIMITERS = (",", ";", "\t")
 
 
 class BadFigures(ValueError):
@@ -43,7 +45,8 @@ class Figure:
 
 
 def read(text: str) -> list[Figure]:
-    """Figures in CSV or JSON, told apart by their first character."""
+    """Figures in CSV or JSON, told apart by their first character; spreadsheets put a mark in front of all."""
+    text = text.removeprefix("\ufeff")
     rows = _json_rows(text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text)
     found = [_figure(row, where) for where, row in rows]
     if not found:
@@ -54,7 +57,12 @@ def read(text: str) -> list[Figure]:
 
 
 def _csv_rows(text: str) -> list[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    header = text.lstrip().split("\n", 1)[0]
+    apart = next((one for one in DELIMITERS if one in header), ",")
+    if apart == ";":
+        # Spreadsheets write semicolons where the comma stands in numbers.
+        text = re.sub(r"(?<=\d),(?=\d)", ".", text)
+    reader = csv.DictReader(io.StringIO(text.lstrip()), skipinitialspace=True, delimiter=apart)
     return [(f"line {reader.line_num}", dict(row)) for row in reader]
 
 

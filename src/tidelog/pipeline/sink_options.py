@@ -55,24 +55,27 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
             if name in options:
                 raise PipelineError(f"option {name!r} needs option 'guarantee': {EXACTLY_ONCE}")
     topic = options.text("topic")
+    if topic is not None:
+        _check_name("topic", topic)
+    sink_id = options.text("sinkId") or topic or "sink"
+    _check_name("sinkId", sink_id)
     return SinkOptions(
         connection=connection_of(options),
         topic=topic,
         exactly_once=guarantee == EXACTLY_ONCE,
         compression=options.choice("compression", COMPRESSIONS, "none"),
         transaction_timeout_ms=options.count("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS),
-        sink_id=_sink_id(options.text("sinkId") or topic or "sink"),
+        sink_id=sink_id,
         decision_topic=options.text("decisionTopic") or DECISION_TOPIC,
         encoding=_encoding(options),
     )
 
 
-def _sink_id(name: str) -> str:
+def _check_name(option: str, name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
         raise PipelineError(
-            f"option 'sinkId' cannot be {name!r}: use letters, digits, dots, dashes and underscores"
+            f"option {option!r} cannot be {name!r}: use letters, digits, dots, dashes and underscores"
         )
-    return name
 
 
 def _encoding(options: OptionText) -> Decoding | None:

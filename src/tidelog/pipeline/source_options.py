@@ -14,6 +14,7 @@ from tidelog.types import TopicPartition
 
 EARLIEST, LATEST = "earliest", "latest"
 NAMED_NUMBERS = {-2: EARLIEST, -1: LATEST}
+TIME_MS_MAX = 2**63 - 1
 FETCH_BYTES = 4 * 1024 * 1024
 KNOWN = (
     *connection_options.KNOWN,
@@ -115,12 +116,13 @@ class SourceOptions:
         names = self.topic_names
         return ("topic " if len(names) == 1 else "topics ") + ", ".join(map(repr, names))
 
-    def wants(self, partition: TopicPartition) -> bool:
-        if self.assign:
-            return partition in self.assign
+    def reads(self, topic: str) -> bool:
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, partition.topic) is not None
-        return partition.topic in self.topics
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topic_names
+
+    def wants(self, partition: TopicPartition) -> bool:
+        return partition in self.assign if self.assign else self.reads(partition.topic)
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
@@ -135,7 +137,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         for name in ("maxRecordsPerTrigger", "groupId"):
             if name in options:
                 raise PipelineError(f"option {name!r} is for streams: spark.readStream")
-    return SourceOptions(
+    found = SourceOptions(
         connection=connection_of(options),
         topics=topics,
         pattern=pattern,
@@ -153,6 +155,11 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         fetch_bytes=options.count("fetchBytes", FETCH_BYTES),
         decoding=decoding_of(options),
     )
+    for name, bound in (("starting", found.starting), ("ending", found.ending)):
+        for topic in (*bound.topics, *(one.topic for one in bound.partitions)):
+            if not found.reads(topic):
+                raise PipelineError(f"option {name!r} names topic {topic!r}, and {found.what()} is read")
+    return found
 
 
 def decoding_of(options: OptionText) -> Decoding:
@@ -203,7 +210,9 @@ BOUND_EXAMPLE = '{"orders": {"0": 42, "1": "earliest"}}'
 
 
 def _bound(options: OptionText, name: str, default: str) -> Bound:
-    text = options.text(name) or default
+    text = options.text(name)
+    if text is None:
+        text = default
     if not text.startswith("{"):
         return Bound(_moment(name, text))
     topics: dict[str, str | Time] = {}
@@ -236,9 +245,9 @@ def _moment(name: str, text: str) -> str | Time:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     moment = time_ms(text)
-    if moment is None:
+    if moment is None or moment > TIME_MS_MAX:
         raise PipelineError(
             f"option {name!r} cannot be {text!r}: use earliest, latest, a time like 2026-01-31T12:00:00Z, or "
             f"offsets like {BOUND_EXAMPLE}"
         )
-    return Time(moment)
+    return Time(max(0, moment))  # Brokers take what is below zero for names.

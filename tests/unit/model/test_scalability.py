@@ -54,6 +54,7 @@ def test_latencies_alone_tell_the_service_rate() -> None:
 def test_figures_in_csv_and_json_are_the_same() -> None:
     expected = [Figure(1, 950.0, None, 1.5), Figure(2, 1800.0)]
     assert read("Consumers, throughput, latency_ms\n1, 950, 1.5\n2, 1800,\n") == expected
+    assert read("\ufeffConsumers;Throughput;latency_ms\r\n1;950;1,5\r\n2;1800;\r\n") == expected
     assert read('[{"n": 1, "rate": 950, "latency_ms": 1.5}, {"n": 2, "rate": 1800}]') == expected
     assert read('{"n": 1, "rate": 950, "latency_ms": 1.5}\n{"n": 2, "rate": 1800}\n') == expected
 

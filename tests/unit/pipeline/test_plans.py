@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from tidelog.pipeline.decision import Decision, Epoch, Part, decide, repair
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.positions import Positions
 from tidelog.pipeline.pushdown import Narrowing
+from tidelog.pipeline.sink_options import sink_options
 from tidelog.pipeline.source_options import Time, source_options
 from tidelog.pipeline.splits import Range, admit, split
 from tidelog.types import TopicPartition
@@ -114,6 +116,36 @@ def test_bounds() -> None:
         "earliest",
         Time(12),
     ]
+
+
+def test_bounds_in_time_are_what_brokers_take() -> None:
+    def starting(text: str) -> object:
+        given = {"bootstrap": "h:1", "topics": "a", "starting": text}
+        return source_options(given, streaming=False).starting.everywhere
+
+    assert starting("0001-01-01") == Time(0) and starting("9999-12-31") == Time(253402214400000)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"topics": "a", "starting": '{"b": "latest"}'}, "'starting' names topic 'b', and topic 'a' is read"),
+        ({"topics": "a", "ending": '{"b": {"0": 1}}'}, "'ending' names topic 'b'"),
+        ({"pattern": "a.*", "starting": '{"b": "latest"}'}, "topics like 'a.*' is read"),
+        ({"topics": "a", "starting": ""}, "'starting' cannot be ''"),
+        ({"topics": "a", "starting": "@99999999999999999999"}, "cannot be '@99999999999999999999'"),
+    ],
+)
+def test_bounds_that_mean_nothing_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(said)):
+        source_options({"bootstrap": "h:1", **given}, streaming=False)
+
+
+def test_a_sink_tells_a_bad_topic_by_its_option() -> None:
+    with pytest.raises(PipelineError, match="option 'topic' cannot be 'bad topic/x'"):
+        sink_options({"bootstrap": "h:1", "topic": "bad topic/x"}, streaming=True)
+    with pytest.raises(PipelineError, match="option 'sinkId' cannot be 'a b'"):
+        sink_options({"bootstrap": "h:1", "topic": "x", "sinkId": "a b"}, streaming=True)
 
 
 # Decisions of sinks

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.commands import invoke
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder, all_apps
-from tidelog.pipeline.running.loading import files_of
+from tidelog.pipeline.running.loading import files_of, sql_text
 from tidelog.pipeline.running.progress import QueryProgress, prometheus
 from tidelog.pipeline.running.runner import reason_of
 from tidelog.pipeline.streams.durations import duration_ms
@@ -117,6 +117,15 @@ def test_sources_are_files_or_folders(tmp_path: Path) -> None:
     assert [one.name for one in files_of(tmp_path)] == ["a.py", "b.sql"]
     with pytest.raises(PipelineError, match=r"neither \.py nor \.sql"):
         files_of(tmp_path / "d.txt")
+
+
+def test_sql_is_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_bytes("\ufeffSELECT 'é'".encode())
+    assert sql_text(file) == "SELECT 'é'"
+    file.write_bytes("SELECT 'é'".encode("latin-1"))
+    said = invoke("sql", "-f", str(file)).stderr
+    assert "is not UTF-8 (byte 8)" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize(

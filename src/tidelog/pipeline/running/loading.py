@@ -48,6 +48,13 @@ def load(source: Path, app: str, bootstrap: str) -> list[Pipeline]:
     return pipelines
 
 
+def sql_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise PipelineError(f"{path} is not UTF-8 (byte {problem.start}): save it as UTF-8") from None
+
+
 def _python(path: Path) -> list[Pipeline]:
     from pyspark import cloudpickle
 
@@ -74,5 +81,5 @@ def _sql(path: Path, app: str, bootstrap: str) -> list[Pipeline]:
     stem = path.stem.replace(" ", "-")
     pipeline = Pipeline(app if app == stem else f"{app}-{stem}", bootstrap=bootstrap)
     engine = Engine(pipeline, starting=False)
-    engine.script(path.read_text(encoding="utf-8"), path.name)
+    engine.script(sql_text(path), path.name)
     return [pipeline]

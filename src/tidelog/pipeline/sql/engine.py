@@ -4,13 +4,17 @@ In the shell a continuous query starts at once; `tidelog pipeline run FILE.sql` 
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.sql import statements
-from tidelog.pipeline.sql.catalog import FORMATS, OF_SOURCE, PROPERTIES, Catalog, Relation
+from tidelog.pipeline.sql.catalog import Catalog, Relation
+from tidelog.pipeline.sql.declaring import check_columns, declared
 from tidelog.pipeline.sql.live import Live
 from tidelog.pipeline.sql.planning import Plan, planned
 from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
@@ -126,7 +130,7 @@ class Engine:
             raise SqlError(
                 f"there is a {known.kind} {known.name} already: CREATE OR REPLACE, or DROP it first"
             )
-        relation = self._relation(statement)
+        relation = declared(statement)
         if statement.query is None:
             if not statement.columns and relation.format == "json":
                 raise SqlError(
@@ -134,9 +138,11 @@ class Engine:
                 )
             relation = with_schema(relation)
             self._make_topic(relation, statement.properties)
+            self._end(statement.name)
             self.catalog.add(relation)
             return Said(f"{relation.kind} {relation.name} is topic {relation.topic}")
         plan = self._plan(statement.query, streaming=True)
+        check_columns([one for one in plan.df.columns if one != "_key"])
         keys = (relation.key,) if relation.key is not None else plan.keys if statement.kind == "table" else ()
         for one in keys:
             if one not in plan.df.columns:
@@ -144,44 +150,13 @@ class Engine:
         key = keys[0] if len(keys) == 1 else None
         relation = with_schema(replace(relation, columns=columns_of(plan.df.schema), key=key))
         self._make_topic(relation, statement.properties)
+        # What takes the place of another goes on where that one was; what is new begins anew.
+        self._end(statement.name)
+        if known is None:
+            self._forget(statement.name)
         name = self._continuous(statement.name, plan, keys, relation)
         self.catalog.add(relation)
         return Said(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
-
-    def _relation(self, statement: statements.Create) -> Relation:
-        given = statement.properties
-        for name in given:
-            if name not in (*PROPERTIES, *OF_SOURCE):
-                raise SqlError(
-                    f"there is no property {name!r}: there are {', '.join((*PROPERTIES, *OF_SOURCE))}"
-                )
-        format = given.get("format", "json").lower()
-        if format not in FORMATS:
-            raise SqlError(f"the format is {', '.join(FORMATS)}, not {format!r}")
-        on_error = given.get("on_error", "fail").lower()
-        if on_error not in ("fail", "skip"):
-            raise SqlError(f"on_error is fail or skip, not {on_error!r}")
-        key = statement.key or given.get("key")
-        names = [name for name, _ in statement.columns]
-        for what, column in (("key", key), ("timestamp", given.get("timestamp"))):
-            if column is not None and names and column not in names:
-                raise SqlError(f"the {what} {column!r} is not among the columns: {', '.join(names)}")
-        if statement.kind == "table" and statement.query is None and key is None and format == "json":
-            raise SqlError(f"table {statement.name} goes by a key: id BIGINT PRIMARY KEY, or WITH (key='id')")
-        relation = Relation(
-            statement.kind,
-            statement.name,
-            given.get("topic", statement.name),
-            format,
-            statement.columns,
-            key,
-            given.get("timestamp"),
-            options={name: given[name] for name in OF_SOURCE if name in given},
-            on_error="skip" if on_error == "skip" else "fail",
-        )
-        if "watermark" in given:
-            relation = replace(relation, watermark=given["watermark"])
-        return replace(relation, starting=given["starting"]) if "starting" in given else relation
 
     def _make_topic(self, relation: Relation, properties: dict[str, str]) -> None:
         from tidelog.client.topics import NewTopic
@@ -204,14 +179,17 @@ class Engine:
             )
             admin.create_topics([new])
 
-    def _continuous(self, name: str, plan: Plan, keys: tuple[str, ...], target: Relation) -> str:
-        """A pipeline of its own in the shell; an output of the file's pipeline else."""
+    def _continuous(
+        self, name: str, plan: Plan, keys: tuple[str, ...], target: Relation, told_apart: str = ""
+    ) -> str:
+        """A pipeline of its own in the shell; an output of the file's pipeline else.  `told_apart`: what tells its
+        checkpoint from that of others with its name."""
         taken = {*self.queries}
         number, unique = 1, name
         while unique in taken:
             number += 1
             unique = f"{name}-{number}"
-        folder = os.path.join(self._pipeline.checkpoint, unique)
+        folder = os.path.join(self._pipeline.checkpoint, unique + told_apart)
         running = self._pipeline
         if self._starting:
             running = self._pipeline.another(f"{self._pipeline.name}.{unique}", folder)
@@ -222,6 +200,26 @@ class Engine:
         self.queries[unique] = (target.topic, running)
         return unique
 
+    def _end(self, name: str) -> None:
+        """The query of this name, if there is one, writes no more."""
+        found = next((one for one in self.queries if one.lower() == name.lower()), None)
+        if found is None:
+            return
+        _, running = self.queries.pop(found)
+        if self._starting:
+            running.stop()
+        else:
+            running.take_back(found)
+
+    def _forget(self, name: str) -> None:
+        """Where the queries that wrote to a stream or table in this shell had come to.  Files keep theirs: they are run
+        again and again."""
+        folder = Path(self._pipeline.checkpoint)
+        if self._starting and folder.is_dir():
+            for one in folder.iterdir():
+                if one.name == name or one.name.startswith(f"{_insert_name(name)}."):
+                    shutil.rmtree(one)
+
     # Writing
 
     def _insert(self, statement: statements.Insert) -> Result:
@@ -231,10 +229,15 @@ class Engine:
         if statement.query is not None and statement.query.emit is not None:
             plan = self._plan(statement.query, streaming=True)
             plan = replace(plan, df=_named(plan.df, statement, target))
-            name = self._continuous(f"insert-{target.name}", plan, _keys(target, plan.df), target)
+            # The same statement goes on where it was when it is said again.
+            text = statement.query.text[statement.query.start : statement.query.end]
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            name = self._continuous(
+                _insert_name(target.name), plan, _keys(target, plan.df), target, f".{digest}"
+            )
             return Said(f"{target.name} is written to by query {name}")
         if statement.rows is not None:
-            rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows.sql(dialect='spark')}")
+            rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows}")
         else:
             assert statement.query is not None
             rows = self._plan(statement.query, streaming=False).df
@@ -293,7 +296,7 @@ class Engine:
             if name not in self.queries:
                 there = ", ".join(self.queries) or "none"
                 raise SqlError(f"there is no query {name!r}: there are {there}")
-            self.queries.pop(name)[1].stop()
+            self._end(name)
         return Said(f"terminated {', '.join(names) or 'nothing'}")
 
     def _drop(self, statement: statements.Drop) -> Result:
@@ -306,6 +309,7 @@ class Engine:
         if writers:
             raise SqlError(f"{relation.name} is written to by query {writers[0]}: TERMINATE it first")
         self.catalog.remove(relation.name)
+        self._forget(relation.name)
         if statement.delete_topic:
             with self._admin() as admin:
                 admin.delete_topics([relation.topic])
@@ -325,6 +329,10 @@ def _encoding(target: Relation) -> dict[str, Any]:
         names = [name for name, _ in target.columns] or ["key", "value"]
         return {"format": target.format, "key": f"`{names[0]}`", "value": f"`{names[1]}`"}
     return {"format": target.format, "key": None, "value": None, **target.options}
+
+
+def _insert_name(target: str) -> str:
+    return f"insert-{target}"
 
 
 def _keys(target: Relation, df: DataFrame) -> tuple[str, ...]:

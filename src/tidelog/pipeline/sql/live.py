@@ -24,6 +24,8 @@ class Live:
         self._ended = False
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        if self._limit == 0:
+            return
         writer: Any = self._df.writeStream.outputMode(self._mode).foreachBatch(self._arrived)
         if self._until_done:
             writer = writer.trigger(availableNow=True)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from tidelog.pipeline.sql.catalog import Catalog, Relation
 from tidelog.pipeline.sql.relations import HIDDEN, frame, undeclared
+from tidelog.pipeline.sql.rewriting import full_name, named_among, rewritten, tables_of
 from tidelog.pipeline.sql.statements import Query, SqlError
 
 if TYPE_CHECKING:
@@ -37,24 +38,20 @@ class Plan:
 def planned(
     pipeline: Pipeline, catalog: Catalog, query: Query, streaming: bool, topics: Callable[[], list[str]]
 ) -> Plan:
-    tree = query.tree.copy()
-    inner = {one.alias for one in tree.find_all(exp.CTE)}
-    found = [one for one in tree.find_all(exp.Table) if _name(one) not in inner and one.name]
+    tree, found = query.tree, tables_of(query)
     relations = [_relation(catalog, one, query, topics) for one in found]
     if streaming and not relations:
         raise SqlError("EMIT CHANGES needs a stream, table or topic to read from")
     looked_up = streaming and any(one.kind == "stream" for one in relations)
+    named, views = named_among(query, HIDDEN), []
     for table, relation in zip(found, relations, strict=True):
         version = table.args.get("version")
         live = streaming and not (looked_up and relation.kind == "table")
         rows = frame(pipeline, relation, live, version)
         view = f"_tidelog_{next(_VIEWS)}"
-        rows.createOrReplaceTempView(view)
-        alias = table.alias or table.name
-        table.replace(exp.alias_(exp.to_table(view), alias, table=True, quoted=True))
-    df = _run(pipeline, tree, query)
-    if _has_star(tree):
-        df = df.drop(*HIDDEN)
+        rows.drop(*[one for one in HIDDEN if one not in named]).createOrReplaceTempView(view)
+        views.append((table, view))
+    df = _run(pipeline, rewritten(query, views, named), query)
     grouped = tree.find(exp.Group) is not None or any(
         isinstance(one, exp.AggFunc) for select in tree.find_all(exp.Select) for one in _aggregates(select)
     )
@@ -62,12 +59,8 @@ def planned(
     return Plan(df, mode, _group_keys(tree, df))
 
 
-def _name(table: exp.Table) -> str:
-    return ".".join(part.name for part in table.parts)
-
-
 def _relation(catalog: Catalog, table: exp.Table, query: Query, topics: Callable[[], list[str]]) -> Relation:
-    name = _name(table)
+    name = full_name(table)
     relation = catalog.get(name)
     if relation is not None:
         return relation
@@ -80,13 +73,13 @@ def _relation(catalog: Catalog, table: exp.Table, query: Query, topics: Callable
     raise SqlError(f"there is no stream, table or topic {name!r}{hint}", *query.position(table.name))
 
 
-def _run(pipeline: Pipeline, tree: exp.Expression, query: Query) -> DataFrame:
+def _run(pipeline: Pipeline, text: str, query: Query) -> DataFrame:
     from pyspark.errors import PySparkException
 
     # PySpark also logs what it raises.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
-        return pipeline.spark.sql(tree.sql(dialect="spark"))
+        return pipeline.spark.sql(text)
     except PySparkException as problem:
         said = str(problem).split("\n")[0]
         said = re.sub(r";? line \d+ pos \d+.*$", "", re.sub(r"\s*SQLSTATE: \w+.*$", "", said))
@@ -94,14 +87,6 @@ def _run(pipeline: Pipeline, tree: exp.Expression, query: Query) -> DataFrame:
         names = re.findall(r"`([^`]+)`", said)
         place = next((at for at in (query.position(one) for one in names) if at[0] is not None), (None, None))
         raise SqlError(said, *place) from None
-
-
-def _has_star(tree: exp.Expression) -> bool:
-    select = tree if isinstance(tree, exp.Select) else tree.find(exp.Select)
-    return select is not None and any(
-        isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star))
-        for one in select.expressions
-    )
 
 
 def _aggregates(select: exp.Select) -> list[Any]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
-from pyspark.sql.window import Window
 
 from tidelog.pipeline.sql.catalog import Relation
 from tidelog.pipeline.sql.statements import SqlError
 from tidelog.pipeline.streams.decode import METADATA, decode_json, decoded_by_source, mode_of, struct_type
 from tidelog.pipeline.streams.durations import spark_interval
+from tidelog.pipeline.streams.table import newest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.streams.pipeline import Pipeline
 
-ORDER = ("_timestamp", "_offset")
 HIDDEN = tuple(f"_{name}" for name in METADATA)
+OF_RECORD = (*HIDDEN, "_deleted")
 
 
 def undeclared(topic: str) -> Relation:
@@ -35,9 +35,7 @@ def frame(pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.
         rows = _records(pipeline, relation, streaming, version)
         if streaming:
             return rows.where(~F.col("_deleted")).drop("_deleted")
-        newest = Window.partitionBy("_key").orderBy(*[F.col(one).desc() for one in ORDER])
-        ranked = rows.withColumn("_rank", F.row_number().over(newest))
-        return ranked.where((F.col("_rank") == 1) & ~F.col("_deleted")).drop("_rank", "_deleted")
+        return newest(rows, "_key").where(~F.col("_deleted")).drop("_deleted")
     rows = _records(pipeline, relation, streaming, version).drop("_deleted")
     if relation.timestamp is not None and streaming:
         rows = rows.withWatermark(relation.timestamp, spark_interval(relation.watermark))
@@ -114,7 +112,5 @@ def travelled(version: exp.Version, prefix: str = "") -> Column:
 
 def columns_of(schema: StructType) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (one.name, one.dataType.simpleString())
-        for one in schema.fields
-        if one.name not in (*HIDDEN, "_deleted")
+        (one.name, one.dataType.simpleString()) for one in schema.fields if one.name not in OF_RECORD
     )

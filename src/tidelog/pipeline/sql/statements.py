@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.sql.dialect import SparkText
 
 Emit = Literal["changes", "final"]
 Kind = Literal["stream", "table"]
@@ -30,10 +31,15 @@ class SqlError(PipelineError):
 
 @dataclass(frozen=True)
 class Query:
+    """`text` is the whole script; the query is what lies from `start` on and below `end`."""
+
     tree: exp.Expression
     emit: Emit | None
     limit: int | None
     tokens: tuple[Token, ...]
+    text: str
+    start: int
+    end: int
 
     def position(self, name: str) -> tuple[int | None, int | None]:
         """Where the text first says `name`."""
@@ -59,7 +65,7 @@ class Create:
 class Insert:
     name: str
     columns: tuple[str, ...]
-    rows: exp.Values | None
+    rows: str | None  # VALUES (...), as it was written
     query: Query | None
 
 
@@ -108,7 +114,7 @@ Statement = Create | Insert | Select | Explain | Show | Describe | Terminate | D
 def parse_script(text: str) -> Iterator[Statement]:
     """The statements of a text, each parsed when it is its turn."""
     try:
-        tokens = sqlglot.tokenize(text, dialect="spark")
+        tokens = sqlglot.tokenize(text, dialect=SparkText)
     except TokenError:
         line = text.count("\n") + 1
         raise SqlError("a quote or comment is not closed", line, len(text.rsplit("\n", 1)[-1])) from None
@@ -130,7 +136,7 @@ def _statement(text: str, tokens: list[Token]) -> Statement:
         return _Parser(text, tokens).statement()
     # sqlglot takes what follows this word as one piece: the word is blanked out, and the rest read again.
     blank = _blank(text[: first.end + 1]) + text[first.end + 1 : tokens[-1].end + 1]
-    rest = sqlglot.tokenize(blank, dialect="spark")
+    rest = sqlglot.tokenize(blank, dialect=SparkText)
     if not rest:
         raise SqlError("a query is expected after EXPLAIN", first.line, first.col + 1)
     return Explain(_Parser(blank, rest)._query())
@@ -143,7 +149,7 @@ def _blank(text: str) -> str:
 def is_complete(text: str) -> bool:
     """Whether what was typed ends with a semicolon outside of quotes and comments."""
     try:
-        tokens = sqlglot.tokenize(text, dialect="spark")
+        tokens = sqlglot.tokenize(text, dialect=SparkText)
     except TokenError:
         return False
     return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
@@ -261,7 +267,7 @@ class _Parser:
             if not isinstance(one, exp.ColumnDef) or one.kind is None:
                 token = self.tokens[begin]
                 raise SqlError(f"columns are names and types, not {one.sql()!r}", token.line, token.col)
-            found.append((one.name, one.kind.sql(dialect="spark")))
+            found.append((one.name, one.kind.sql(dialect=SparkText)))
             if any(isinstance(each.kind, exp.PrimaryKeyColumnConstraint) for each in one.constraints):
                 key = one.name
         return tuple(found), key
@@ -291,11 +297,10 @@ class _Parser:
                 if not self._take(",") and self._word() != ")":
                     raise self._wrong(", or ) is expected here")
         if self._word() == "VALUES":
-            tree = self._parsed(self.at, len(self.tokens), "SELECT * FROM ")
-            values = tree.find(exp.Values)
-            assert values is not None
+            first, last = self.tokens[self.at], self.tokens[-1]
+            self._parsed(self.at, len(self.tokens), "SELECT * FROM ")
             self.at = len(self.tokens)
-            return Insert(name, tuple(columns), values, None)
+            return Insert(name, tuple(columns), self.text[first.start : last.end + 1], None)
         query = self._query()
         self._end()
         return Insert(name, tuple(columns), None, query)
@@ -340,9 +345,11 @@ class _Parser:
         self.at += 1
         name = self._name("a setting")
         self._need("=")
-        value = self._name("a value")
-        self._end()
-        return Set(name, value)
+        if self.at >= len(self.tokens):
+            raise self._wrong("a value is expected here")
+        first, last = self.tokens[self.at], self.tokens[-1]
+        alone = first is last and first.token_type is TokenType.STRING
+        return Set(name, first.text if alone else self.text[first.start : last.end + 1])
 
     # Queries
 
@@ -351,7 +358,11 @@ class _Parser:
         emit: Emit | None = None
         limit: int | None = None
         if end - begin > 4 and self.tokens[end - 2].token_type is TokenType.LIMIT and self._emits(end - 4):
-            limit = int(self.tokens[end - 1].text)
+            said = self.tokens[end - 1]
+            if said.token_type is not TokenType.NUMBER or not said.text.isdigit():
+                self.at = end - 1
+                raise self._wrong("a number of rows is expected here")
+            limit = int(said.text)
             end -= 2
         if self._emits(end - 2):
             word = self.tokens[end - 1].text.lower()
@@ -366,7 +377,7 @@ class _Parser:
         tree = self._parsed(begin, end)
         tokens = tuple(self.tokens[begin:end])
         self.at = len(self.tokens)
-        return Query(tree, emit, limit, tokens)
+        return Query(tree, emit, limit, tokens, self.text, tokens[0].start, tokens[-1].end + 1)
 
     def _emits(self, at: int) -> bool:
         return at >= 0 and self.tokens[at].text.upper() == "EMIT"
@@ -382,7 +393,7 @@ class _Parser:
                 else before
             )
         try:
-            tree = sqlglot.parse_one(lead + self.text[first.start : last.end + 1], dialect="spark")
+            tree = sqlglot.parse_one(lead + self.text[first.start : last.end + 1], dialect=SparkText)
         except ParseError as problem:
             error = problem.errors[0] if problem.errors else {}
             word = str(error.get("highlight") or "")

@@ -13,6 +13,8 @@ UNITS_MS = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
 }
 
+MS_MAX = 10_000 * 365 * 86_400_000
+
 
 def duration_ms(text: str | None) -> int | None:
     """None stays None; what is no length of time is refused."""
@@ -29,8 +31,8 @@ def duration_ms(text: str | None) -> int | None:
         raise PipelineError(
             f"{text!r} is no length of time: write it like '10 minutes' or '500 ms'"
         ) from None
-    if total <= 0:
-        raise PipelineError(f"{text!r} is no length of time: it has to be above zero")
+    if not 1 <= total <= MS_MAX:
+        raise PipelineError(f"{text!r} is no length of time: it has to be above zero, and no more than ages")
     return int(total)
 
 

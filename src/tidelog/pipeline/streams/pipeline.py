@@ -284,6 +284,12 @@ class Pipeline:
             raise PipelineError("the pipeline runs: outputs are added before it starts")
         self._outputs[output.name] = output
 
+    def take_back(self, name: str) -> None:
+        """An output that was added, and is not wanted after all."""
+        if self.queries:
+            raise PipelineError("the pipeline runs: outputs are taken back before it starts")
+        del self._outputs[name]
+
     # Running
 
     def outputs(self) -> dict[str, Output]:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from tidelog.pipeline.streams.stream import Stream
 
 DELETED = "_deleted"
-ORDER = ("_timestamp", "_partition", "_offset")
+
+
+def newest(rows: DataFrame, key: str) -> DataFrame:
+    """The latest record of each key, deletions among them: the last of its partition, whatever its time says, as
+    compaction has it.  A key is in several partitions only where some were added: then the newest of these counts."""
+    last = Window.partitionBy(key, "_partition").orderBy(F.col("_offset").desc())
+    latest = Window.partitionBy(key).orderBy(F.col("_timestamp").desc(), F.col("_partition").desc())
+    for order in (last, latest):
+        rows = rows.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -57,10 +66,8 @@ class Table:
             raise PipelineError(
                 "only a table of a topic can be read as it stands: write this one to a topic first"
             )
-        rows = self.read()
-        newest = Window.partitionBy(self.key).orderBy(*[F.col(one).desc() for one in ORDER])
-        ranked = rows.withColumn("_rank", F.row_number().over(newest))
-        return ranked.where((F.col("_rank") == 1) & ~F.col(DELETED)).select(self.key, *self.fields)
+        rows = newest(self.read(), self.key)
+        return rows.where(~F.col(DELETED)).select(self.key, *self.fields)
 
     def filter(self, condition: str | Column) -> Table:
         """Rows for which the condition does not hold are deleted."""
