@@ -120,6 +120,8 @@ def test_headers_and_sizes(http: Http, name: Names) -> None:
     long["doc"] = "x" * (2 << 20)
     answer = http.ask("POST", path, text(long))
     assert (answer.status, answer.code) == (422, 42209), "longer than a batch of _schemas may be"
+    long["doc"] = "x" * (5 << 20)
+    assert http.ask("POST", path, text(long)).status == 413
     long["doc"] = "x" * (1 << 19)
     assert http.ask("POST", path, text(long)).status == 200
 

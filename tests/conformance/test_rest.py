@@ -491,3 +491,22 @@ def test_a_body_that_is_too_large_gets_its_answer(
         assert "tidelog.http.body.bytes.max" in json.loads(answer.read())["message"]
     finally:
         connection.close()
+
+
+def test_a_record_that_is_too_large_gets_its_answer(
+    http_: Http, root: str, broker: TidelogBroker, topic: Topics
+) -> None:
+    written = topic()
+    path = f"{root}/topics/{written}/records"
+    data = [["ab", one, {"x": None}] for one in range(20_000)]
+    long = json.dumps({"value": {"type": "JSON", "data": data}}).encode()
+    pieces = [long[at : at + 50_000] for at in range(0, len(long), 50_000)]
+    status, answers = stream(broker, path, pieces * 2)
+    assert status == 200 and [one["offset"] for one in answers] == [0, 1]
+    status, answers = stream(
+        broker, path, [b'{"value": {"type": "JSON", "data": "', *[b"[" * (1 << 20)] * 20]
+    )
+    assert status == 413 and "too large" in answers[0]["message"]
+    body = {"topic_name": written, "configs": [{"name": "x" * (2 << 20), "value": "1"}]}
+    answer = post(http_, f"{root}/topics", body)
+    assert answer.status == 413 and "1048576 bytes at most" in answer.body["message"]

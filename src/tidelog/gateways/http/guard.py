@@ -32,12 +32,18 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 class Body:
     """How much of a body may still come; None: any amount."""
 
-    __slots__ = ("left", "limit", "refused")
+    __slots__ = ("left", "refused", "words")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.words = f"tidelog.http.body.bytes.max is {limit}"
         self.left: int | None = limit
         self.refused = False
+        """What still comes is read and dropped once the answer is on its way."""
+
+    def at_most(self, limit: int) -> None:
+        """Before anything of it was read."""
+        if self.left is not None and limit < self.left:
+            self.left, self.words = limit, f"{limit} bytes at most are taken here"
 
     def announced(self, length: str) -> None:
         """Refused before anything of it is read."""
@@ -52,9 +58,7 @@ class Body:
 
     def too_large(self) -> Problem:
         self.refused = True
-        return Problem(
-            413, f"the body is too large: tidelog.http.body.bytes.max is {self.limit}", headers=CLOSING
-        )
+        return Problem(413, f"the body is too large: {self.words}", headers=CLOSING)
 
 
 CLOSING = {"connection": "close"}
@@ -78,6 +82,18 @@ async def _drop(receive: Receive) -> None:
 def streamed(scope: Scope) -> None:
     """For handlers that take a body piece by piece and keep none of it: it may be of any length."""
     scope[BODY].left = None
+
+
+def at_most(scope: Scope, limit: int) -> None:
+    """For handlers where a body as long as the broker takes makes no sense."""
+    if BODY in scope:
+        scope[BODY].at_most(limit)
+
+
+def refuse(scope: Scope, message: str) -> Problem:
+    """To be raised: more comes than is taken.  What is still sent is dropped, so that the answer is seen."""
+    scope[BODY].refused = True
+    return Problem(413, message, headers=CLOSING)
 
 
 class Guard:

@@ -16,7 +16,8 @@ def parse(text: bytes | str) -> Any:
 
 
 def asked(text: bytes) -> Any:
-    """Of a request: text in it can also be said in UTF-8, as every protocol behind us needs it."""
+    """Of a request: text in it can also be said in UTF-8, as every protocol behind us needs it.  Long ones are for
+    `json_steps`."""
     found = parse(text)
     check_text(text.decode(), found)
     return found

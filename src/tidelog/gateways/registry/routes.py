@@ -17,6 +17,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidelog import errors
+from tidelog.gateways.http.guard import at_most
+from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.registry import schemas, subjects
@@ -40,6 +42,7 @@ NOT_LEADER = "x-tidelog-not-leader"
 """In an answer: nothing was done, another broker leads."""
 ELECTION_S_MAX = 10.0
 LOOK_S = 0.1
+BODY_BYTES_MAX = 4 << 20  # no schema of more than one megabyte can be stored
 
 Handler = Callable[[Call], Awaitable[Any]]
 
@@ -114,8 +117,11 @@ class _Gateway:
             context, parts = context_named(parts[1]), parts[2:]
         pattern, names = _match(parts)
         pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        at_most(request.scope, BODY_BYTES_MAX)
         content = await request.body()
         call = Call(self._registry, names, dict(pairs), content, context)
+        if len(content) > LONG:
+            call = call._replace(read=await asyncio.to_thread(_long, content))
         if pattern == _WITH_METADATA and request.method == "GET":
             keys = [value for name, value in pairs if name == "key"]
             values = [value for name, value in pairs if name == "value"]
@@ -171,6 +177,13 @@ class _Gateway:
         if NOT_LEADER in answer.headers:
             return None, f"broker {leader} does not lead _schemas-0 yet: try again"
         return Response(answer.body, answer.status, media_type=answer.headers.get("content-type")), ""
+
+
+def _long(content: bytes) -> Any:
+    try:
+        return parse_long(content.decode())
+    except (ValueError, RecursionError) as problem:
+        raise Refusal(400, 400, f"The body is not JSON: {problem}") from None
 
 
 def _match(parts: list[str]) -> tuple[str, tuple[str, ...]]:

@@ -22,7 +22,7 @@ async def produce(rest: Rest, request: Request) -> Response:
     """Status 207 with those that were written and those that were not; each is tried."""
     rest.cluster(request)
     topic = rest.topic(request, 40403).name
-    entries = _entries(await body_of(request))
+    entries = _entries(await body_of(request, bytes_max=None))
     under_way = [await begun(rest, topic, one) for one in entries]
     done = await asyncio.gather(*under_way)
     written, failed = [], []

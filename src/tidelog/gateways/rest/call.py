@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ from typing import Any
 from starlette.requests import Request
 
 from tidelog import errors
+from tidelog.gateways.http.guard import at_most
+from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.json_text import asked
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
@@ -18,6 +21,7 @@ from tidelog.gateways.rest.schemas import Schemas
 from tidelog.metadata.image import Image
 
 INT32_MAX = 2**31 - 1
+BYTES_MAX = 1 << 20  # of a body that has no records in it
 
 
 class Rest:
@@ -74,18 +78,25 @@ def media_type_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def body_of(request: Request, status: int = 400) -> dict[str, Any]:
-    """A JSON object.  `status`: for JSON that is something else."""
+async def body_of(request: Request, status: int = 400, bytes_max: int | None = BYTES_MAX) -> dict[str, Any]:
+    """A JSON object.  `status`: for JSON that is something else.  `bytes_max`: None for what the broker allows."""
+    if bytes_max is not None:
+        at_most(request.scope, bytes_max)
     sent = media_type_of(request) or "application/json"
     if sent not in BODIES:
         raise Problem(415, f"bodies are application/json, not {sent}")
+    body = await request.body()
     try:
-        found = asked(await request.body())
+        found = asked(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
     except (ValueError, RecursionError) as problem:
         raise Problem(400, f"the body is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise Problem(status, "the body is a JSON object")
     return found
+
+
+def _long(body: bytes) -> Any:
+    return parse_long(body.decode())
 
 
 def number(value: Any, what: str, lowest: int = 0, status: int = 400, highest: int = INT32_MAX) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from typing import Any
@@ -16,13 +15,15 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tidelog import errors
-from tidelog.gateways.http.guard import streamed
-from tidelog.gateways.http.json_text import DECODER, check_text, written
+from tidelog.gateways.http.guard import refuse, streamed
+from tidelog.gateways.http.json_steps import LONG, Split, TooLong, parse_long
+from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, number, refused, time_of, unpacked
 from tidelog.gateways.rest.values import side_of
 
 UNDER_WAY_MAX = 200
+TEXT_MAX = 8 << 20  # a record is one megabyte at most; escapes and spaces make it longer
 
 
 async def produce(rest: Rest, request: Request) -> Response:
@@ -85,31 +86,26 @@ async def _failed(problem: Problem) -> dict[str, Any]:
 
 
 async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
-    """JSON values as soon as each is complete; one may not be longer than a whole body."""
-    text, decode, take = "", codecs.getincrementaldecoder("utf-8")().decode, DECODER.raw_decode
-    chunks = request.stream()
-    ended = False
-    while not ended:
-        chunk = await anext(chunks, b"")
-        ended = not chunk
+    """JSON values as soon as each is complete."""
+    length_max = min(bytes_max, TEXT_MAX)
+    values, decode = Split(length_max), codecs.getincrementaldecoder("utf-8")().decode
+    async for chunk in request.stream():
         try:
-            text = (text + decode(chunk, final=ended)).lstrip()
+            for text in values.feed(decode(chunk)):
+                yield parse_long(text) if len(text) <= LONG else await asyncio.to_thread(parse_long, text)
         except UnicodeDecodeError as problem:
             raise Problem(400, f"the body is not UTF-8: {problem}") from None
-        while text:
-            try:
-                found, end = take(text)
-                check_text(text[:end], found)
-            except (ValueError, RecursionError) as problem:
-                if ended or not isinstance(problem, json.JSONDecodeError):
-                    raise Problem(400, f"a record is not JSON: {problem}") from None
-                if len(text) > bytes_max:
-                    raise Problem(
-                        413, f"a record is too large: tidelog.http.body.bytes.max is {bytes_max}"
-                    ) from None
-                break
-            text = text[end:].lstrip()
-            yield found
+        except TooLong:
+            said = f"a record is too large: {length_max} letters of JSON at most"
+            raise refuse(request.scope, said) from None
+        except (ValueError, RecursionError) as problem:
+            raise Problem(400, f"a record is not JSON: {problem}") from None
+    try:
+        decode(b"", final=True)
+    except UnicodeDecodeError as problem:
+        raise Problem(400, f"the body is not UTF-8: {problem}") from None
+    if values.begun:
+        raise Problem(400, "a record is not JSON: it ends too early")
 
 
 async def begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]]:

@@ -26,7 +26,7 @@ FORMATS = {
 }
 TOPIC_GONE, PARTITION_GONE = 40401, 40402
 RECORDS_MAX = 10_000
-BREATH = 100
+BREATH_BYTES, BREATH_EACH = 64 << 10, 640
 SCHEMAS = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
 
 
@@ -85,7 +85,7 @@ async def offsets(rest: Rest, request: Request) -> Response:
 async def produce(rest: Rest, request: Request) -> Response:
     name = rest.topic(request, TOPIC_GONE).name
     fixed = _one(rest, request).index if "partition" in request.path_params else None
-    kind, body = _format(request), await body_of(request)
+    kind, body = _format(request), await body_of(request, bytes_max=None)
     if kind not in TYPES and any(body.get(field) is not None for field in SCHEMAS):
         raise Problem(422, f"there is a schema, and records of type {kind} have none")
     records = body.get("records")
@@ -99,10 +99,12 @@ async def produce(rest: Rest, request: Request) -> Response:
             if any(one.get(which) is not None for one in records):
                 chosen[which] = await chosen_in_v2(rest, name, kind, body, which)
     # All of them are understood before the first is written.
-    ready = []
-    for place, one in enumerate(records, 1):
+    ready, since = [], 0
+    for one in records:
         ready.append(_ready(kind, chosen, one, fixed))
-        if place % BREATH == 0:
+        since += BREATH_EACH + sum(len(side or b"") for side in ready[-1][:2])
+        if since > BREATH_BYTES:
+            since = 0
             await asyncio.sleep(0)  # others have a turn
     producer = await rest.around.clients.producer()
     sent: list[Any] = []
