@@ -83,6 +83,7 @@ PURE = [
     "client/share_session.py",
     "client/sticky.py",
     "client/scram.py",
+    "client/topic_names.py",
     "client/topology.py",
     "client/transaction_state.py",
     "coordination/entries.py",

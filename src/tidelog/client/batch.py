@@ -143,7 +143,8 @@ class OutgoingBatch(Growing):
         for watcher in self.settled():
             try:
                 watcher()
-            except Exception:
+            except BaseException:
+                # Also `sys.exit()`: it would end the thread of all clients, and the other watchers not be told.
                 log.exception("a callback of a record sent to %s failed", self.partition)
 
     # Asked by `Delivery`

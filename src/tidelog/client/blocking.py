@@ -8,6 +8,7 @@ no thread and no clients: those of its parent are not its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Coroutine
@@ -16,19 +17,31 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# What the last client has left behind (its close was interrupted) has so long to end.
+LEFT_S_MAX = 1.0
+
 
 class LoopThread:
     """`join` it, and `leave` it once."""
 
     def __init__(self) -> None:
         self.clients = 0
+        self._stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._stopping:
+            # `sys.exit()` in a function of the application leaves the loop, after whoever waits for it was told.
+            # The others' clients go on.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+        if left := asyncio.all_tasks(self._loop):
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left, timeout=LEFT_S_MAX))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
@@ -50,12 +63,17 @@ class LoopThread:
                 "a callback runs on the client's own thread and must not wait for it: "
                 "hand the work to another thread"
             )
-        if not self._thread.is_alive():
+        if not self.alive:
             work.close()
             raise RuntimeError("this client was made before the process forked: make a new one")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -69,7 +87,7 @@ def join() -> LoopThread:
     """One more client."""
     global _current
     with _lock:
-        if _current is None:
+        if _current is None or not _current.alive:
             _current = LoopThread()
         _current.clients += 1
         return _current

@@ -113,6 +113,13 @@ class Consumer(BlockingReader):
         if self._closed:
             work.close()
             return
+        processing = self._core._processing
+        if processing is not None and processing.runs_here():
+            work.close()
+            raise RuntimeError(
+                "close() in a function that process() calls would wait for itself: close in another thread, or "
+                "raise SystemExit"
+            )
         self._closed = True
         try:
             self._thread.run(work)
@@ -259,17 +266,26 @@ class Consumer(BlockingReader):
         written to `dead_letter_topic` with the error in its headers, or without such a topic
         `ProcessingFailed` is raised.  Offsets are committed only as far as everything below them is done.
 
-        Runs until it is interrupted, or until nothing came for `idle_timeout_ms`."""
-        self._run(
-            self._core.process(
-                work,
-                workers=workers,
-                order=order,
-                retries=retries,
-                retry_backoff_ms=retry_backoff_ms,
-                retry_backoff_max_ms=retry_backoff_max_ms,
-                dead_letter_topic=dead_letter_topic,
-                commit_interval_ms=commit_interval_ms,
-                idle_timeout_ms=idle_timeout_ms,
+        Runs until it is interrupted, until `close` is called in another thread (`ClientClosed`), or until nothing
+        came for `idle_timeout_ms`.  After an interrupt what is running ends first, and is committed; a second one
+        does not wait for it."""
+        try:
+            self._run(
+                self._core.process(
+                    work,
+                    workers=workers,
+                    order=order,
+                    retries=retries,
+                    retry_backoff_ms=retry_backoff_ms,
+                    retry_backoff_max_ms=retry_backoff_max_ms,
+                    dead_letter_topic=dead_letter_topic,
+                    commit_interval_ms=commit_interval_ms,
+                    idle_timeout_ms=idle_timeout_ms,
+                )
             )
-        )
+        except Exception:
+            raise
+        except BaseException:
+            # Its end is under way.
+            self._thread.run(self._core._stop_processing())
+            raise

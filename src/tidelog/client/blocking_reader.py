@@ -26,7 +26,7 @@ class BlockingReader:
     _thread: blocking.LoopThread
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._listens = False
         self._closed = True
 
@@ -158,6 +158,9 @@ class BlockingReader:
         result: list[T] = []
         problems: list[BaseException] = []
 
+        def over() -> None:
+            """The end of this run; that of one which was interrupted may still be in the queue."""
+
         async def watched() -> None:
             try:
                 result.append(await work)
@@ -166,11 +169,11 @@ class BlockingReader:
                 if isinstance(problem, asyncio.CancelledError):
                     raise
             finally:
-                self._calls.put(None)
+                self._calls.put(over)
 
         future = self._thread.submit(watched())
         try:
-            while (call := self._calls.get()) is not None:
+            while (call := self._calls.get()) is not over:
                 call()
         except BaseException:
             future.cancel()

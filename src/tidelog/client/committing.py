@@ -73,6 +73,11 @@ class CommittingReader(Reader):
             return None
         return self.group_metadata()
 
+    @property
+    def _settled_in(self) -> bool:
+        """It has partitions, or the group has none for it."""
+        return bool(self.assignment()) or self._part is None or self._part.settled_in
+
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is not None:
             return with_metadata(offsets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +19,10 @@ from tidelog.client.commits import Commits, Committer
 from tidelog.client.committing import CommittingReader
 from tidelog.client.consumer_figures import ConsumerFigures, ConsumerMetrics
 from tidelog.client.coordinator import Coordinator, Kind
+from tidelog.client.dead_letters import LETTER_BYTES_MAX
 from tidelog.client.deserializing import Deserializers, Given
 from tidelog.client.environment import Environment
+from tidelog.client.errors import ClientClosed
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_offsets import GroupOffsets
 from tidelog.client.group_options import GroupOptions
@@ -34,6 +36,7 @@ from tidelog.client.process import Processing, ProcessListener, ProcessOptions
 from tidelog.client.process_plan import Order
 from tidelog.client.producer import Producer
 from tidelog.client.security import Security
+from tidelog.client.topic_names import check_dead_letters, check_topic, names_of
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -148,7 +151,6 @@ class Consumer(CommittingReader):
         self._attention = False
         self._polls = 0
         self._processing: Processing | None = None
-        self._worker: asyncio.Task[Any] | None = None
         if topics:
             self._check_subscription(topics, None)
 
@@ -218,10 +220,8 @@ class Consumer(CommittingReader):
     async def _close(self, in_hand_done: bool) -> None:
         if self._closed:
             return
-        if self._worker is not None and self._worker is not asyncio.current_task():
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
         try:
+            await self._stop_processing()
             if self._commits is not None:
                 if self._iteration is not None:
                     self._iteration.settle(in_hand_done)
@@ -234,6 +234,10 @@ class Consumer(CommittingReader):
                     await self._part.close()
             finally:
                 await self._close_connections()
+
+    async def _stop_processing(self) -> None:
+        if self._processing is not None:
+            await self._processing.stop(ClientClosed("this consumer was closed while it was processing"))
 
     async def _close_connections(self) -> None:
         if self._commits is not None:
@@ -255,7 +259,7 @@ class Consumer(CommittingReader):
             consumer.subscribe(pattern="orders-.*", listener=MyListener())
 
         The partitions come with the next `poll`s; `listener` hears when they come and go."""
-        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        names = tuple(dict.fromkeys(names_of(topics)))
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
         self._check_subscription(names, compiled)
         if self._fetcher is not None and self._part is None and self._fetcher.assigned:
@@ -312,8 +316,7 @@ class Consumer(CommittingReader):
         if bool(topics) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern: name one of the two")
         for one in topics:
-            if not isinstance(one, str) or not one:
-                raise ValueError(f"{one!r} is not a topic's name")
+            check_topic(one)
 
     def _new_producer(self) -> Producer:
         options = self._cluster.options
@@ -326,6 +329,8 @@ class Consumer(CommittingReader):
             retry_backoff_max_ms=options.retry_backoff_max_ms,
             security=options.security,
             environment=self._environment,
+            max_request_size=LETTER_BYTES_MAX,
+            buffer_memory=LETTER_BYTES_MAX,
         )
 
     def _join(self) -> None:
@@ -504,7 +509,9 @@ class Consumer(CommittingReader):
         in its headers, or without such a topic `ProcessingFailed` is raised.  Offsets are committed only as
         far as everything below them is done, so a crash repeats records and loses none.
 
-        Runs until it is cancelled, or until nothing came for `idle_timeout_ms`."""
+        Runs until it is cancelled, until `close` is called (`ClientClosed`), or until nothing came for
+        `idle_timeout_ms`.  Before it returns, what runs in threads ends, and is committed; cancelled once more,
+        it does not wait for them."""
         options = ProcessOptions(
             workers,
             order,
@@ -518,13 +525,16 @@ class Consumer(CommittingReader):
         self._running()
         if self._processing is not None:
             raise ValueError("this consumer is processing already")
+        if dead_letter_topic is not None:
+            read = {one.topic for one in self.assignment()}
+            check_dead_letters(dead_letter_topic, self._topics, self._pattern, read)
         deserializers = self._deserializers
         processing = Processing(self, work, options, deserializers, lambda: self._new_producer())
         # Bytes are polled: what they stand for is found record by record, so that one may fail alone.
         self._deserializers = Deserializers(None, None)
         if self._iteration is not None:
             self._iteration.put_back()
-        self._processing, self._worker = processing, asyncio.current_task()
+        self._processing = processing
         if self._commits is not None:
             self._commits.paused = True
         if self._part is not None:
@@ -532,7 +542,7 @@ class Consumer(CommittingReader):
         try:
             await processing.run()
         finally:
-            self._processing = self._worker = None
+            self._processing = None
             self._deserializers = deserializers
             if self._commits is not None:
                 self._commits.paused = False
@@ -546,13 +556,6 @@ class Consumer(CommittingReader):
         self._polls += 1
         if self._attention:
             await self._attend()
-
-    def _go_back(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What was handed out above these is read again."""
-        for partition, offset in positions.items():
-            one = self._fetcher.assigned.get(partition) if self._fetcher is not None else None
-            if one is not None and not self._closed:
-                one.seek(offset, one.epoch)
 
     def _attend_soon(self) -> None:
         self._attention = True

@@ -19,6 +19,7 @@ class SoloMembership:
         self.change: Change | None = None
         self.problem: errors.TidelogError | None = None
         self.rebalances = 0
+        self.looked = False
         self._look_every_ms = look_every_ms
         self._missing_every_ms = missing_every_ms
         self._topics: tuple[str, ...] | None = None
@@ -56,6 +57,7 @@ class SoloMembership:
             self.problem = problem
 
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
+        self.looked = True
         topics = self._topics or ()
         missing = any(not partitions.get(topic) for topic in topics)
         self._next_ms = now_ms + (self._missing_every_ms if missing else self._look_every_ms)

@@ -101,6 +101,12 @@ class Participation:
         return self._machine.in_group
 
     @property
+    def settled_in(self) -> bool:
+        """What it has is what there is for it, be it nothing."""
+        known = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
+        return known and self._machine.change is None
+
+    @property
     def rebalances(self) -> int:
         return self._machine.rebalances
 

@@ -172,6 +172,13 @@ class Reader:
         """Somebody has set a position."""
         self._running().wake()
 
+    def _go_back(self, positions: Mapping[TopicPartition, int]) -> None:
+        """What was handed out above these is read again."""
+        for partition, offset in positions.items():
+            one = self._fetcher.assigned.get(partition) if self._fetcher is not None else None
+            if one is not None and not self._closed:
+                one.seek(offset, one.epoch)
+
     def _chosen(self, partitions: Iterable[TopicPartition | Iterable[TopicPartition]]) -> list[Assigned]:
         assigned = self._running().assigned
         wanted = flat(partitions) or list(assigned)
