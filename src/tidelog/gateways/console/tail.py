@@ -20,6 +20,7 @@ from tidelog.gateways.console.reading import Query, open_consumer
 from tidelog.gateways.console.table import card
 from tidelog.gateways.console.topic import topic_of, topic_page
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.streams import until_stopped
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ async def events(console: Console, request: Request) -> Response:
     query = replace(query_of(topic, request), committed=True)
     if console.tails >= TAILS_MAX:
         raise Problem(503, f"{TAILS_MAX} live tails are open on this broker already: close one of them")
-    return StreamingResponse(_stream(console, query), media_type="text/event-stream", headers=HEADERS)
+    stream = until_stopped(console.around.stopping, _stream(console, query))
+    return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
 
 async def _stream(console: Console, query: Query) -> AsyncIterator[str]:

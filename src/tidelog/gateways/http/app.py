@@ -4,6 +4,7 @@ never at the start."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib import import_module
 
 from starlette.applications import Starlette
@@ -21,8 +22,9 @@ from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.http.table import GATEWAYS, Gateway
 
 
-def application(around: Surroundings) -> ASGIApp:
-    return Guard(Dispatcher(around), around)
+def application(around: Surroundings, crowded: Callable[[], bool] = lambda: False) -> ASGIApp:
+    """`crowded`: more are connected than there are places."""
+    return Guard(Dispatcher(around), around, crowded)
 
 
 class Dispatcher:

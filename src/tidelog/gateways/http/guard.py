@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import logging
 import re
+from collections.abc import Callable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -32,11 +33,12 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 class Body:
     """How much of a body may still come; None: any amount."""
 
-    __slots__ = ("left", "refused", "words")
+    __slots__ = ("left", "refused", "whole", "words")
 
     def __init__(self, limit: int) -> None:
         self.words = f"tidelog.http.body.bytes.max is {limit}"
         self.left: int | None = limit
+        self.whole = False
         self.refused = False
         """What still comes is read and dropped once the answer is on its way."""
 
@@ -64,6 +66,19 @@ class Body:
 CLOSING = {"connection": "close"}
 DROPPED_BYTES_MAX = 64 << 20
 DROPPING_S_MAX = 10.0
+PIECE_S_MAX = 30.0
+HEALTH = "/health/"
+
+
+async def _soon(receive: Receive) -> Message:
+    """The next piece of a body that a handler needs whole."""
+    try:
+        async with asyncio.timeout(PIECE_S_MAX):
+            return await receive()
+    except TimeoutError:
+        raise Problem(
+            408, f"nothing of the body came for {PIECE_S_MAX:.0f} seconds", headers=CLOSING
+        ) from None
 
 
 async def _drop(receive: Receive) -> None:
@@ -97,9 +112,10 @@ def refuse(scope: Scope, message: str) -> Problem:
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, around: Surroundings) -> None:
+    def __init__(self, app: ASGIApp, around: Surroundings, crowded: Callable[[], bool]) -> None:
         self._app = app
         self._around = around
+        self._crowded = crowded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -134,13 +150,18 @@ class Guard:
             if declared:
                 body.announced(declared)
                 declared = ""
-            message = await receive()
+            message = await receive() if body.whole or body.left is None else await _soon(receive)
+            body.whole = not message.get("more_body")
             if message["type"] == "http.request":
                 body.came(len(message.get("body", b"")))
             return message
 
         try:
             self._check(scope["method"], headers)
+            if self._crowded() and not scope["path"].startswith(HEALTH):
+                room = self._around.config.tidelog_http_connections_max
+                said = f"too many are connected: tidelog.http.connections.max is {room}"
+                raise Problem(503, said, headers=CLOSING | {"retry-after": "1"})
             await self._app(scope, receiving, sending)
         except Problem as problem:
             if begun:

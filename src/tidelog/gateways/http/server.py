@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.net.network import listen
 
@@ -49,16 +49,22 @@ class HttpServer:
     async def _serve(self, listening: socket.socket, around: Surroundings) -> None:
         try:
             # The import takes a tenth of a second: not on the loop that answers producers.
-            uvicorn, application = await asyncio.to_thread(_load)
+            uvicorn, application, connections = await asyncio.to_thread(_load)
+
+            server: Any = None
+
+            def room() -> int:
+                return around.config.tidelog_http_connections_max
+
             config = uvicorn.Config(
-                application(around),
+                application(around, lambda: len(server.server_state.connections) > room()),
+                http=connections(room),
                 log_config=None,
                 access_log=False,
                 log_level="warning",
                 lifespan="off",
                 ws="none",
                 server_header=False,
-                limit_concurrency=around.config.tidelog_http_connections_max,
                 timeout_graceful_shutdown=GRACE_S,
             )
             server = uvicorn.Server(config)
@@ -76,6 +82,10 @@ class HttpServer:
         if self._serving is None:
             asyncio.get_running_loop().remove_reader(listening.fileno())
         else:
+            if self._around is not None:
+                # What waits for records, or sends them for as long as somebody reads, ends by itself.
+                self._around.stopping.set()
+                await self._around.closing.aclose()
             if self._stop is not None:
                 self._stop()
             else:
@@ -97,5 +107,6 @@ def _load():  # type: ignore[no-untyped-def]
     import uvicorn
 
     from tidelog.gateways.http.app import application
+    from tidelog.gateways.http.connection import connections
 
-    return uvicorn, application
+    return uvicorn, application, connections

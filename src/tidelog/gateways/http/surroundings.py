@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -36,6 +37,8 @@ class Surroundings:
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""
     statuses: Counter[int] = field(default_factory=Counter)
     """How often each HTTP status was answered."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the HTTP port begins to stop: answers that would go on for long end then."""
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What a gateway opened and has to close when the broker stops, the last one first."""
 

@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from tidelog.errors import TidelogError
 from tidelog.gateways.console.reading import open_consumer
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.streams import until_stopped
 from tidelog.gateways.rest.call import Rest, number
 from tidelog.types import TopicPartition
 
@@ -46,7 +47,7 @@ async def events(rest: Rest, request: Request) -> Response:
     if rest.streams >= STREAMS_MAX:
         raise Problem(429, f"{STREAMS_MAX} streams of events are open on this broker already: close one")
     starts: dict[int, int | str] = {one: places.get(one, begin) for one in indexes}
-    stream = _stream(rest, topic.name, starts, query.get("key"))
+    stream = until_stopped(rest.around.stopping, _stream(rest, topic.name, starts, query.get("key")))
     return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
 

@@ -19,6 +19,7 @@ from tidelog.gateways.http.guard import refuse, streamed
 from tidelog.gateways.http.json_steps import LONG, Split, TooLong, parse_long
 from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.streams import until_stopped
 from tidelog.gateways.rest.call import Rest, number, refused, time_of, unpacked
 from tidelog.gateways.rest.values import side_of
 
@@ -30,8 +31,11 @@ async def produce(rest: Rest, request: Request) -> Response:
     rest.cluster(request)
     topic = rest.topic(request, 40403).name
     streamed(request.scope)
-    answers = _answers(rest, topic, request)
+    stopping = rest.around.stopping
+    answers = until_stopped(stopping, _answers(rest, topic, request))
     first = await anext(answers, None)
+    if first is None and stopping.is_set():
+        raise Problem(503, "this broker is stopping")
     if first is None:
         raise Problem(400, "the body has no record in it")
 
