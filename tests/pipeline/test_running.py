@@ -34,6 +34,7 @@ def where(row):
 
 numbers = pipeline.stream("SOURCE", schema="n int", maxRecordsPerTrigger=100, minPartitions=4)
 numbers.map(where, schema="n int, where string").key_by("n").to("TARGET")
+pipeline.run()
 """
 WAIT_S = 600
 
@@ -105,7 +106,8 @@ def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, ki
         ok("pipeline", "stop", "copy", "--kill", *at_home)
         assert status(home)["state"] == "killed"
         ok("pipeline", "restart", "copy", *at_home)
-    # The last life needs work of its own: it tells its lag with its first batch, and all may have been copied before.
+    # Before its first batch: the checkpoint tells where it is.
+    wait_until(lambda: lag(home, target) is not None, WAIT_S, "the lag is told")
     send(bootstrap, source, [{"n": number} for number in range(sent, sent + 100)], key="n")
     sent += 100
     wait_until(lambda: len(rows(bootstrap, target)) >= sent, WAIT_S, "all are copied", every=0.5)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PORT_MAX = 65_535
 STATUS_SHAPE = """
 {"name", "state", "pid", "source", "bootstrap", "master", "started_ms", "folder", "error",
  "queries": {NAME: {"state", "batch", "batches", "records", "records_per_s", "processed_per_s", "batch_ms",
@@ -79,8 +80,9 @@ def run_options(command: F) -> F:
 
 
 def _check_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.rpartition(":")[2].isdigit():
-        raise click.BadParameter(f"{value!r} is not of the form HOST:PORT")
+    port = None if value is None else value.rpartition(":")[2]
+    if port is not None and not (port.isdecimal() and port.isascii() and int(port) <= PORT_MAX):
+        raise click.BadParameter(f"{value!r} is not of the form HOST:PORT, with a port up to {PORT_MAX}")
     return value
 
 
@@ -128,16 +130,16 @@ def run(
     from tidelog.pipeline.needs import need_spark
 
     need_spark()
-    app = _app(source, name, bootstrap, master, settings, metrics)
+    app = _app(source, name, bootstrap, master, settings, metrics, until_done)
     folder = _folder(home, app.name)
     if detach:
-        _spawn(folder, app, until_done)
+        _spawn(folder, app)
         click.echo(f"{app.name} runs: tidelog pipeline status {app.name}")
         return
     from tidelog.pipeline.running.runner import Runner, reason_of
 
     try:
-        well = Runner(folder, app, until_done, lambda text: click.echo(text, err=True)).run()
+        well = Runner(folder, app, lambda text: click.echo(text, err=True)).run()
     except Exception as problem:
         raise Failure(f"{app.name}: {reason_of(problem)}") from None
     if not well:
@@ -151,6 +153,8 @@ def _app(
     master: str | None,
     settings: dict[str, str],
     metrics: str | None,
+    until_done: bool,
+    submitted: tuple[str, ...] | None = None,
 ) -> App:
     from tidelog.pipeline.running.apps import App
     from tidelog.pipeline.running.loading import files_of
@@ -159,7 +163,18 @@ def _app(
     files_of(path)
     chosen = name or path.stem.replace(" ", "-")
     started_ms = time.time_ns() // 1_000_000
-    return App(chosen, str(path), bootstrap, master, settings, metrics, os.getpid(), started_ms)
+    return App(
+        chosen,
+        str(path),
+        bootstrap,
+        master,
+        settings,
+        metrics,
+        until_done,
+        submitted,
+        os.getpid(),
+        started_ms,
+    )
 
 
 def _folder(home: str | None, name: str) -> AppFolder:
@@ -168,24 +183,35 @@ def _folder(home: str | None, name: str) -> AppFolder:
     return AppFolder(Path(home) if home else default_home(), name)
 
 
-def _spawn(folder: AppFolder, app: App, until_done: bool = False) -> None:
-    """A process of its own, in a session of its own; returns when its queries run."""
-    if folder.running:
-        raise Failure(f"pipeline {app.name!r} runs already: tidelog pipeline stop {app.name}")
+def _command(folder: AppFolder, app: App) -> tuple[list[str], dict[str, str]]:
+    """What runs the app as it was asked for, and what its environment needs."""
+    if app.submitted is not None:
+        from tidelog.pipeline.running.submission import submission
+
+        return submission(app, str(folder.path.parent))
     words = ["pipeline", "run", app.source, "--name", app.name, "--bootstrap", app.bootstrap]
     words += ["--home", str(folder.path.parent)]
     words += ["--master", app.master] if app.master else []
     words += ["--metrics", app.metrics] if app.metrics else []
     words += [word for key, value in app.settings.items() for word in ("--conf", f"{key}={value}")]
-    words += ["--until-done"] if until_done else []
+    words += ["--until-done"] if app.until_done else []
+    return [sys.executable, "-c", "from tidelog.cli import main; main()", *words], {}
+
+
+def _spawn(folder: AppFolder, app: App) -> None:
+    """A process of its own, in a session of its own; returns when its queries run."""
+    if folder.running:
+        raise Failure(f"pipeline {app.name!r} runs already: tidelog pipeline stop {app.name}")
+    command, environment = _command(folder, app)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_status({"state": "starting"})
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from tidelog.cli import main; main()", *words],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **environment},
             start_new_session=True,
         )
     while folder.read_status().get("state") == "starting":
@@ -347,7 +373,8 @@ def _stop(folder: AppFolder, kill: bool, seconds: float) -> None:
 
 @pipeline.command(
     help=command_help(
-        "Stop a pipeline if it runs, and start it again in the background as it was started before.",
+        "Stop a pipeline if it runs, and start it again in the background as it was started before: with the same "
+        "master, settings and options, through spark-submit if it was submitted.  It goes on from its checkpoints.",
         "tidelog pipeline restart clicks\n",
         '{"restarted": NAME}',
     )
@@ -403,10 +430,8 @@ def submit(
     from tidelog.pipeline.running.submission import submission
 
     need_spark()
-    app = _app(source, name, bootstrap, None, settings, metrics)
-    command, environment = submission(
-        app, str(_folder(home, app.name).path.parent), master, until_done, words
-    )
+    app = _app(source, name, bootstrap, master, settings, metrics, until_done, words)
+    command, environment = submission(app, str(_folder(home, app.name).path.parent))
     if dry_run:
         click.echo(shlex.join(command))
         return

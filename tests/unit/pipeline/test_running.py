@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.commands import invoke
+from tidelog.cli.pipeline import _command
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder, all_apps
+from tidelog.pipeline.running.checkpoints import positions_of
 from tidelog.pipeline.running.loading import files_of, sql_text
 from tidelog.pipeline.running.progress import QueryProgress, prometheus
 from tidelog.pipeline.running.runner import reason_of
@@ -141,12 +147,89 @@ def test_what_is_no_duration(text: str) -> None:
         duration_ms(text)
 
 
-def test_the_reason_of_a_long_story_is_one_line() -> None:
-    story = (
-        "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n"
-        "tidelog.pipeline.option_text.PipelineError: topic 'orders' is gone\n\tat org.apache.spark..."
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (
+            "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n"
+            "tidelog.pipeline.option_text.PipelineError: topic 'orders' is gone\n\tat org.apache.spark...",
+            "topic 'orders' is gone",
+        ),
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
+            "tidelog.errors.MessageTooLarge: the record has 2000000 bytes\n\n",
+            "the record has 2000000 bytes",
+        ),
+        (
+            "[STREAM_FAILED] x\nTraceback (most recent call last):\n  File tidelog.client.Batch: x\n"
+            "tidelog.errors.First: no\n\nDuring handling, another happened:\n\n"
+            "Traceback (most recent call last):\n  File y\ntidelog.errors.Last: yes",
+            "yes",
+        ),
+        (
+            "[STREAM_FAILED] x\nTraceback (most recent call last):\n  File y\nshop.NotForSale: a pear\n\tat java",
+            "shop.NotForSale: a pear",
+        ),
+        (
+            "x\nTraceback (most recent call last):\n  File y\nZeroDivisionError: division by zero\n\tat java",
+            "ZeroDivisionError: division by zero",
+        ),
+        (
+            "[USER_RAISED_EXCEPTION] the record of a/0 at 5 does not fit",
+            "the record of a/0 at 5 does not fit",
+        ),
+        ("one line\nanother", "one line"),
+    ],
+)
+def test_the_reason_of_a_long_story_is_one_line(story: str, reason: str) -> None:
+    assert reason_of(RuntimeError(story)) == reason
+
+
+def test_a_restart_asks_for_what_was_asked_for_before(tmp_path: Path) -> None:
+    folder = AppFolder(tmp_path, "shop")
+    app = App("shop", "/x/shop.py", "h:1", "local[3]", {"a": "b"}, "127.0.0.1:9", until_done=True)
+    words = _command(folder, app)[0]
+    assert "--until-done" in words and words[words.index("--master") + 1] == "local[3]"
+    folder.write_app(replace(app, master="spark://h:7077", submitted=("--num-executors", "4")))
+    command = _command(folder, folder.read_app())[0]
+    assert command[0].endswith("spark-submit") and "--num-executors" in command
+    assert command[command.index("--master") + 1] == "spark://h:7077"
+    assert App.of_json(json.loads(command[-1])["app"]) == folder.read_app()
+
+
+def test_an_app_that_is_submitted_knows_its_master(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("")
+    shown = invoke(
+        "pipeline", "submit", str(tmp_path / "shop.py"), "--master", "yarn", "--until-done", "--dry-run"
     )
-    assert reason_of(RuntimeError(story)) == "topic 'orders' is gone"
-    python = "[STREAM_FAILED] x\nTraceback (most recent call last):\nZeroDivisionError: division by zero\n\tat java"
-    assert reason_of(RuntimeError(python)) == "ZeroDivisionError: division by zero"
-    assert reason_of(RuntimeError("one line\nanother")) == "one line"
+    app = json.loads(shlex.split(shown.output)[-1])["app"]
+    assert app["master"] == "yarn" and app["until_done"] and app["submitted"] == []
+
+
+def test_a_port_for_metrics_that_is_taken_is_told(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ["pipeline", "run", str(tmp_path / "shop.py"), "--home", str(tmp_path), "--metrics", place]
+        code = "from tidelog.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words, "--detach"], capture_output=True, text=True, timeout=120
+        )
+    said = f"metrics cannot be served on {place}: Address already in use"
+    assert done.returncode == 1 and said in done.stderr
+    shown = json.loads(invoke("pipeline", "status", "shop", "--home", str(tmp_path), "--json").output)
+    assert shown["state"] == "failed" and shown["error"] == said
+    refused = invoke("pipeline", "run", str(tmp_path / "shop.py"), "--metrics", "127.0.0.1:99999")
+    assert "a port up to 65535" in refused.stderr
+
+
+def test_a_checkpoint_tells_how_far_a_query_came(tmp_path: Path) -> None:
+    assert positions_of(str(tmp_path)) == {}
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    for batch in (9, 10, 11):
+        ours = f'{{"a": {{"0": {batch}}}, "@ids": {{}}}}'
+        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{ours}\n-\n{{"a": {{"0": 50}}}}')
+    for batch in ("9", "10", ".11.tmp"):
+        (tmp_path / "commits" / batch).write_text("v1\n{}")
+    assert positions_of(str(tmp_path)) == {"a": {"0": 10}}  # the eleventh was not done

@@ -37,8 +37,18 @@ class App:
     master: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     metrics: str | None = None
+    until_done: bool = False
+    submitted: tuple[str, ...] | None = None  # through spark-submit, with these words of its own
     pid: int = 0
     started_ms: int = 0
+
+    @classmethod
+    def of_json(cls, stored: dict[str, Any]) -> App:
+        """What is not known any more is left out."""
+        given = {name: value for name, value in stored.items() if name in cls.__dataclass_fields__}
+        if given.get("submitted") is not None:
+            given["submitted"] = tuple(given["submitted"])
+        return cls(**given)
 
 
 class AppFolder:
@@ -95,8 +105,7 @@ class AppFolder:
         stored = self._read("app.json")
         if stored is None:
             raise PipelineError(f"there is no pipeline {self.name!r} in {self.path.parent}")
-        known = App.__dataclass_fields__
-        return App(**{name: value for name, value in stored.items() if name in known})
+        return App.of_json(stored)
 
     def write_status(self, status: dict[str, Any]) -> None:
         self._write("status.json", status)

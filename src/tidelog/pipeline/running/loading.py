@@ -58,7 +58,7 @@ def sql_text(path: Path) -> str:
 def _python(path: Path) -> list[Pipeline]:
     from pyspark import cloudpickle
 
-    from tidelog.pipeline.streams.pipeline import DEFINED
+    from tidelog.pipeline.streams.pipeline import DEFINED, defined_in_files
 
     before = len(DEFINED)
     name = f"tidelog_pipeline_{path.stem.replace('-', '_')}"
@@ -70,7 +70,8 @@ def _python(path: Path) -> list[Pipeline]:
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    spec.loader.exec_module(module)
+    with defined_in_files():
+        spec.loader.exec_module(module)
     return DEFINED[before:]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Ends = Mapping[tuple[str, int], int]
+Offsets = dict[str, dict[str, int]]  # by topic and partition, as checkpoints have them
 
 
 @dataclass
@@ -29,7 +30,7 @@ class QueryProgress:
     watermark: str | None = None
     updated_ms: int = 0
     error: str | None = None
-    positions: dict[str, dict[str, int]] = field(default_factory=dict)
+    positions: Offsets = field(default_factory=dict)
 
     def reported(self, progress: Mapping[str, Any], now_ms: int) -> None:
         """A micro-batch, or an idle moment, as Spark's listener tells it."""
@@ -47,13 +48,8 @@ class QueryProgress:
         self.late_rows += sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in operators)
         self.watermark = (progress.get("eventTime") or {}).get("watermark")
         self.updated_ms = now_ms
-        self.positions = {}
-        for source in progress.get("sources") or []:
-            for topic, partitions in _offsets(source.get("endOffset")).items():
-                mine = self.positions.setdefault(topic, {})
-                for index, offset in partitions.items():
-                    # Two reads of one topic: the one that is behind counts.
-                    mine[index] = min(mine.get(index, offset), offset)
+        sources = progress.get("sources") or []
+        self.positions = the_furthest_behind(offsets_of(one.get("endOffset")) for one in sources)
 
     def ends(self, ends: Ends) -> None:
         """The ends of the logs now: what is between them and the positions is the lag."""
@@ -78,7 +74,18 @@ def _rate(value: Any) -> float:
     return rate if 0 <= rate < float("inf") else 0.0
 
 
-def _offsets(stored: Any) -> dict[str, dict[str, int]]:
+def the_furthest_behind(sources: Iterable[Offsets]) -> Offsets:
+    """Of several reads of one topic the one that is behind counts."""
+    found: Offsets = {}
+    for source in sources:
+        for topic, partitions in source.items():
+            mine = found.setdefault(topic, {})
+            for index, offset in partitions.items():
+                mine[index] = min(mine.get(index, offset), offset)
+    return found
+
+
+def offsets_of(stored: Any) -> Offsets:
     """The positions of our source; other sources keep theirs in other ways."""
     if isinstance(stored, str):
         try:

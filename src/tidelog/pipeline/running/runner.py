@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
+from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder
+from tidelog.pipeline.running.checkpoints import positions_of
 from tidelog.pipeline.running.loading import load
 from tidelog.pipeline.running.progress import QueryProgress, prometheus
 from tidelog.types import TopicPartition
@@ -28,11 +31,11 @@ ERROR_CHARS_MAX = 2000
 
 
 class Runner:
-    def __init__(self, folder: AppFolder, app: App, until_done: bool, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: AppFolder, app: App, say: Callable[[str], None]) -> None:
         self._folder, self._app = folder, app
-        self._until_done = until_done
         self._say = say
         self._asked = threading.Event()
+        self._loading = False
         self._lock = threading.Lock()
         self._queries: dict[str, QueryProgress] = {}  # by the name Spark knows
         self._pipelines: list[Pipeline] = []
@@ -45,11 +48,15 @@ class Runner:
         self._folder.write_status({"state": "starting"})
         os.environ["TIDELOG_BOOTSTRAP"] = self._app.bootstrap
         os.environ["TIDELOG_CHECKPOINTS"] = str(self._folder.checkpoints)
-        server = self._serve_metrics()
+        server = None
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._asked.set())
+            signal.signal(number, self._stop)
         try:
+            server = self._serve_metrics()
             return self._drive()
+        except _Stopped:
+            self._write("stopped")
+            return True
         except BaseException as problem:
             self._folder.write_status({"state": "failed", "error": reason_of(problem)})
             raise
@@ -59,19 +66,33 @@ class Runner:
             if self._admin is not None:
                 self._admin.close()
 
+    def _stop(self, *_: Any) -> None:
+        self._asked.set()
+        if self._loading:
+            raise _Stopped  # A file may do anything, and take any time for it.
+
+    def _load(self) -> list[Pipeline]:
+        self._loading = True
+        try:
+            return load(Path(self._app.source), self._app.name, self._app.bootstrap)
+        finally:
+            self._loading = False
+
     def _drive(self) -> bool:
         from tidelog.pipeline.streams.session import session
 
         spark = session(self._app.name, self._app.master, self._app.settings)
-        self._pipelines = load(Path(self._app.source), self._app.name, self._app.bootstrap)
+        self._pipelines = self._load()
         listener = _listener(self._reported)
         spark.streams.addListener(listener)
         try:
             for pipeline in self._pipelines:
-                for name in pipeline.outputs():
+                only = pipeline.wanted.only or tuple(pipeline.outputs())
+                for name in only:
                     known = name if len(self._pipelines) == 1 else f"{pipeline.name}.{name}"
-                    self._queries[f"{pipeline.name}.{name}"] = QueryProgress(known, "starting")
-                pipeline.start(until_done=self._until_done)
+                    progress = QueryProgress(known, "starting", positions=positions_of(pipeline.folder(name)))
+                    self._queries[f"{pipeline.name}.{name}"] = progress
+                pipeline.start(*only, until_done=self._app.until_done or pipeline.wanted.until_done)
             self._write("running")
             self._say(f"running {self._app.name}: {', '.join(one.name for one in self._queries.values())}")
             failed = self._watch()
@@ -158,7 +179,12 @@ class Runner:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
+        try:
+            server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
+        except OSError as problem:
+            raise PipelineError(
+                f"metrics cannot be served on {self._app.metrics}: {problem.strerror}"
+            ) from None
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
         self._say(f"metrics http://{host or '127.0.0.1'}:{server.server_port}/metrics")
         return server
@@ -183,19 +209,30 @@ def _listener(reported: Callable[[str], None]) -> Any:
     return Listener()
 
 
-OURS = ("PipelineError: ", "TidelogError: ", "USER_RAISED_EXCEPTION] ")
+class _Stopped(BaseException):
+    """Somebody asked to stop while files were loaded."""
+
+
+OURS = re.compile(r"(?:^|[\s(])tidelog\.[a-z_.]+\.[A-Z]\w*: ")
+RAISED = ("PipelineError: ", "USER_RAISED_EXCEPTION] ")
+TRACEBACK = "Traceback (most recent call last):"
 
 
 def reason_of(problem: BaseException) -> str:
-    """What a person needs of Spark's long stories: our own message where there is one, else the first line."""
+    """What a person needs of Spark's long stories: our own message where there is one, else what Python raised, else
+    the first line."""
     text = str(problem) or type(problem).__name__
-    for mark in OURS:
-        if mark in text:
-            return _first_line(text.rsplit(mark, 1)[1])
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # The last line of a Python traceback names the error.
-    raised = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and ": " in line]
-    return (raised[-1] if raised and "Traceback" in text else lines[0] if lines else text)[:ERROR_CHARS_MAX]
+    ours = [found.end() for found in OURS.finditer(text)]
+    ours += [at + len(mark) for mark in RAISED if (at := text.rfind(mark)) >= 0]
+    if ours:
+        return _first_line(text[max(ours) :])
+    if TRACEBACK in text:
+        # Frames are indented; the line behind them names the error.
+        behind = text.rsplit(TRACEBACK, 1)[1].splitlines()
+        raised = next((line for line in behind if line.strip() and not line[0].isspace()), None)
+        if raised is not None:
+            return raised.strip()[:ERROR_CHARS_MAX]
+    return _first_line(text)
 
 
 def _first_line(text: str) -> str:

@@ -14,9 +14,9 @@ def main(arguments: list[str]) -> int:
     from tidelog.pipeline.running.runner import Runner
 
     given = json.loads(arguments[0])
-    app = App(**given["app"] | {"pid": os.getpid(), "started_ms": time.time_ns() // 1_000_000})
+    app = App.of_json(given["app"] | {"pid": os.getpid(), "started_ms": time.time_ns() // 1_000_000})
     folder = AppFolder(Path(given["home"]), app.name)
-    return 0 if Runner(folder, app, given["until_done"], lambda text: print(text, flush=True)).run() else 1
+    return 0 if Runner(folder, app, lambda text: print(text, flush=True)).run() else 1
 
 
 if __name__ == "__main__":

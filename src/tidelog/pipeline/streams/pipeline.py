@@ -11,15 +11,18 @@ clicks = Pipeline("clicks", bootstrap="127.0.0.1:9092")
     .to("page-views")
 )
 clicks.run()
+
+`tidelog pipeline run clicks.py` runs the same file, with or without its last line.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
@@ -58,6 +61,13 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 DEAD_LETTERS = "dead-letters"
+
+
+class Wanted(NamedTuple):
+    """What a file says of running its pipeline, for whoever runs it."""
+
+    only: tuple[str, ...] = ()
+    until_done: bool = False
 
 
 class Pipeline:
@@ -99,6 +109,7 @@ class Pipeline:
         self._running: dict[str, Output] = {}
         self._until_done = False
         self._starts_left = 0
+        self.wanted = Wanted()
         DEFINED.append(self)
 
     @property
@@ -308,13 +319,16 @@ class Pipeline:
 
     def start(self, *only: str, until_done: bool = False) -> dict[str, StreamingQuery]:
         """Starts every output (or `only` these) as a query; with `until_done` they end when what is there now has been
-        processed."""
+        processed.  In a file that `tidelog pipeline run` reads, it only says what is wanted: the command starts it."""
         if any(query.isActive for query in self.queries.values()):
             raise PipelineError(f"pipeline {self.name!r} runs already")
         outputs = self.outputs()
         for name in only:
             if name not in outputs:
                 raise PipelineError(f"there is no output {name!r}: there are {', '.join(outputs)}")
+        if _reading_files:
+            self.wanted = Wanted(only, until_done)
+            return {}
         self.queries, self._running, self._until_done = {}, outputs, until_done
         self._starts_left = STARTS_MAX
         try:
@@ -325,11 +339,14 @@ class Pipeline:
             raise
         return dict(self.queries)
 
+    def folder(self, output: str) -> str:
+        """The checkpoint of one output."""
+        return os.path.join(self.checkpoint, _file_name(output))
+
     def _begin(self, name: str) -> None:
-        folder = os.path.join(self.checkpoint, _file_name(name))
         with state_settings(self.spark):
             self.queries[name] = started(
-                self._running[name], f"{self.name}.{name}", folder, self.trigger, self._until_done
+                self._running[name], f"{self.name}.{name}", self.folder(name), self.trigger, self._until_done
             )
 
     def run(self, *only: str, until_done: bool = False) -> None:
@@ -381,11 +398,23 @@ class Pipeline:
         """The state of an output as its last checkpoint has it; `store` names one of `process`'s stores."""
         from tidelog.pipeline.streams.state import state_of
 
-        return state_of(self.spark, os.path.join(self.checkpoint, _file_name(output)), store, operator, batch)
+        return state_of(self.spark, self.folder(output), store, operator, batch)
 
 
 # Every pipeline that was defined in this process: what `tidelog pipeline run FILE.py` starts.
 DEFINED: list[Pipeline] = []
+_reading_files = False
+
+
+@contextmanager
+def defined_in_files() -> Iterator[None]:
+    """What runs here defines pipelines for another to start: `run` and `start` return at once."""
+    global _reading_files
+    _reading_files = True
+    try:
+        yield
+    finally:
+        _reading_files = False
 
 
 def _file_name(name: str) -> str:
