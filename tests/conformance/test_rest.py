@@ -7,6 +7,7 @@ import http.client
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -510,3 +511,72 @@ def test_a_record_that_is_too_large_gets_its_answer(
     body = {"topic_name": written, "configs": [{"name": "x" * (2 << 20), "value": "1"}]}
     answer = post(http_, f"{root}/topics", body)
     assert answer.status == 413 and "1048576 bytes at most" in answer.body["message"]
+
+
+def test_fields_that_nobody_knows_are_refused(http_: Http, root: str, topic: Topics, name: Names) -> None:
+    """A misspelt field would do something else than was meant: a tombstone, one partition instead of seven."""
+    written = topic(partitions=2)
+    json_ = "application/vnd.kafka.json.v2+json"
+    for body in (
+        {"records": [{"key": "k", "Value": 1}]},
+        {"records": [{"value": 1, "headers": []}]},
+        {"records": [{"value": 1}], "value_shema": "x"},
+    ):
+        refused = post(http_, f"/topics/{written}", body, json_)
+        assert refused.status == 422 and "has no field" in refused.body["message"], body
+    value = {"type": "STRING", "data": "x"}
+    for record_ in (
+        {"Value": value},
+        {"value": {**value, "shema": "x"}},
+        {"value": value, "headers": [{"name": "a", "Value": "eA=="}]},
+        {"value": value, "id": "only in a batch"},
+    ):
+        refused = post(http_, f"{root}/topics/{written}/records", record_)
+        assert refused.status == 400 and "has no field" in refused.body["message"], record_
+    assert post(http_, f"{root}/topics/{written}/records:batch", {"entrys": []}).status == 422
+    fresh = name()
+    for new in (
+        {"topic_name": fresh, "partition_count": 7},
+        {"topic_name": fresh, "configs": [{"name": "retention.ms", "valeu": "1"}]},
+        {"topic_name": fresh, "validate_only": "yes"},
+    ):
+        assert post(http_, f"{root}/topics", new).status == 400, new
+    assert http_.get(f"{root}/topics/{fresh}").status == 404
+    configs = f"{root}/topics/{written}/configs"
+    assert post(http_, f"{configs}:alter", {"data": [], "validateOnly": True}).status == 400
+    wrong = http_.ask("PUT", f"{configs}/retention.ms", {"value": True}, JSON)
+    assert wrong.status == 400 and wrong.body["message"] == "value is a string, not True"
+    assert http_.ask("PATCH", f"{root}/topics/{written}", {"partitions": 3}, JSON).status == 400
+    ends = (
+        http_.get(f"/topics/{written}/partitions/0/offsets").body,
+        http_.get(f"/topics/{written}/partitions/1/offsets").body,
+    )
+    assert [one["end_offset"] for one in ends] == [0, 0], "nothing was written"
+
+
+def test_records_are_json_by_their_type_too(http_: Http, root: str, topic: Topics) -> None:
+    path, one = f"{root}/topics/{topic()}/records", {"value": {"type": "STRING", "data": "x"}}
+    assert post(http_, path, one, "text/plain").status == 415
+    assert post(http_, path, one).status == 200
+    gone = post(http_, path, {**one, "partition_id": -1})
+    assert (gone.status, gone.code) == (404, 40403)
+
+
+def test_a_schema_that_was_deleted_is_registered_again(http_: Http, root: str, topic: Topics) -> None:
+    written = topic()
+    path, subject = f"{root}/topics/{written}/records", f"{written}-value"
+    one = {
+        "value": {
+            "type": "AVRO",
+            "schema": json.dumps(record("WasDeleted", ("id", "long"))),
+            "data": {"id": 7},
+        }
+    }
+    first = post(http_, path, one).body["value"]["schema_id"]
+    assert http_.ask("DELETE", f"/subjects/{subject}").status == 200
+    assert http_.ask("DELETE", f"/subjects/{subject}?permanent=true").status == 200
+    assert http_.get(f"/schemas/ids/{first}").status == 404
+    time.sleep(1.1)  # for so long the proxy does not ask the registry again
+    then = post(http_, path, one).body["value"]["schema_id"]
+    assert http_.get(f"/schemas/ids/{then}").status == 200
+    assert http_.get("/subjects").body.count(subject) == 1

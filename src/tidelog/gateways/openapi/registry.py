@@ -16,9 +16,9 @@ from tidelog.gateways.openapi.shapes import (
     mapping,
     maybe,
     one_of,
+    open_to_more,
     ref,
     sent,
-    taken,
 )
 
 SUBJECT = "/subjects/{subject}"
@@ -71,20 +71,20 @@ _SETTINGS: dict[str, Shape] = {
     "compatibilityPolicy": one_of("STRICT", "LENIENT"),
     "normalize": FLAG,
     "alias": NAME,
-    "defaultMetadata": taken({}, _METADATA),
-    "overrideMetadata": taken({}, _METADATA),
-    "defaultRuleSet": taken({}, _RULE_SET),
-    "overrideRuleSet": taken({}, _RULE_SET),
+    "defaultMetadata": open_to_more({}, _METADATA),
+    "overrideMetadata": open_to_more({}, _METADATA),
+    "defaultRuleSet": open_to_more({}, _RULE_SET),
+    "overrideRuleSet": open_to_more({}, _RULE_SET),
 }
 
 SHAPES: dict[str, Shape] = {
-    "NewSchema": taken(
+    "NewSchema": open_to_more(
         {"schema": NAME},
         {
             "schemaType": one_of("JSON", "PROTOBUF", "AVRO"),
-            "references": many(taken(_REFERENCE)),
-            "metadata": maybe(taken({}, _METADATA)),
-            "ruleSet": maybe(taken({}, _RULE_SET)),
+            "references": many(open_to_more(_REFERENCE)),
+            "metadata": maybe(open_to_more({}, _METADATA)),
+            "ruleSet": maybe(open_to_more({}, _RULE_SET)),
         },
     ),
     "Registered": sent({"id": COUNT, "version": COUNT, "guid": TEXT}),
@@ -94,7 +94,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "SchemaText": sent({"schema": TEXT, "guid": TEXT}, {**_MORE, "maxId": COUNT}),
     "Compatible": sent({"is_compatible": FLAG}, {"messages": many(TEXT)}),
-    "NewConfig": taken({}, {"compatibility": maybe(one_of(*LEVELS)), **_SETTINGS}),
+    "NewConfig": open_to_more({}, {"compatibility": maybe(one_of(*LEVELS)), **_SETTINGS}),
     "Config": sent(
         {},
         {
@@ -102,7 +102,7 @@ SHAPES: dict[str, Shape] = {
             **{name: maybe(one) for name, one in _SETTINGS.items()},
         },
     ),
-    "Mode": taken({"mode": one_of(*MODES)}),
+    "Mode": open_to_more({"mode": one_of(*MODES)}),
 }
 
 _BAD = (422,)

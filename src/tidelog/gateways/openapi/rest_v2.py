@@ -65,20 +65,17 @@ SHAPES: dict[str, Shape] = {
     "RecordsWritten": sent(
         {"key_schema_id": maybe(COUNT), "value_schema_id": maybe(COUNT), "offsets": many(_WRITTEN)}
     ),
-    "NewInstance": {
-        **taken(
-            {},
-            {
-                "name": NAME,
-                "format": one_of(*FORMATS),
-                "auto.offset.reset": one_of("earliest", "latest", "none"),
-                "auto.commit.enable": {"oneOf": [FLAG, one_of("true", "false")]},
-                "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
-                "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 600_000},
-            },
-        ),
-        "additionalProperties": False,
-    },
+    "NewInstance": taken(
+        {},
+        {
+            "name": NAME,
+            "format": one_of(*FORMATS),
+            "auto.offset.reset": one_of("earliest", "latest", "none"),
+            "auto.commit.enable": {"oneOf": [FLAG, one_of("true", "false")]},
+            "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
+            "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 600_000},
+        },
+    ),
     "Instance": sent({"instance_id": TEXT, "base_uri": TEXT}),
     "Subscription": {
         "oneOf": [taken({"topics": many(NAME, minItems=1)}), taken({"topic_pattern": NAME})],

@@ -36,13 +36,18 @@ def one_of(*values: str) -> Shape:
 
 def sent(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> Shape:
     """An object in an answer, with these fields and no others."""
-    made = taken(fields, optional)
+    made = open_to_more(fields, optional)
     made["additionalProperties"] = False
     return made
 
 
 def taken(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> Shape:
-    """An object in a request."""
+    """An object in a request.  Fields that are unknown are refused."""
+    return sent(fields, optional)
+
+
+def open_to_more(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> Shape:
+    """An object in a request.  Fields that are unknown are not looked at."""
     made: Shape = {"type": "object", "properties": {**fields, **(optional or {})}}
     if fields:
         made["required"] = list(fields)

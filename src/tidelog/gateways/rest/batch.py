@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, body_of
-from tidelog.gateways.rest.records import begun
+from tidelog.gateways.rest.call import Rest, body_of, only
+from tidelog.gateways.rest.records import FIELDS, begun
 
 BATCH = 42208
 ENTRIES_MAX = 1_000
@@ -22,8 +22,10 @@ async def produce(rest: Rest, request: Request) -> Response:
     """Status 207 with those that were written and those that were not; each is tried."""
     rest.cluster(request)
     topic = rest.topic(request, 40403).name
-    entries = _entries(await body_of(request, bytes_max=None))
-    under_way = [await begun(rest, topic, one) for one in entries]
+    body = await body_of(request, bytes_max=None)
+    only(body, ("entries",), "a batch", 422)
+    entries = _entries(body)
+    under_way = [await begun(rest, topic, one, ("id", *FIELDS)) for one in entries]
     done = await asyncio.gather(*under_way)
     written, failed = [], []
     for entry, answer in zip(entries, done, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,9 +83,7 @@ async def body_of(request: Request, status: int = 400, bytes_max: int | None = B
     """A JSON object.  `status`: for JSON that is something else.  `bytes_max`: None for what the broker allows."""
     if bytes_max is not None:
         at_most(request.scope, bytes_max)
-    sent = media_type_of(request) or "application/json"
-    if sent not in BODIES:
-        raise Problem(415, f"bodies are application/json, not {sent}")
+    check_sent(request)
     body = await request.body()
     try:
         found = asked(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
@@ -93,6 +92,27 @@ async def body_of(request: Request, status: int = 400, bytes_max: int | None = B
     if not isinstance(found, dict):
         raise Problem(status, "the body is a JSON object")
     return found
+
+
+def only(given: dict[str, Any], known: Collection[str], what: str, status: int = 400) -> None:
+    """A field that nobody reads may be a misspelt one, and then something else would be done than was meant."""
+    strange = next((one for one in given if one not in known), None)
+    if strange is not None:
+        raise Problem(status, f"{what} has no field {strange[:100]!r}: there are {', '.join(known)}")
+
+
+def flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Problem(400, f"{name} is true or false, not {value!r}")
+    return value is True
+
+
+def check_sent(request: Request) -> None:
+    """That the body is JSON, by what it is called."""
+    sent = media_type_of(request) or "application/json"
+    if sent not in BODIES:
+        raise Problem(415, f"bodies are application/json, not {sent}")
 
 
 def _long(body: bytes) -> Any:

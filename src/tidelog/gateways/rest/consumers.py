@@ -16,7 +16,7 @@ from tidelog.client.errors import ClientClosed, CommitFailed
 from tidelog.client.group_metadata import OffsetAndMetadata
 from tidelog.gateways.http.json_text import JsonAnswer, parse, written
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, body_of, number, refused, time_of
+from tidelog.gateways.rest.call import Rest, body_of, number, only, refused, time_of
 from tidelog.gateways.rest.instance import CONFLICT, GONE, Bounds, Options
 from tidelog.gateways.rest.instances import NOT_A_SETTING
 from tidelog.gateways.rest.v2 import FORMATS, MEDIA_TYPE, PARTITION_GONE, TOPIC_GONE
@@ -126,6 +126,7 @@ async def delete(rest: Rest, request: Request) -> Response:
 async def subscribe(rest: Rest, request: Request) -> Response:
     with rest.instances.using(*_named(request)) as one:
         body = await body_of(request, 422)
+        only(body, ("topics", "topic_pattern"), "a subscription", 422)
         topics, text = body.get("topics"), body.get("topic_pattern")
         if topics is not None and text is not None:
             raise Problem(409, "topics and topic_pattern exclude each other: name one of them", CONFLICT)
@@ -168,7 +169,7 @@ async def unsubscribe(rest: Rest, request: Request) -> Response:
 
 async def assign(rest: Rest, request: Request) -> Response:
     with rest.instances.using(*_named(request)) as one:
-        await one.assign(_partitions(rest, await body_of(request, 422), "partitions"))
+        await one.assign(_partitions(rest, await body_of(request, 422)))
     return Response(status_code=204)
 
 
@@ -178,14 +179,18 @@ async def assignment(rest: Rest, request: Request) -> Response:
         return _answer({"partitions": listed})
 
 
-def _partitions(rest: Rest, body: dict[str, Any], name: str) -> list[TopicPartition]:
-    return [_partition(rest, one) for one in _list(body, name)]
+def _partitions(rest: Rest, body: dict[str, Any]) -> list[TopicPartition]:
+    only(body, ("partitions",), "a body", 422)
+    return [_partition(rest, one) for one in _list(body, "partitions")]
 
 
-def _list(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _list(body: dict[str, Any], name: str, *more: str) -> list[dict[str, Any]]:
+    """`more`: fields besides those of a partition."""
     listed = body.get(name)
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise Problem(422, f'{name} is a list of {{"topic", "partition"}}')
+    for one in listed:
+        only(one, ("topic", "partition", *more), name, 422)
     return listed
 
 
@@ -209,13 +214,14 @@ async def seek(rest: Rest, request: Request) -> Response:
     """To offsets, and to the first records at or after a time."""
     with rest.instances.using(*_named(request)) as one:
         body = await body_of(request, 422)
+        only(body, ("offsets", "timestamps"), "a body", 422)
         if body.get("offsets") is None and body.get("timestamps") is None:
             raise Problem(422, 'a body has "offsets" or "timestamps"')
         places: dict[TopicPartition, int | str] = {}
-        for part in _list({"offsets": [], **_present(body)}, "offsets"):
+        for part in _list({"offsets": [], **_present(body)}, "offsets", "offset", "metadata"):
             places[_partition(rest, part)] = _offset(part)
         times: dict[TopicPartition, int] = {}
-        for part in _list({"timestamps": [], **_present(body)}, "timestamps"):
+        for part in _list({"timestamps": [], **_present(body)}, "timestamps", "timestamp", "metadata"):
             at = part.get("timestamp")
             times[_partition(rest, part)] = at if _is_number(at, 0, OFFSET_MAX) else time_of(at, 422)
         if times:
@@ -245,7 +251,7 @@ async def seek_to_end(rest: Rest, request: Request) -> Response:
 
 async def _seek_all(rest: Rest, request: Request, place: str) -> Response:
     with rest.instances.using(*_named(request)) as one:
-        partitions = _partitions(rest, await body_of(request, 422), "partitions")
+        partitions = _partitions(rest, await body_of(request, 422))
         await one.seek(dict.fromkeys(partitions, place))
     return Response(status_code=204)
 
@@ -261,9 +267,10 @@ async def commit(rest: Rest, request: Request) -> Response:
     with rest.instances.using(*_named(request)) as one:
         body = await body_of(request, 422) if await request.body() else {}
         offsets: dict[TopicPartition, OffsetAndMetadata] | None = None
+        only(body, ("offsets",), "a body", 422)
         if body.get("offsets") is not None:
             offsets = {}
-            for part in _list(body, "offsets"):
+            for part in _list(body, "offsets", "offset", "metadata"):
                 told = part.get("metadata")
                 if told is not None and not isinstance(told, str):
                     raise Problem(422, "metadata is a string")
@@ -276,7 +283,7 @@ async def committed(rest: Rest, request: Request) -> Response:
     """Of the partitions in the body, or of all that are assigned."""
     with rest.instances.using(*_named(request)) as one:
         body = await body_of(request, 422) if await request.body() else {}
-        wanted = _partitions(rest, body, "partitions") if "partitions" in body else None
+        wanted = _partitions(rest, body) if body else None
         found = await one.committed(wanted)
     listed = [{**_place(part, at), "metadata": at.metadata} for part, at in found.items() if at is not None]
     return _answer({"offsets": listed})

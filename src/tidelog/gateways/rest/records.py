@@ -20,16 +20,18 @@ from tidelog.gateways.http.json_steps import LONG, Split, TooLong, parse_long
 from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.streams import until_stopped
-from tidelog.gateways.rest.call import Rest, number, refused, time_of, unpacked
+from tidelog.gateways.rest.call import Rest, check_sent, number, only, refused, time_of, unpacked
 from tidelog.gateways.rest.values import side_of
 
 UNDER_WAY_MAX = 200
+FIELDS = ("partition_id", "key", "value", "headers", "timestamp")
 TEXT_MAX = 8 << 20  # a record is one megabyte at most; escapes and spaces make it longer
 
 
 async def produce(rest: Rest, request: Request) -> Response:
     rest.cluster(request)
     topic = rest.topic(request, 40403).name
+    check_sent(request)
     streamed(request.scope)
     stopping = rest.around.stopping
     answers = until_stopped(stopping, _answers(rest, topic, request))
@@ -112,14 +114,17 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
         raise Problem(400, "a record is not JSON: it ends too early")
 
 
-async def begun(rest: Rest, topic: str, given: Any) -> Awaitable[dict[str, Any]]:
+async def begun(
+    rest: Rest, topic: str, given: Any, fields: tuple[str, ...] = FIELDS
+) -> Awaitable[dict[str, Any]]:
     """Sent; what comes of it is to be awaited."""
     try:
         if not isinstance(given, dict):
             raise Problem(400, "a record is a JSON object")
+        only(given, fields, "a record")
         wanted = given.get("partition_id")
         if isinstance(wanted, int) and wanted < 0:
-            raise Problem(404, f"there is no partition {wanted}", 40402)
+            raise Problem(404, f"topic {topic!r} has no partition {wanted}", 40403)
         partition = None if wanted is None else number(wanted, "partition_id")
         key, value = [await side_of(rest, topic, given, which) for which in ("key", "value")]
         at = None if given.get("timestamp") is None else time_of(given["timestamp"])
@@ -155,6 +160,7 @@ def _headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
     for one in listed if isinstance(listed, list) else [None]:
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             raise Problem(400, 'headers are a list of {"name", "value"}')
+        only(one, ("name", "value"), "a header")
         value = one.get("value")
         found.append((one["name"], None if value is None else unpacked(value, "the value of a header")))
     return found

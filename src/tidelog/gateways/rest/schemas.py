@@ -19,6 +19,7 @@ from tidelog.schema.framing import frame, unframe
 from tidelog.schema.serializer import SerializationError
 
 KEPT_MAX = 500
+GIVEN_S = 1.0  # as long is not asked again: the schema may have been deleted
 LONG_BYTES = 4_096  # longer ones are decoded in a thread
 KEPT_TEXT_MAX = 16 << 20
 REFERENCES_MAX = 50
@@ -75,7 +76,7 @@ class Schemas:
     def __init__(self, around: Surroundings) -> None:
         self._registry = Registry(around)
         self._codecs: Kept[tuple[str, int], Codec] = Kept()
-        self._given: Kept[tuple[str, str, str], Chosen] = Kept()
+        self._given: Kept[tuple[str, str, str], tuple[Chosen, float]] = Kept()
         self._formats = Formats()
         self._parsing = asyncio.Lock()
 
@@ -102,9 +103,10 @@ class Schemas:
         """Registered, unless the subject has it already."""
         named = strategy(topic, await self._name(kind, text)) if subject is None else subject
         key = named, kind, text
+        now = asyncio.get_running_loop().time()
         known = self._given.get(key)
-        if known is not None:
-            return known
+        if known is not None and now - known[1] < GIVEN_S:
+            return known[0]
         body = {"schema": text, "schemaType": TYPES[kind]}
         try:
             made = await self._registry.ask("POST", "subjects", named, "versions", body=body)
@@ -113,7 +115,7 @@ class Schemas:
         number = int(made["id"])
         codec = await self._codec(Subject.of(named).context, number)
         chosen = Chosen(named, number, int(made["version"]), codec)
-        self._given.keep(key, chosen, len(text))
+        self._given.keep(key, (chosen, now), len(text))
         return chosen
 
     async def decode(self, kind: str, data: bytes) -> Any:

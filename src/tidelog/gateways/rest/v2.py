@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tidelog import errors
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, body_of, media_type_of, number, refused
+from tidelog.gateways.rest.call import Rest, body_of, media_type_of, number, only, refused
 from tidelog.gateways.rest.schemas import TYPES, Chosen
 from tidelog.gateways.rest.values import chosen_in_v2, plain
 from tidelog.types import TopicPartition
@@ -27,6 +27,7 @@ FORMATS = {
 TOPIC_GONE, PARTITION_GONE = 40401, 40402
 RECORDS_MAX = 10_000
 BREATH_BYTES, BREATH_EACH = 64 << 10, 640
+FIELDS = ("key", "value", "partition")
 SCHEMAS = ("key_schema", "value_schema", "key_schema_id", "value_schema_id")
 
 
@@ -86,6 +87,7 @@ async def produce(rest: Rest, request: Request) -> Response:
     name = rest.topic(request, TOPIC_GONE).name
     fixed = _one(rest, request).index if "partition" in request.path_params else None
     kind, body = _format(request), await body_of(request, bytes_max=None)
+    only(body, ("records", *SCHEMAS), "a body", 422)
     if kind not in TYPES and any(body.get(field) is not None for field in SCHEMAS):
         raise Problem(422, f"there is a schema, and records of type {kind} have none")
     records = body.get("records")
@@ -121,6 +123,7 @@ async def produce(rest: Rest, request: Request) -> Response:
 def _ready(
     kind: str, chosen: dict[str, Chosen], record: dict[str, Any], fixed: int | None
 ) -> tuple[bytes | None, bytes | None, int | None]:
+    only(record, FIELDS, "a record of version 2", 422)
     wanted = record.get("partition")
     where = fixed if wanted is None else number(wanted, "partition", status=422)
     key, value = (

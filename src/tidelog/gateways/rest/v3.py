@@ -12,10 +12,11 @@ from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.topics import NewTopic
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, body_of, number
+from tidelog.gateways.rest.call import Rest, body_of, flag, number, only
 
 TOPIC_GONE = 40403
 INT16_MAX = 2**15 - 1
+NEW_TOPIC = ("topic_name", "partitions_count", "replication_factor", "configs", "validate_only")
 
 
 class Place:
@@ -150,6 +151,7 @@ async def topic(rest: Rest, request: Request) -> Response:
 
 async def create_topic(rest: Rest, request: Request) -> Response:
     place, body = _place(rest, request), await body_of(request)
+    only(body, NEW_TOPIC, "a new topic")
     name = body.get("topic_name")
     if not isinstance(name, str):
         raise Problem(400, "topic_name is missing: it is a string")
@@ -158,9 +160,9 @@ async def create_topic(rest: Rest, request: Request) -> Response:
         name,
         -1 if count is None else number(count, "partitions_count", 1),
         -1 if copies is None else number(copies, "replication_factor", 1, highest=INT16_MAX),
-        {key: value for key, value in _changes(body.get("configs") or []).items() if value is not None},
+        {key: str(value) for key, value in _changes(body.get("configs") or [], ("name", "value")).items()},
     )
-    checked = body.get("validate_only") is True
+    checked = flag(body, "validate_only")
     admin = await rest.around.clients.admin()
     await admin.create_topics([new], validate_only=checked)
     if checked:
@@ -171,6 +173,7 @@ async def create_topic(rest: Rest, request: Request) -> Response:
 
 async def add_partitions(rest: Rest, request: Request) -> Response:
     place, name, body = _place(rest, request), rest.topic(request, TOPIC_GONE).name, await body_of(request)
+    only(body, ("partitions_count",), "this")
     admin = await rest.around.clients.admin()
     await admin.create_partitions({name: number(body.get("partitions_count"), "partitions_count", 1)})
     return JsonAnswer(_topic(place, (await admin.describe_topics([name]))[name]))
@@ -269,23 +272,29 @@ async def config(rest: Rest, request: Request) -> Response:
 async def set_config(rest: Rest, request: Request) -> Response:
     value = None
     if request.method == "PUT":
-        value = (await body_of(request)).get("value")
+        body = await body_of(request)
+        only(body, ("value",), "a setting")
+        value = body.get("value")
         if not isinstance(value, str):
-            raise Problem(400, "value is missing: it is a string")
+            said = "is missing: it is a string" if value is None else f"is a string, not {value!r}"
+            raise Problem(400, f"value {said}")
     return await _alter(rest, request, {request.path_params["name"]: value})
 
 
 async def alter_configs(rest: Rest, request: Request) -> Response:
     body = await body_of(request)
-    return await _alter(rest, request, _changes(body.get("data")), body.get("validate_only") is True)
+    only(body, ("data", "validate_only"), "this")
+    changes = _changes(body.get("data"), ("name", "value", "operation"))
+    return await _alter(rest, request, changes, flag(body, "validate_only"))
 
 
-def _changes(listed: Any) -> dict[str, str | None]:
+def _changes(listed: Any, fields: tuple[str, ...]) -> dict[str, str | None]:
     """Of a list of {name, value, operation}."""
     changes: dict[str, str | None] = {}
     for one in listed if isinstance(listed, list) else [None]:
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            raise Problem(400, 'settings are a list of {"name", "value", "operation"}')
+            raise Problem(400, f"settings are a list of objects with {', '.join(fields)}")
+        only(one, fields, "a setting")
         operation, value = one.get("operation") or "SET", one.get("value")
         if operation not in ("SET", "DELETE"):
             raise Problem(400, f"an operation is SET or DELETE, not {operation!r}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.rest.call import Rest, number
+from tidelog.gateways.rest.call import Rest, number, only
 from tidelog.gateways.rest.schemas import TYPES, Chosen, Strategy
 
 PLAIN = ("BINARY", "STRING", "JSON")
@@ -45,6 +45,7 @@ async def side_of(rest: Rest, topic: str, given: dict[str, Any], which: str) -> 
         return Side(None, {})
     if not isinstance(side, dict):
         raise Problem(400, f'a {which} is {{"type": ..., "data": ...}}')
+    only(side, ("type", "data", *WHICH, "subject", "subject_name_strategy"), f"a {which}")
     kind = side.get("type")
     if kind is not None and kind not in KINDS:
         raise Problem(400, f"{kind!r} is no type of data: there are {', '.join(KINDS)}")
