@@ -68,3 +68,13 @@ def test_amounts_that_mean_nothing() -> None:
         shown = invoke(*LOAD, option, value, "--offline")
         assert shown.exit_code == 2, option
         assert option in shown.stderr
+
+
+def test_loads_that_contradict_themselves() -> None:
+    for option, value, words in (
+        ("--throughput", "1KB/s", "less than the mean"),
+        ("--messages-per-day", "1e300", "more than 1 EB/s"),
+        ("--retention", "1e308d", "a thousand years"),
+    ):
+        shown = invoke(*LOAD, option, value, "--offline")
+        assert shown.exit_code == 2 and words in shown.stderr, option

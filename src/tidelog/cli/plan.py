@@ -112,7 +112,10 @@ def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
         disk_fill=given["disk_fill"],
         replicas_max=given["broker_replicas"],
     )
-    wanted = capacity.plan(load, machine)
+    try:
+        wanted = capacity.plan(load, machine)
+    except capacity.BadLoad as problem:
+        raise click.UsageError(f"{problem}.") from None
     cluster = None if offline else _measured(session, measure)
     compared = None if cluster is None else capacity.compare(load, machine, cluster)
     if session.json:

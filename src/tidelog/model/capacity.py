@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.model.amounts import size_text
+
 DAY_S = 86_400.0
 WHOLE = 1e-9  # counts this near above a whole number are that number: floating point, not a need
 
@@ -76,7 +78,52 @@ class Plan:
     """At the peak, out of all brokers: replication and consumers."""
 
 
+class BadLoad(ValueError):
+    """What no cluster can be planned for, and why."""
+
+
+MEAN_MAX = 1e18
+RETENTION_S_MAX = 1_000 * 365 * DAY_S
+REPLICATION_MAX = 32
+GROUPS_MAX = 1_000_000
+PEAK_MAX = 1_000_000.0
+
+
+def check(load: Load, machine: Machine) -> None:
+    """`BadLoad` for what contradicts itself, and for what is beyond everything that is built.  Written so that it also
+    catches what is not a number."""
+    if not 0 < load.mean_rate <= MEAN_MAX:
+        much = f"more than {size_text(MEAN_MAX)}/s" if load.mean_rate > 0 else "nothing at all"
+        raise BadLoad(f"{load.messages_per_day:g} messages a day of {load.message_bytes:g} bytes are {much}")
+    if not 0 < load.retention_s <= RETENTION_S_MAX:
+        raise BadLoad("messages are kept for a thousand years at most")
+    if not 1 <= load.replication <= REPLICATION_MAX:
+        raise BadLoad(f"there are 1 to {REPLICATION_MAX} copies of each message, not {load.replication}")
+    if not 0 <= load.groups <= GROUPS_MAX:
+        raise BadLoad(f"0 to {GROUPS_MAX} groups read all of it, not {load.groups}")
+    if load.throughput is None and not 1 <= load.peak <= PEAK_MAX:
+        raise BadLoad(f"the busiest time is 1 to {PEAK_MAX:,.0f} times the mean, not {load.peak:g} times")
+    if load.throughput is not None and not load.throughput >= load.mean_rate * (1 - WHOLE):
+        raise BadLoad(
+            f"{size_text(load.throughput)}/s at the busiest time is less than the mean, "
+            f"which is {size_text(load.mean_rate)}/s"
+        )
+    if not load.peak_rate <= MEAN_MAX * PEAK_MAX:
+        raise BadLoad(f"{load.peak_rate:g} bytes a second are more than there can be")
+    rates = (machine.broker_rate, machine.consumer_rate, machine.partition_rate, machine.network_rate)
+    if not all(1 <= one <= MEAN_MAX for one in (*rates, machine.disk_bytes)):
+        raise BadLoad(
+            "what a broker, a disk, a partition or a consumer can do is one byte at least, and no exabyte"
+        )
+    if not 0 < machine.disk_fill <= 1 or machine.replicas_max < 1:
+        raise BadLoad(
+            "a disk may be full to a share above 0 and up to 1, and a broker holds one replica at least"
+        )
+
+
 def plan(load: Load, machine: Machine) -> Plan:
+    """`BadLoad`: see `check`."""
+    check(load, machine)
     peak, replicas = load.peak_rate, load.replication
     storage = load.mean_rate * load.retention_s * replicas
     partitions_by = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.model import amounts
-from tidelog.model.capacity import Load, Machine, Measured, compare, plan
+from tidelog.model.capacity import BadLoad, Load, Machine, Measured, compare, plan
 
 LOAD = Load(messages_per_day=1e9, message_bytes=1e3, retention_s=7 * 86_400, replication=3, throughput=500e6)
 
@@ -43,6 +43,40 @@ def test_what_limits_first(machine: Machine, load: Load, limit: str, brokers: in
     assert (found.limit, found.brokers) == (limit, brokers)
 
 
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (replace(LOAD, messages_per_day=1e300, message_bytes=1e300), "more than 1 EB/s"),
+        (replace(LOAD, messages_per_day=1e-300, message_bytes=1e-300), "nothing at all"),
+        (
+            replace(LOAD, throughput=1e3),
+            "1 kB/s at the busiest time is less than the mean, which is 11.6 MB/s",
+        ),
+        (replace(LOAD, throughput=float("inf")), "more than there can be"),
+        (replace(LOAD, throughput=None, peak=0.1), "1 to 1,000,000 times the mean, not 0.1"),
+        (replace(LOAD, retention_s=float("inf")), "a thousand years"),
+        (replace(LOAD, replication=33), "1 to 32 copies"),
+        (replace(LOAD, groups=-1), "groups"),
+    ],
+)
+def test_what_cannot_be_planned_for_is_refused(load: Load, words: str) -> None:
+    with pytest.raises(BadLoad, match=words):
+        plan(load, Machine())
+
+
+@pytest.mark.parametrize(
+    "machine", [Machine(broker_rate=1e-300), Machine(disk_bytes=float("inf")), Machine(disk_fill=0)]
+)
+def test_machines_that_cannot_be_are_refused(machine: Machine) -> None:
+    with pytest.raises(BadLoad):
+        plan(LOAD, machine)
+
+
+def test_the_largest_that_is_planned_for_has_a_plan() -> None:
+    most = Load(1e18 * 86_400, 1, 1_000 * 365 * 86_400.0, 32, peak=1e6, groups=1_000_000)
+    assert plan(most, Machine(1, 1, 1, 1, 1, 0.001, 1)).brokers > 1e30
+
+
 def test_a_slow_partition_needs_more_of_them() -> None:
     assert plan(LOAD, Machine(partition_rate=5e6)).partitions == 100
 
@@ -66,7 +100,7 @@ def test_a_cluster_is_compared() -> None:
     much = compare(LOAD, Machine(), cluster)
     assert not much.fits and much.limit.resource == "throughput"
     assert much.limit.share == pytest.approx(10)
-    stored = compare(replace(LOAD, throughput=1e6), Machine(), cluster)
+    stored = compare(replace(LOAD, throughput=12e6), Machine(), cluster)
     assert not stored.fits and stored.limit.resource == "storage"
     quiet = compare(small, Machine(), replace(cluster, messages_per_s=0, message_bytes=None))
     assert quiet.disk_full_s is None

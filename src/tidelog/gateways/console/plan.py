@@ -18,7 +18,7 @@ from tidelog.gateways.console.table import Column, badge, card, figure, table
 from tidelog.gateways.console.topics import is_internal
 from tidelog.model import amounts
 from tidelog.model.amounts import BadAmount, size_text
-from tidelog.model.capacity import Comparison, Load, Machine, Measured, Need, Plan, compare, plan
+from tidelog.model.capacity import BadLoad, Comparison, Load, Machine, Measured, Need, Plan, compare, plan
 
 WORDS = {
     "throughput": "Throughput of brokers",
@@ -42,8 +42,8 @@ class Asked(NamedTuple):
 
 
 def _whole(text: str) -> float:
-    if not text.strip().isdecimal() or not 0 < int(text[:9]) < 1_000_000:
-        raise BadAmount(f"{text!r} is not a whole number above 0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise BadAmount(f"{text!r} is not a whole number")
     return int(text)
 
 
@@ -53,6 +53,7 @@ LOAD = {
     "retention": Asked("Kept for", "7d", amounts.duration),
     "replication": Asked("Copies of each", "3", _whole),
     "peak": Asked("Busiest time, times the mean", "2", amounts.count),
+    "throughput": Asked("Or: written at the busiest time", "", amounts.size),
     "groups": Asked("Groups that read all of it", "1", _whole),
 }
 MACHINE = {
@@ -70,25 +71,12 @@ async def planner(console: Console, request: Request) -> Response:
     }
     form = card(_form(given), title="What is asked of the cluster")
     try:
-        read = {name: one.read(given[name]) for name, one in (LOAD | MACHINE).items()}
-    except BadAmount as problem:
-        told = notice(f"{problem}.", "bad")
+        load, machine = _read(given)
+        wanted = plan(load, machine)
+    except (BadAmount, BadLoad) as problem:
+        words = str(problem)
+        told = notice(f"{words[:1].upper()}{words[1:]}.", "bad")
         return page(request, "Planner", told, form, place="Planner", status=400)
-    load = Load(
-        messages_per_day=read["messages"],
-        message_bytes=read["size"],
-        retention_s=read["retention"],
-        replication=int(read["replication"]),
-        peak=read["peak"],
-        groups=int(read["groups"]),
-    )
-    machine = Machine(
-        broker_rate=read["broker"],
-        consumer_rate=read["consumer"],
-        network_rate=read["network"],
-        disk_bytes=read["disk"],
-    )
-    wanted = plan(load, machine)
     measured = await measure(console)
     return page(
         request,
@@ -99,6 +87,26 @@ async def planner(console: Console, request: Request) -> Response:
         card(_limits(wanted), title="Why so many brokers"),
         place="Planner",
     )
+
+
+def _read(given: dict[str, str]) -> tuple[Load, Machine]:
+    read = {name: one.read(given[name]) for name, one in (LOAD | MACHINE).items() if given[name]}
+    load = Load(
+        messages_per_day=read["messages"],
+        message_bytes=read["size"],
+        retention_s=read["retention"],
+        replication=int(read["replication"]),
+        peak=read["peak"],
+        throughput=read.get("throughput"),
+        groups=int(read["groups"]),
+    )
+    machine = Machine(
+        broker_rate=read["broker"],
+        consumer_rate=read["consumer"],
+        network_rate=read["network"],
+        disk_bytes=read["disk"],
+    )
+    return load, machine
 
 
 def _form(given: dict[str, str]) -> Markup:

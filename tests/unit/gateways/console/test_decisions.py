@@ -10,11 +10,14 @@ import yaml
 
 from tidelog.gateways.console.condition import condition
 from tidelog.gateways.console.differences import Change, differences
+from tidelog.gateways.console.plan import LOAD, MACHINE
+from tidelog.gateways.console.plan import _read as plan_read
 from tidelog.gateways.console.rules import RULES, Alerts, Facts
 from tidelog.gateways.console.values import Unreadable, readable, typed, typed_headers
 from tidelog.metadata.image import Broker, Configs, Image, Partition, Topic
 from tidelog.metadata.records import Endpoint
 from tidelog.metadata.sharded import ShardedMap
+from tidelog.model.capacity import BadLoad, plan
 from tidelog.types import NodeId
 
 RULES_FILE = Path(__file__).resolve().parents[4] / "deploy" / "prometheus" / "tidelog.rules.yml"
@@ -151,3 +154,19 @@ def test_differences_by_line() -> None:
         (Change.KEPT, "c"),
         (Change.ADDED, "d"),
     ]
+
+
+def test_the_planner_reads_what_the_command_does() -> None:
+    defaults = {name: one.default for name, one in (LOAD | MACHINE).items()}
+    load, machine = plan_read(defaults)
+    assert load.throughput is None and plan(load, machine).brokers > 0
+    load, _ = plan_read(defaults | {"throughput": "500MB/s", "groups": "0"})
+    assert (load.throughput, load.groups) == (500e6, 0)
+    for wrong in (
+        {"peak": "0.1"},
+        {"throughput": "1KB/s"},
+        {"messages": "1e300", "size": "1e300"},
+        {"replication": "99"},
+    ):
+        with pytest.raises(BadLoad):
+            plan(*plan_read(defaults | wrong))
