@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
-from tests.simulation.world import World
+from tests.simulation.invariants import Violated
 from tidelog import errors
 from tidelog.net.requester import R, Request, Requester
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -41,6 +42,31 @@ FETCH_VERSION = 9
 Problem = OSError | errors.TidelogError
 
 
+class GroupOffsetsNeverBack:
+    """An offset that was acknowledged as committed is never followed by a smaller one, whoever is asked for it."""
+
+    @classmethod
+    def check(cls, partition: int, promised: int, found: int) -> None:
+        if found < promised:
+            text = f"{TOPIC}-{partition}: {promised} was committed, and it is {found}"
+            raise Violated([(cls.__name__, text)])
+
+
+class OneOwnerPerGeneration:
+    """No two members have the same partition in one generation."""
+
+    @classmethod
+    def check(cls, key: tuple[str, int, int], owner: str, member: str) -> None:
+        if owner != member:
+            raise Violated([(cls.__name__, f"{owner} and {member} both have {key}")])
+
+
+class Meeting(Protocol):
+    """Where members meet the coordinator of their group."""
+
+    async def connect(self, client_id: str) -> Requester: ...
+
+
 @dataclass(slots=True)
 class Promises:
     """What members were told."""
@@ -55,7 +81,7 @@ class Promises:
 
 @dataclass(slots=True)
 class GroupMember:
-    world: World
+    world: Meeting
     random: Random
     name: str
     promises: Promises
@@ -117,7 +143,7 @@ class GroupMember:
         for partition in self.has:
             key = (self.leader, self.generation, partition)
             owner = self.promises.owners.setdefault(key, self.member_id)
-            assert owner == self.member_id, f"{owner} and {self.member_id} both have {key}"
+            OneOwnerPerGeneration.check(key, owner, self.member_id)
 
     async def _beat(self, connection: Requester) -> bool:
         request = HeartbeatRequest(GROUP, self.generation, self.member_id)
@@ -130,7 +156,7 @@ class GroupMember:
     async def _count(self, connection: Requester) -> None:
         for partition in self.has:
             known = await committed(connection, partition)
-            assert known >= self.promises.committed.get(partition, -1), "an offset went back"
+            GroupOffsetsNeverBack.check(partition, self.promises.committed.get(partition, -1), known)
             part = OffsetCommitRequestPartition(partition, known + 1)
             request = OffsetCommitRequest(
                 GROUP,

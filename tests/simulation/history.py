@@ -8,6 +8,10 @@ from typing import NamedTuple
 from tidelog.types import TopicPartition
 
 
+class OneValuePerOffset(AssertionError):
+    """An offset that was promised to one record, or showed it, has another."""
+
+
 class Origin(NamedTuple):
     """Who sent a record: `number` counts the records of one session of a producer in one partition."""
 
@@ -70,14 +74,16 @@ class PartitionHistory:
             return
         for offset, value in enumerate(values, base):
             before = self.promised.setdefault(offset, value)
-            assert before == value, f"{self.name}: offset {offset} was promised to {before!r} and {value!r}"
+            if before != value:
+                raise OneValuePerOffset(f"{self.name}: {offset} was promised to {before!r} and {value!r}")
         if self.synced:
             self.committed = max(self.committed, base + len(values))
 
     def was_shown(self, offset: int, value: bytes, power_losses: int) -> None:
         if power_losses == self.power_losses or self.synced:
             before = self.shown.setdefault(offset, value)
-            assert before == value, f"{self.name}: offset {offset} was {before!r} and is {value!r} now"
+            if before != value:
+                raise OneValuePerOffset(f"{self.name}: {offset} was {before!r} and is {value!r} now")
 
     def end_was_told(self, end: int, power_losses: int) -> None:
         if power_losses == self.power_losses or self.synced:

@@ -27,6 +27,7 @@ from tidelog.wire.messages.produce import (
 )
 
 IN_FLIGHT_MAX = 5
+BATCH_SIZES = (1, 1, 2, 5)
 KEYS = 6
 LAST_VERSION_WITH_NAMES = 12
 FORGOTTEN = {errors.OutOfOrderSequenceNumber.code, errors.UnknownProducerId.code}
@@ -63,6 +64,7 @@ class Producer:
     history: PartitionHistory
     idempotent: bool
     acks: int
+    batch_sizes: tuple[int, ...] = BATCH_SIZES
     session: int = 0
     unanswered: deque[Batch] = field(default_factory=deque)
     answers: int = 0
@@ -144,7 +146,7 @@ class Producer:
 
     def _new_batch(self) -> Batch:
         records, first = [], self.next_number
-        for _ in range(self.random.choice((1, 1, 2, 5))):
+        for _ in range(self.random.choice(self.batch_sizes)):
             origin = Origin(self.number, self.session, self.next_number)
             filler = self.random.randbytes(self.random.choice((0, 10, 100, 600, 3000)))
             value = b"%d.%d.%d|" % origin + filler

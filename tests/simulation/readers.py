@@ -25,7 +25,7 @@ BYTES_MAX = 1 << 20
 
 
 class Unreadable(AssertionError):
-    """A healthy broker could not give what it has."""
+    """A broker could not give what it has, or had when it was read before."""
 
 
 async def follow(world: Meeting, random: Random, history: PartitionHistory) -> None:
@@ -39,7 +39,8 @@ async def follow(world: Meeting, random: Random, history: PartitionHistory) -> N
                 losses = history.power_losses
                 answer = await fetch(requester, history.name, offset, random)
                 if answer.error_code == errors.OffsetOutOfRange.code:
-                    assert offset < history.deleted or history.may_have_lost, f"{history.name}: no {offset}"
+                    if offset >= history.deleted and not history.may_have_lost:
+                        raise Unreadable(f"{history.name}: no offset {offset}, up to which was read")
                     offset = history.deleted
                 if answer.error_code != errors.NONE:
                     await asyncio.sleep(0.3)

@@ -8,7 +8,15 @@ from random import Random
 
 import pytest
 
-from tests.simulation.grouped import PARTITIONS, TOPIC, GroupMember, Promises, committed
+from tests.simulation.grouped import (
+    PARTITIONS,
+    TOPIC,
+    GroupMember,
+    GroupOffsetsNeverBack,
+    Meeting,
+    Promises,
+    committed,
+)
 from tests.simulation.world import World
 from tidelog.errors import TidelogError
 from tidelog.testing import run, seeds
@@ -57,13 +65,13 @@ def play(seed: int) -> Promises:
     return run(main, seed=seed)
 
 
-async def check(world: World, promises: Promises) -> None:
+async def check(world: Meeting, promises: Promises) -> None:
     """What was acknowledged is there."""
     for partition, offset in dict(promises.committed).items():
         while True:
             connection = await world.connect("check")
             try:
-                assert await committed(connection, partition) >= offset
+                GroupOffsetsNeverBack.check(partition, offset, await committed(connection, partition))
                 break
             except TidelogError:
                 await asyncio.sleep(0.1)  # still loading

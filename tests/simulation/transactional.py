@@ -13,6 +13,7 @@ from enum import Enum
 from random import Random
 from typing import Protocol
 
+from tests.simulation.invariants import Violated
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog import errors
 from tidelog._speed.records import Record
@@ -271,12 +272,13 @@ class CommittedReader:
     async def step(self, requester: Requester, random: Random, offset: int) -> int:
         answer = await self._fetch(requester, random, offset)
         _check(answer.error_code)
-        assert answer.last_stable_offset >= self.stable, f"{self.name}: {self.stable} was stable once"
+        if answer.last_stable_offset < self.stable:
+            raise Violated([("StableNeverBack", f"{self.name}: {self.stable} was stable once")])
         self.stable = answer.last_stable_offset
         self.stable_max = max(self.stable, self.stable_max)
         for at, value in committed_in(answer):
-            if at >= offset:
-                assert self.found.setdefault(at, value) == value, f"{self.name}: offset {at} changed"
+            if at >= offset and self.found.setdefault(at, value) != value:
+                raise Violated([("OneValuePerOffset", f"{self.name}: offset {at} changed")])
         for batch in read_batches(answer.records or b""):
             offset = max(offset, batch.header.last_offset + 1)
         return offset
@@ -312,18 +314,3 @@ def committed_in(answer: PartitionData) -> Iterator[tuple[int, bytes]]:
                     aborted.discard(header.producer_id)
             elif header.producer_id not in aborted:
                 yield record.offset, record.value or b""
-
-
-def violations(producer: TransactionalProducer, found: dict[TopicPartition, list[bytes]]) -> Iterator[str]:
-    for number, transaction in enumerate(producer.transactions, 1):
-        wanted = [(name, value) for name, values in transaction.values.items() for value in values]
-        seen = [found[name].count(value) for name, value in wanted]
-        about = f"transaction {number} of {producer.name} ({transaction.outcome.value})"
-        if any(count > 1 for count in seen):
-            yield f"{about}: records are there twice"
-        if transaction.outcome is Outcome.COMMITTED and not all(seen):
-            yield f"{about}: {seen.count(0)} of {len(seen)} records are lost"
-        elif transaction.outcome in (Outcome.ABORTED, Outcome.OPEN) and any(seen):
-            yield f"{about}: {sum(seen)} records can be read"
-        elif any(seen) and not all(seen):
-            yield f"{about}: only some records can be read"

@@ -12,6 +12,7 @@ import contextvars
 import math
 import os
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
@@ -34,6 +35,22 @@ running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar
 
 class Stuck(RuntimeError):
     """Nothing will ever happen again, or things happen without end and time stands still."""
+
+
+class _Turns(deque[asyncio.Handle]):
+    """What is to run, while some process stands still: its share is put aside until it goes on."""
+
+    def __init__(self, ready: deque[asyncio.Handle], aside: dict[Process, list[asyncio.Handle]]) -> None:
+        super().__init__(ready)
+        self._aside = aside
+
+    def popleft(self) -> asyncio.Handle:
+        handle = super().popleft()
+        process = _process(handle)
+        if process not in self._aside:
+            return handle
+        self._aside[process].append(handle)
+        return _NOTHING
 
 
 class Descriptor(Protocol):
@@ -59,6 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._readers: dict[int, asyncio.Handle] = {}
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._aside: dict[Process, list[asyncio.Handle]] = {}  # of the processes that stand still
         self._generators: dict[int, Process] = {}  # by id: a weak reference is gone before the finalizer runs
         self._selector = self  # the base class asks `select` what is ready
 
@@ -88,7 +106,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def settle(self) -> None:
         """Returns when everybody else waits for a timer or for good; no time passes."""
         await asyncio.sleep(0)
-        while self._ready or self._ready_descriptors():  # type: ignore[attr-defined]
+        while self._ready or self._ready_descriptors():
             await asyncio.sleep(0)
 
     # Descriptors.
@@ -132,11 +150,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         find = self._descriptors.get
         ready = [h for fd, h in self._readers.items() if (at := find(fd)) is not None and at.readable()]
         ready += [h for fd, h in self._writers.items() if (at := find(fd)) is not None and at.writable()]
+        if self._aside:
+            return [handle for handle in ready if _process(handle) not in self._aside]
         return ready
 
     def _process_events(self, event_list: list[asyncio.Handle]) -> None:
         for handle in event_list:
-            self._ready.append(handle)  # type: ignore[attr-defined]
+            self._ready.append(handle)
 
     # Processes: what a dead one still asks for never happens.
 
@@ -181,8 +201,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if task not in self._buried]
         return sorted(tasks, key=lambda task: task.get_name())
 
+    def pause(self, process: Process) -> None:
+        """Nothing of this process runs until `go_on`, as after SIGSTOP: time passes, and what others send waits."""
+        self._aside.setdefault(process, [])
+        self._ready: deque[asyncio.Handle] = _Turns(self._ready, self._aside)
+
+    def go_on(self, process: Process) -> None:
+        """What has become due meanwhile runs now, in the order in which it did."""
+        waiting = self._aside.pop(process, [])
+        self._ready = _Turns(self._ready, self._aside) if self._aside else deque(self._ready)
+        self._ready.extend(waiting)
+
     def bury(self, process: Process) -> None:
         """Nothing of this process runs from now on."""
+        self.go_on(process)
         for handle in self._handles():
             if handle._context.get(running_process) is process:  # type: ignore[attr-defined]
                 handle.cancel()
@@ -223,7 +255,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 pass  # it went on to another await, or failed on the way out: nobody is left to be told
 
     def _handles(self) -> Iterator[asyncio.Handle]:
-        yield from self._ready  # type: ignore[attr-defined]
+        yield from self._ready
         yield from list(self._scheduled)  # type: ignore[attr-defined]
         yield from self._readers.values()
         yield from self._writers.values()
@@ -251,9 +283,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return "\n".join(lines)
 
 
+def _process(handle: asyncio.Handle) -> Process | None:
+    context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+    return context.get(running_process)
+
+
 def _dead(context: contextvars.Context) -> bool:
     process = context.get(running_process)
     return process is not None and process.dead
+
+
+def _nothing() -> asyncio.Handle:
+    """One that the loop passes over."""
+    handle = asyncio.Handle.__new__(asyncio.Handle)
+    handle._cancelled = True
+    return handle
+
+
+_NOTHING = _nothing()
 
 
 def _number(fd: Any) -> int:

@@ -33,6 +33,14 @@ class Machine:
         if not self.is_down:
             self._down(power=False)
 
+    def pause(self) -> None:
+        """The process stands still, as after SIGSTOP; its connections stay, and what is sent to it waits."""
+        self.process.pause()
+
+    def go_on(self) -> None:
+        """It finds that time has passed: leases are over, and timers due all at once."""
+        self.process.go_on()
+
     def lose_power(self) -> None:
         """The machine goes dark, whether or not its process was killed before."""
         if not self._power_lost:

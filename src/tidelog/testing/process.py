@@ -48,6 +48,14 @@ class Process:
         finally:
             self._outcomes.remove(outcome)
 
+    def pause(self) -> None:
+        """It stands still, as after SIGSTOP."""
+        if not self.dead:
+            self._loop.pause(self)
+
+    def go_on(self) -> None:
+        self._loop.go_on(self)
+
     def kill(self) -> None:
         if self.dead:
             return

@@ -17,7 +17,7 @@ from tests.simulation.cluster.trouble import KINDS, Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, Crashed, LeaderOf
 from tests.simulation.history import Found
 from tests.simulation.play import raise_first
-from tests.simulation.producers import Producer
+from tests.simulation.producers import BATCH_SIZES, Producer
 from tests.simulation.readers import Unreadable, follow, read_all
 from tidelog import errors
 from tidelog.testing import run
@@ -54,6 +54,7 @@ class Profile:
     troubles: tuple[Trouble, ...] = KINDS
     topics: tuple[str, ...] = tuple(TOPICS)
     size: int = 3
+    batch_sizes: tuple[int, ...] = BATCH_SIZES
 
 
 class Play:
@@ -78,6 +79,7 @@ class Play:
                     history,
                     idempotent=random.random() < 0.7,
                     acks=-1,
+                    batch_sizes=self.profile.batch_sizes,
                 )
                 self.producers.append(producer)
         for _ in range(self.profile.rounds):
@@ -125,6 +127,10 @@ class Play:
             cluster.metadata.reconnect(f"broker-{node}")
             machine.disk.heal()
             machine.disk.run_delay_s_max = 0.001
+            machine.go_on()
+            if node in cluster.brokers and cluster.disks_failed(node):
+                cluster.kill(node)
+            cluster.failing.discard(node)
             if node not in cluster.brokers:
                 machine.kill()
                 try:

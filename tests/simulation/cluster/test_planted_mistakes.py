@@ -3,6 +3,7 @@ seeds."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.simulation.cluster.trouble import (
     machine_loses_power,
     store_is_cut_off,
 )
+from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
@@ -26,6 +28,8 @@ from tidelog.replication import lane
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
+from tidelog.storage import loading
+from tidelog.storage.epochs import Epochs
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import Epoch, NodeId
 
@@ -36,6 +40,10 @@ CUTS = Profile(
 )
 STOPS = Profile(troubles=(broker_is_killed, broker_stops_in_order), topics=("plain",))
 POWER = Profile(troubles=(machine_loses_power,), topics=("plain",))
+# With a record to a batch, what a follower has too much never ends in the middle of a leader's batch: it is not stopped
+# by that, and goes on behind records that nobody else has.
+LONELY = Profile(troubles=(broker_is_cut_off, broker_is_killed), topics=("plain",), batch_sizes=(1,))
+KILLED = Profile(troubles=(broker_is_killed,), topics=("plain",), batch_sizes=(1,))
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -87,41 +95,42 @@ def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steward, "due", kept)
 
 
+def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:
+    """A broker that starts again does not know in which epochs its records were written."""
+    patch.setattr(loading, "read_epochs", lambda disk, folder: Epochs())
+
+
 def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:
     """Nor does the broker wait for the lease of its last life, as a machine that went down should."""
     patch.setattr(lifecycle, "_lost_power", lambda where: False)
     patch.setattr(LogDirs, "home_id", "the same")
 
 
-LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack", "LogsAgree", "CommittedIsHeldByAll"}
-ODD = {
-    *LOST,
-    "IdempotentOnce",
-    "PrefixOfHistory",
-    "OffsetsDense",
-    "StateForgotten",
-    "Progress",
-    "AssertionError",
-}
+LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack", "CommittedIsHeldByAll", "Unreadable"}
+PARTED = {*LOST, "LogsAgree", "OneValuePerOffset", "IdempotentOnce", "PrefixOfHistory", "OffsetsDense"}
 PLANTED: dict[Plant, tuple[Profile, set[str]]] = {
-    a_write_is_acknowledged_before_it_is_replicated: (CUTS, ODD),
-    epochs_are_not_checked: (CUTS, ODD),
-    a_follower_cuts_its_log_to_what_it_knows_to_be_committed: (STOPS, ODD),
-    a_follower_joins_the_in_sync_set_before_it_has_caught_up: (CUTS, ODD),
-    an_election_keeps_the_epoch: (STOPS, {*ODD, "OneLeaderPerEpoch"}),
-    a_power_cut_is_not_owned_up_to: (POWER, ODD),
+    a_write_is_acknowledged_before_it_is_replicated: (CUTS, PARTED),
+    epochs_are_not_checked: (LONELY, PARTED),
+    a_follower_cuts_its_log_to_what_it_knows_to_be_committed: (STOPS, LOST),
+    a_follower_joins_the_in_sync_set_before_it_has_caught_up: (CUTS, PARTED),
+    an_election_keeps_the_epoch: (STOPS, {*PARTED, "OneLeaderPerEpoch"}),
+    an_epoch_is_not_persisted: (KILLED, PARTED),
+    a_power_cut_is_not_owned_up_to: (POWER, {*PARTED, "StateForgotten"}),
 }
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it breaks: a cluster that only stands still has kept its promises."""
     plant(monkeypatch)
     profile, expected = PLANTED[plant]
+    others: Counter[str] = Counter()
     for seed in SEEDS:
         try:
             play(seed, profile)
-        except (Violated, Unreadable, StateForgotten, AssertionError) as problem:
+        except (Violated, Unreadable, StateForgotten, OneValuePerOffset) as problem:
             names = problem.names if isinstance(problem, Violated) else {type(problem).__name__}
-            assert names & expected, f"found as {names}"
-            return
-    pytest.fail(f"not found in {len(SEEDS)} seeds")
+            if names & expected:
+                return
+            others.update(names)
+    pytest.fail(f"not found in {len(SEEDS)} seeds, which found {dict(others)}")

@@ -7,15 +7,16 @@ from random import Random
 
 import pytest
 
+from tests.simulation import transaction_invariants
 from tests.simulation.cluster.trouble import broker_is_killed, broker_stops_in_order, brokers_are_cut_apart
 from tests.simulation.cluster.world import Cluster
+from tests.simulation.invariants import Violated
 from tests.simulation.transactional import (
     PROGRESS_S_MAX,
     CommittedReader,
     Refused,
     TransactionalProducer,
     find_coordinator,
-    violations,
 )
 from tidelog import errors
 from tidelog.net.requester import Requester
@@ -125,10 +126,12 @@ class Play:
             while offset != before:
                 before, offset = offset, await fresh.step(requester, self.random, offset)
             requester.close()
-            assert reader.found.items() <= fresh.found.items(), f"{reader.name}: what was read is gone"
+            if not reader.found.items() <= fresh.found.items():
+                raise Violated([("ShownStays", f"{reader.name}: what was read is gone")])
             found[reader.name] = list(fresh.found.values())
-        problems = [text for producer in self.producers for text in violations(producer, found)]
-        assert not problems, problems
+        problems = transaction_invariants.check(self.producers, found)
+        if problems:
+            raise Violated(problems)
 
 
 def _raise_first(tasks: list[asyncio.Task[None]]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from random import Random
 
 from tests.simulation.cluster.world import CLIENT, Cluster, Crashed, host
+from tidelog import errors
 from tidelog.testing.metadata import Weather
 
 Trouble = Callable[[Cluster, Random], Awaitable[None]]
@@ -24,6 +26,10 @@ async def _back(cluster: Cluster, node: int) -> None:
         await cluster.restart(node)
     except Crashed:
         pass  # struck again while it started: whoever did it brings it back
+    except (OSError, errors.TidelogError):
+        if node not in cluster.failing:
+            raise
+        cluster.machines[node].kill()  # it cannot start with this disk: it stays down until that is repaired
 
 
 async def broker_is_killed(cluster: Cluster, random: Random) -> None:
@@ -51,6 +57,15 @@ async def broker_stops_in_order(cluster: Cluster, random: Random) -> None:
             return
         await asyncio.sleep(random.random())
         await _back(cluster, node)
+
+
+async def broker_stands_still(cluster: Cluster, random: Random) -> None:
+    """For longer than its lease, perhaps: when it goes on, it does not know yet that others lead."""
+    node = _someone(cluster, random)
+    if node is not None:
+        cluster.machines[node].pause()
+        await asyncio.sleep(random.choice((0.3, 2.5, 6)))
+        cluster.machines[node].go_on()
 
 
 async def brokers_are_cut_apart(cluster: Cluster, random: Random) -> None:
@@ -121,6 +136,15 @@ async def disk_is_slow(cluster: Cluster, random: Random) -> None:
     machine.disk.run_delay_s_max = random.choice((0.05, 2.0))
     await asyncio.sleep(random.random() * 3)
     machine.disk.run_delay_s_max = 0.001
+
+
+async def disk_fails(cluster: Cluster, random: Random) -> None:
+    """The broker puts it aside, and others have to do without that replica until somebody repairs it."""
+    node = random.choice(list(cluster.machines))
+    operation = random.choice(("open", "read", "write", "resize", "sync", "name"))
+    pattern = random.choice(("*", "*.log", "*index", "*.snapshot", "*checkpoint*"))
+    cluster.failing.add(node)
+    cluster.machines[node].disk.fail(operation, pattern, errno.EIO, random.choice((1, 5)))
 
 
 KINDS: tuple[Trouble, ...] = (

@@ -45,6 +45,8 @@ class Cluster:
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.dark: set[int] = set()
         """Machines that lost power and have not said so yet: what is stored counts on them still."""
+        self.failing: set[int] = set()
+        """Machines whose disks did not do what was asked of them since the broker there was last started."""
         self._settings = settings or {}
 
     # Brokers
@@ -64,6 +66,7 @@ class Cluster:
 
     async def stop(self, node: int) -> None:
         broker = self.brokers.pop(node)
+        self.machines[node].go_on()
         await self.machines[node].process.run(broker.stop())
         self.machines[node].kill()  # what is left of the process
 
@@ -82,6 +85,10 @@ class Cluster:
         self.machines[node].restart()
         await self.start(node)
         self.dark.discard(node)
+
+    def disks_failed(self, node: int) -> bool:
+        """The broker there has put a directory aside, and needs a restart once the disk is well again."""
+        return any(one.problem is not None for one in self.brokers[node]._dirs.dirs)
 
     def _power_goes(self, node: int) -> None:
         """Where this machine was the last that had all that was acknowledged, its unsynced end may be gone."""

@@ -132,3 +132,58 @@ def test_a_running_machine_is_not_restarted() -> None:
             Machine(VirtualNetwork(random), "server", random).restart()
 
     run(scenario)
+
+
+def test_a_process_that_stands_still_misses_nothing_but_time() -> None:
+    async def scenario(random: Random) -> None:
+        network = VirtualNetwork(random)
+        machine, other = Machine(network, "server", random), Machine(network, "other", random)
+        ticks: dict[str, list[int]] = {"server": [], "other": []}
+
+        async def tick(one: Machine) -> None:
+            while True:
+                await asyncio.sleep(1)
+                ticks[one.name].append(one.clock.monotonic_ms() // 1000)
+
+        for one in (machine, other):
+            one.process.spawn(tick(one))
+        await machine.process.run(acknowledge_writes(machine, synced=True))
+        start = machine.clock.monotonic_ms() // 1000
+        machine.pause()
+        machine.pause()
+        answer = asyncio.ensure_future(acknowledged(network, machine))
+        await asyncio.sleep(5.5)
+        assert ticks["server"] == [] and len(ticks["other"]) == 5
+        assert not answer.done(), "what was sent waits"
+        machine.go_on()
+        machine.go_on()
+        assert len(await answer) == 20
+        await asyncio.sleep(2)
+        assert ticks["server"][:2] == [start + 5, start + 6], "a timer that was due is late, and only once"
+
+    run(scenario)
+
+
+def test_a_process_that_stands_still_can_be_killed() -> None:
+    async def scenario(random: Random) -> None:
+        network = VirtualNetwork(random)
+        machine = Machine(network, "server", random)
+        done: list[str] = []
+
+        async def work() -> None:
+            await asyncio.sleep(1)
+            done.append("worked")
+
+        machine.process.spawn(work())
+        await asyncio.sleep(0.5)
+        machine.pause()
+        await asyncio.sleep(3)
+        machine.kill()
+        machine.go_on()
+        await asyncio.sleep(3)
+        assert done == []
+        machine.restart()
+        await machine.process.run(work())
+        assert done == ["worked"]
+
+    run(scenario)
