@@ -368,7 +368,7 @@ def test_a_reset_to_a_time(bootstrap: str, topic: Callable[..., str]) -> None:
     from tests.conformance.clients import Message, confluent_produce
 
     async def scenario() -> None:
-        name = topic()
+        name = topic(config={"retention.ms": "-1"})  # they are from 1970
         confluent_produce(
             bootstrap, name, [Message(b"%d" % at, timestamp=1_000_000 + at) for at in range(10)]
         )

@@ -60,6 +60,7 @@ PURE = [
     "client/assignors.py",
     "client/backoff.py",
     "client/batch.py",
+    "client/checks.py",
     "client/consumer_figures.py",
     "client/consumer_protocol.py",
     "client/fetch_session.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PORT = 9092
@@ -18,6 +18,12 @@ class Address(NamedTuple):
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
     """Raises `ValueError` that says what is wrong with which address."""
+    if (
+        isinstance(text, bytes)
+        or not isinstance(text, Iterable)
+        or not all(isinstance(one, str) for one in text)
+    ):
+        raise ValueError(f"{text!r} is no broker address: write HOST:PORT as text, or a list of such")
     parts = text.split(",") if isinstance(text, str) else [part for one in text for part in one.split(",")]
     addresses = tuple(dict.fromkeys(_parse(part.strip()) for part in parts if part.strip()))
     if not addresses:

@@ -1,7 +1,7 @@
 """The admin client, asyncio face: topics, settings, offsets, disks, groups, transactions.
 
 A call about several things raises when any of them failed: the one error, or an `ExceptionGroup` of them.
-What did not fail is done.
+What did not fail is done.  Where several names are taken, one alone may be given as it is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tidelog.client.offsets import (
 from tidelog.client.options import ConnectionOptions
 from tidelog.client.partition_admin import PartitionAdmin
 from tidelog.client.security import Security
+from tidelog.client.topic_names import names_of
 from tidelog.client.topics import CreatedTopic, NewTopic
 from tidelog.client.topology import ClusterDescription, Topic
 from tidelog.client.transaction_admin import TransactionAdmin
@@ -80,6 +81,8 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
 
     async def start(self) -> None:
         """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        if self._closed:
+            raise ClientClosed("this admin client is closed: make a new one")
         try:
             await self._cluster.open()
         except BaseException:
@@ -108,14 +111,17 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     # Topics
 
     async def create_topics(
-        self, new: Iterable[NewTopic], *, validate_only: bool = False
+        self, new: NewTopic | Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
         """Creates topics; the answer says what the broker has made of them.
 
         await admin.create_topics([NewTopic("orders", partitions=3, configs={"retention.ms": "3600000"})])
         """
         return await topics.create_topics(
-            self._running(), list(new), validate_only=validate_only, timeout_ms=self._timeout_ms
+            self._running(),
+            [new] if isinstance(new, NewTopic) else list(new),
+            validate_only=validate_only,
+            timeout_ms=self._timeout_ms,
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:
@@ -123,7 +129,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
 
         await admin.delete_topics(["orders"])
         """
-        await topics.delete_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
+        await topics.delete_topics(self._running(), names_of(names), timeout_ms=self._timeout_ms)
 
     async def list_topics(self, *, internal: bool = False) -> list[Topic]:
         """By name; `internal` includes those that brokers keep for themselves.
@@ -138,7 +144,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
 
         topic = (await admin.describe_topics(["orders"]))["orders"]
         """
-        return await topics.describe_topics(self._running(), list(names), timeout_ms=self._timeout_ms)
+        return await topics.describe_topics(self._running(), names_of(names), timeout_ms=self._timeout_ms)
 
     async def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
         """`totals`: how many partitions each topic shall have in the end.
@@ -153,7 +159,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
 
     async def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: ConfigResource | Iterable[ConfigResource],
         keys: Collection[str] | None = None,
         *,
         documentation: bool = False,
@@ -163,11 +169,15 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         found = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
         """
         return await configs.describe_configs(
-            self._running(), list(resources), keys, documentation=documentation, timeout_ms=self._timeout_ms
+            self._running(),
+            [resources] if isinstance(resources, ConfigResource) else list(resources),
+            None if keys is None else names_of(keys),
+            documentation=documentation,
+            timeout_ms=self._timeout_ms,
         )
 
     async def alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+        self, changes: Mapping[ConfigResource, Mapping[str, str | int | None]], *, validate_only: bool = False
     ) -> None:
         """Changes only what is named; a value of None takes the setting back to its default.
 
@@ -221,7 +231,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         return await disks.describe_log_dirs(
             self._running(),
             None if brokers is None else list(brokers),
-            None if topics is None else list(topics),
+            None if topics is None else names_of(topics),
             timeout_ms=self._timeout_ms,
         )
 

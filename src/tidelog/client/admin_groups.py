@@ -12,6 +12,7 @@ from tidelog.client.group_offsets import GroupOffsets
 from tidelog.client.groups import GroupDescription, GroupListing
 from tidelog.client.lag import Lag
 from tidelog.client.share_offsets import ShareOffset
+from tidelog.client.topic_names import names_of
 from tidelog.types import TopicPartition
 
 
@@ -32,7 +33,9 @@ class GroupAdmin:
 
         groups = await admin.list_groups(types=["share"])
         """
-        return await groups.list_groups(self._running(), states, types, brokers, timeout_ms=self._timeout_ms)
+        return await groups.list_groups(
+            self._running(), names_of(states), names_of(types), brokers, timeout_ms=self._timeout_ms
+        )
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, missing_ok: bool = False
@@ -43,7 +46,7 @@ class GroupAdmin:
             members = (await admin.describe_groups(["billing"]))["billing"].members
         """
         return await groups.describe_groups(
-            self._running(), list(group_ids), missing_ok=missing_ok, timeout_ms=self._timeout_ms
+            self._running(), names_of(group_ids), missing_ok=missing_ok, timeout_ms=self._timeout_ms
         )
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
@@ -51,7 +54,7 @@ class GroupAdmin:
 
         await admin.delete_groups(["billing"])
         """
-        await groups.delete_groups(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+        await groups.delete_groups(self._running(), names_of(group_ids), timeout_ms=self._timeout_ms)
 
     async def remove_group_members(
         self,
@@ -88,7 +91,9 @@ class GroupAdmin:
 
         offsets = await admin.list_groups_offsets(["billing", "kitchen"])
         """
-        return await groups_offsets.list_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+        return await groups_offsets.list_all(
+            self._running(), names_of(group_ids), timeout_ms=self._timeout_ms
+        )
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
         """Sets where the group goes on; it must have no members.
@@ -132,7 +137,9 @@ class GroupAdmin:
 
         offsets = await admin.list_share_groups_offsets(["workers", "mailers"])
         """
-        return await share_offsets.describe_all(self._running(), list(group_ids), timeout_ms=self._timeout_ms)
+        return await share_offsets.describe_all(
+            self._running(), names_of(group_ids), timeout_ms=self._timeout_ms
+        )
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets where the share group goes on; it must have no members.
@@ -146,7 +153,7 @@ class GroupAdmin:
 
         await admin.delete_share_group_offsets("workers", ["jobs"])
         """
-        await share_offsets.delete(self._running(), group_id, topics, timeout_ms=self._timeout_ms)
+        await share_offsets.delete(self._running(), group_id, names_of(topics), timeout_ms=self._timeout_ms)
 
     def _offsets_of(self, group_id: str, require_stable: bool = False) -> GroupOffsets:
         cluster = self._running()

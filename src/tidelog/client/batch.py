@@ -21,7 +21,9 @@ from tidelog.record import HEADER_SIZE, Codec, compress, read_batches
 from tidelog.record.builder import TRANSACTIONAL
 from tidelog.types import TopicPartition
 
-log = logging.getLogger("tidelog.client")
+# Without a handler of its own, unlike the rest: an error in the application's code is printed, whether it has set up
+# logging or not.
+log = logging.getLogger("tidelog.callbacks")
 
 _PRODUCER_AT = 43
 _PRODUCER = struct.Struct(">qhi")  # producer id, producer epoch, base sequence

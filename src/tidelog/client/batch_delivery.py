@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Self
 
 from tidelog._speed.delivery import Delivery
 from tidelog.client.batch import OutgoingBatch
@@ -20,6 +20,33 @@ class BatchDelivery:
     def __init__(self, rows: int, batches: Sequence[OutgoingBatch]) -> None:
         self.rows = rows
         self._batches = tuple(batches)
+
+    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """`callback(*args, rows, **kwargs)` when all are acknowledged: on the client's thread, so keep it short; at
+        once when they are already."""
+        self._watch(lambda problem: None if problem else callback(*args, self.rows, **kwargs))
+        return self
+
+    def add_errback(self, errback: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """`errback(*args, error, **kwargs)` with what the first row that failed has failed with."""
+        self._watch(lambda problem: errback(*args, problem, **kwargs) if problem else None)
+        return self
+
+    def _watch(self, tell: Callable[[BaseException | None], object]) -> None:
+        """One after the other, as `get` does."""
+        left = self._deliveries()
+
+        def go_on(_: object = None) -> None:
+            for one in left:
+                if not one.done():
+                    one.add_callback(go_on).add_errback(tell)
+                    return
+                if (problem := one.exception()) is not None:
+                    tell(problem)
+                    return
+            tell(None)
+
+        go_on()
 
     def done(self) -> bool:
         return all(one.done() for one in self._deliveries())

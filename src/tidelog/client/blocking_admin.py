@@ -88,7 +88,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         return self._thread.run(work)
 
     def create_topics(
-        self, new: Iterable[NewTopic], *, validate_only: bool = False
+        self, new: NewTopic | Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
         """Creates topics; the answer says what the broker has made of them.
 
@@ -126,7 +126,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
 
     def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: ConfigResource | Iterable[ConfigResource],
         keys: Collection[str] | None = None,
         *,
         documentation: bool = False,
@@ -138,7 +138,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         return self._run(self._core.describe_configs(resources, keys, documentation=documentation))
 
     def alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+        self, changes: Mapping[ConfigResource, Mapping[str, str | int | None]], *, validate_only: bool = False
     ) -> None:
         """Changes only what is named; a value of None takes the setting back to its default.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog import errors
 from tidelog._speed.delivery import Delivery
-from tidelog.client import blocking, producer
+from tidelog.client import blocking, checks, open_producers, producer
 from tidelog.client.batch import Headers
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.environment import Environment
@@ -39,7 +39,7 @@ class ProducerSettings(TypedDict, total=False):
     acks: int | str
     batch_size: int
     linger_ms: int
-    compression_type: str
+    compression_type: str | None
     retries: int
     max_in_flight_requests: int
     enable_idempotence: bool | None
@@ -71,7 +71,8 @@ class Producer:
     `send` returns at once unless the buffer is full or the topic is new; the `Delivery` it returns is done
     when the broker has acknowledged the record.  Any number of threads may share a producer.  Options,
     methods and errors are those of `tidelog.aio.Producer`.  Making one connects: `Unreachable` says that no
-    bootstrap address answers.
+    bootstrap address answers.  What one that is not closed has taken is waited for when the program ends, for some
+    seconds.
     """
 
     def __init__(self, **options: Unpack[ProducerSettings]) -> None:
@@ -88,6 +89,7 @@ class Producer:
         self._sender = core.sender
         self._intake = core.sender.intake
         self._closed = False
+        open_producers.opened(core, self._thread)
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +115,7 @@ class Producer:
         try:
             self._thread.run(work)
         finally:
+            open_producers.closed(self._core)
             blocking.leave(self._thread)
 
     # Records
@@ -134,7 +137,13 @@ class Producer:
         if self._serializes:
             key, value = self._core.serialized(topic, key, value)
         intake = self._intake
-        sent = intake.take(topic, value, key, headers, timestamp, partition)
+        if timestamp is not None:
+            checks.time("timestamp", timestamp)
+        try:
+            sent = intake.take(topic, value, key, headers, timestamp, partition)
+        except (TypeError, ValueError):
+            checks.record_parts(headers, partition)
+            raise
         if sent is None:
             return self._run(self._core.send_bytes(topic, value, key, headers, timestamp, partition))
         if intake.crowded:

@@ -70,12 +70,13 @@ class ShareConsumer:
     ) -> None:
         self._end(self._core.__aexit__(kind, problem, trace))
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Sends acknowledgements, gives back what was not handed out, leaves the group.
 
-        consumer.close()
-        """
-        self._end(self._core.close())
+            consumer.close(timeout=5)
+
+        After `timeout` seconds it gives up on that, closes all the same, and raises `RequestTimedOut`."""
+        self._end(self._core.close(timeout))
 
     def _end(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closed:

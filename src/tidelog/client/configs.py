@@ -69,6 +69,17 @@ class ConfigEntry:
     documentation: str | None
 
 
+def setting_text(name: str, value: object) -> str | None:
+    """As brokers take it: numbers and truths are text there."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    raise TypeError(f"setting {name!r} must be text or a number, not {value!r} ({type(value).__name__})")
+
+
 async def describe_configs(
     cluster: Cluster,
     resources: Sequence[ConfigResource],
@@ -109,7 +120,7 @@ async def describe_configs(
 
 async def alter_configs(
     cluster: Cluster,
-    changes: Mapping[ConfigResource, Mapping[str, str | None]],
+    changes: Mapping[ConfigResource, Mapping[str, str | int | None]],
     *,
     validate_only: bool,
     timeout_ms: int,
@@ -168,8 +179,8 @@ def _kind(resource: ConfigResource) -> int:
     return _KINDS[resource.kind]
 
 
-def _change(name: str, value: str | None) -> AlterableConfig:
-    return AlterableConfig(name, _DELETE if value is None else _SET, value)
+def _change(name: str, value: str | int | None) -> AlterableConfig:
+    return AlterableConfig(name, _DELETE if value is None else _SET, setting_text(name, value))
 
 
 def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:

@@ -117,7 +117,7 @@ class Consumer(CommittingReader):
             max_poll_records,
             check_crcs,
             read_committed_of(isolation_level),
-            client_rack or "",
+            "" if client_rack is None else client_rack,
         )
         group = GroupOptions(
             group_id,
@@ -158,7 +158,8 @@ class Consumer(CommittingReader):
 
     async def start(self) -> None:
         """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
-        if self._fetcher is not None:
+        if self._fetcher is not None or self._closed:
+            self._running()
             return
         try:
             await self._cluster.open()
@@ -362,7 +363,7 @@ class Consumer(CommittingReader):
                 print(record.value)
         """
         fetcher = self._running()
-        records_max = self._options.max_poll_records if max_records is None else max_records
+        records_max = self._options.records_of_poll(max_records)
         self._polls += 1
         self._figures.polled(self._loop_time())
         fetcher.settle()
@@ -386,7 +387,7 @@ class Consumer(CommittingReader):
             return []
         if hand is not None and hand.at < len(hand.records):
             return []
-        records = fetcher.take_here(self._options.max_poll_records if max_records is None else max_records)
+        records = fetcher.take_here(self._options.records_of_poll(max_records))
         if records:
             self._polls += 1
             now_s = self._loop_time()
@@ -412,6 +413,10 @@ class Consumer(CommittingReader):
             print(batch.num_rows, batch.column("value"))
 
         Needs pyarrow: `pip install 'tidelog[arrow]'`."""
+        if self._deserializers.active:
+            raise ValueError(
+                "poll_arrow gives bytes as they are: use a consumer without deserializers for it"
+            )
         if not is_loaded():
             await asyncio.to_thread(load)
         from tidelog.client.arrow import empty, take_columns

@@ -311,11 +311,12 @@ class Fetcher:
         call = build_fetch(
             connection, self._cluster.topology, partitions, self._options, session, self._partition_bytes
         )
+        timeout_ms = self._cluster.options.request_timeout_ms + self._options.fetch_max_wait_ms
+        answer = connection.submit(call.request, FetchResponse, version=call.version, timeout_ms=timeout_ms)
+        # Not before it is under way: a partition that waits for an answer is not asked for again.
         self._fetching.add(node)
         for one in partitions:
             one.fetching = True
-        timeout_ms = self._cluster.options.request_timeout_ms + self._options.fetch_max_wait_ms
-        answer = connection.submit(call.request, FetchResponse, version=call.version, timeout_ms=timeout_ms)
         begun = self._loop.time()
         answer.add_done_callback(lambda done: self._answered(node, session, call, begun, done))
 

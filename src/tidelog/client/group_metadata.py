@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.client import checks
 from tidelog.types import TopicPartition
 
 
@@ -29,7 +30,9 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
 def with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*partition): one if isinstance(one, OffsetAndMetadata) else OffsetAndMetadata(one)
-        for partition, one in offsets.items()
-    }
+    found = {}
+    for partition, one in offsets.items():
+        known = one if isinstance(one, OffsetAndMetadata) else OffsetAndMetadata(one)
+        checks.whole(f"the offset of {TopicPartition(*partition)}", known.offset, 0)
+        found[TopicPartition(*partition)] = known
+    return found

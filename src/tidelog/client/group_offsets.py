@@ -45,6 +45,15 @@ OUT_OF_GROUP = (
 LATER = (errors.UnstableOffsetCommit, errors.StaleMemberEpoch)
 
 
+# A coordinator may hear of a new topic a moment later than its readers.  One that is not there after that was deleted,
+# or never was, and waiting would only hold up whoever commits.
+MISSING_MS = 1_000
+
+
+class _Gone(errors.UnknownTopicOrPartition):
+    """Not retriable here, though it is everywhere else."""
+
+
 class _Again(errors.Retriable):
     """Retriable here, though not everywhere."""
 
@@ -81,8 +90,22 @@ class GroupOffsets:
     ) -> None:
         """Raises `CommitFailed` when the partitions may have gone to others, `RebalanceInProgress` when they
         may be about to."""
+        clock = self._cluster.environment.clock
+        begun_ms = clock.monotonic_ms()
+
+        async def attempt() -> None:
+            try:
+                await self._commit(offsets)
+            except errors.UnknownTopicOrPartition as problem:
+                if clock.monotonic_ms() - begun_ms < MISSING_MS:
+                    raise
+                raise _Gone(str(problem)) from None
+
         if offsets:
-            await self._retrying("OffsetCommit", lambda: self._commit(offsets), timeout_ms)
+            try:
+                await self._retrying("OffsetCommit", attempt, timeout_ms)
+            except _Gone as problem:
+                raise errors.UnknownTopicOrPartition(str(problem)) from None
 
     async def _load(
         self, partitions: list[TopicPartition] | None, timeout_ms: int | None
@@ -104,7 +127,7 @@ class GroupOffsets:
         options = self._cluster.options
         most_ms = options.request_timeout_ms if timeout_ms is None else timeout_ms
         # A rebalance ends when the member takes part in it, which a caller that waits here does not.
-        return await self._cluster.retrying(what, watched, most_ms, (errors.RebalanceInProgress,))
+        return await self._cluster.retrying(what, watched, most_ms, (errors.RebalanceInProgress, _Gone))
 
     # Requests and answers
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.client import checks
 from tidelog.client.assignors import Assignor
+from tidelog.client.checks import INT32_MAX
 
 PROTOCOLS = ("classic", "consumer")
 
@@ -23,20 +25,21 @@ class GroupOptions:
     auto_commit_interval_ms: int
 
     def __post_init__(self) -> None:
-        for name in (
-            "session_timeout_ms",
-            "heartbeat_interval_ms",
-            "max_poll_interval_ms",
-            "auto_commit_interval_ms",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"):
+            checks.whole(name, getattr(self, name), 1, INT32_MAX)
+        checks.whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 1)
+        checks.truth("enable_auto_commit", self.enable_auto_commit)
+        for name in ("group_id", "group_instance_id", "group_remote_assignor"):
+            if getattr(self, name) is not None:
+                checks.text(name, getattr(self, name))
         if self.group_protocol not in PROTOCOLS:
             raise ValueError(
                 f"group_protocol cannot be {self.group_protocol!r}: use {' or '.join(PROTOCOLS)}"
             )
         if self.group_id == "":
             raise ValueError("group_id cannot be empty: leave it out to read without a group")
+        if self.group_instance_id == "":
+            raise ValueError("group_instance_id cannot be empty: leave it out, or name the member")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError(
                 f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be below session_timeout_ms "

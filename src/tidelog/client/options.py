@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from tidelog.client import checks
+from tidelog.client.checks import INT32_MAX, INT64_MAX
 from tidelog.client.partitioner import Partitioner
 from tidelog.client.security import Security
+from tidelog.record import codec_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +24,18 @@ class ConnectionOptions:
     security: Security | None = None
 
     def __post_init__(self) -> None:
+        if self.client_id is not None:
+            checks.text("client_id", self.client_id)
+        if self.security is not None and not isinstance(self.security, Security):
+            raise TypeError(f"security must be a Security(...), not {self.security!r}")
         for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name not in ("client_id", "security") and value <= 0:
-                raise ValueError(f"{one.name} must be above 0, not {value}")
+            if one.name not in ("client_id", "security"):
+                # It is on the wire, as the time that the broker may take.
+                most = INT32_MAX if one.name == "request_timeout_ms" else INT64_MAX
+                checks.whole(one.name, getattr(self, one.name), 1, most)
 
 
+IDEMPOTENT_IN_FLIGHT_MAX = 5
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 
 
@@ -51,15 +60,14 @@ class ProducerOptions:
 
     def __post_init__(self) -> None:
         for name in ("linger_ms", "retries", "batch_size", "max_block_ms"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 0")
-        for name in ("max_in_flight_requests", "buffer_memory", "max_request_size", "delivery_timeout_ms"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
-        if self.transaction_timeout_ms < 1:
-            raise ValueError(
-                f"transaction_timeout_ms cannot be {self.transaction_timeout_ms}: it must be above 0"
-            )
+            checks.whole(name, getattr(self, name), 0)
+        for name in ("max_in_flight_requests", "buffer_memory", "delivery_timeout_ms"):
+            checks.whole(name, getattr(self, name), 1)
+        for name in ("max_request_size", "transaction_timeout_ms"):
+            checks.whole(name, getattr(self, name), 1, INT32_MAX)
+        checks.truth("enable_idempotence", self.enable_idempotence)
+        if self.transactional_id is not None:
+            checks.text("transactional_id", self.transactional_id)
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ValueError("transactional_id needs enable_idempotence, and so acks='all' and retries")
         if self.transactional_id == "":
@@ -69,8 +77,10 @@ class ProducerOptions:
                 raise ValueError("enable_idempotence needs acks='all': set both, or neither")
             if self.retries == 0:
                 raise ValueError("enable_idempotence needs retries above 0: set both, or neither")
-            if self.max_in_flight_requests > 5:
-                raise ValueError("enable_idempotence allows max_in_flight_requests up to 5")
+            if self.max_in_flight_requests > IDEMPOTENT_IN_FLIGHT_MAX:
+                raise ValueError(
+                    f"enable_idempotence allows max_in_flight_requests up to {IDEMPOTENT_IN_FLIGHT_MAX}"
+                )
 
 
 def acks_of(acks: int | str) -> int:
@@ -78,6 +88,20 @@ def acks_of(acks: int | str) -> int:
         return ACKS[str(acks)]
     except KeyError:
         raise ValueError(f"acks cannot be {acks!r}: use 0, 1 or 'all'") from None
+
+
+def compression_of(name: str | None) -> str:
+    """None is what other clients call none."""
+    plain = "none" if name is None else name
+    checks.text("compression_type", plain)
+    codec_named(plain)
+    return plain
+
+
+def may_be_idempotent(acks: int, retries: int, max_in_flight_requests: int) -> bool:
+    checks.whole("retries", retries, 0)
+    checks.whole("max_in_flight_requests", max_in_flight_requests, 1)
+    return acks == -1 and retries > 0 and max_in_flight_requests <= IDEMPOTENT_IN_FLIGHT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +120,20 @@ class ConsumerOptions:
     client_rack: str = ""
 
     def __post_init__(self) -> None:
-        if self.fetch_max_wait_ms < 0:
-            raise ValueError(f"fetch_max_wait_ms cannot be {self.fetch_max_wait_ms}: it must be at least 0")
-        for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}: it must be at least 1")
+        checks.whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, INT32_MAX)
+        for name in ("fetch_min_bytes", "fetch_max_bytes", "max_poll_records"):
+            checks.whole(name, getattr(self, name), 1, INT32_MAX)
+        if self.max_partition_fetch_bytes is not None:
+            checks.whole("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, INT32_MAX)
+        checks.truth("check_crcs", self.check_crcs)
+        checks.text("client_rack", self.client_rack)
+
+    def records_of_poll(self, wanted: int | None) -> int:
+        """0 takes part in the group and brings nothing."""
+        if wanted is None:
+            return self.max_poll_records
+        checks.whole("max_records", wanted, 0)
+        return wanted
 
 
 ISOLATION_LEVELS = {"read_uncommitted": False, "read_committed": True}
@@ -120,7 +152,7 @@ RESETS = {"earliest": -2, "latest": -1, "none": None}
 
 
 def reset_of(reset: str | int) -> int | None:
-    if isinstance(reset, int) and reset >= 0:
+    if isinstance(reset, int) and not isinstance(reset, bool) and 0 <= reset <= INT64_MAX:
         return reset
     if isinstance(reset, str) and reset in RESETS:
         return RESETS[reset]

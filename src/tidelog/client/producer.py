@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidelog import errors
 from tidelog._speed.delivery import Delivery
+from tidelog.client import checks
 from tidelog.client.addresses import parse_addresses
 from tidelog.client.batch import Headers
 from tidelog.client.batch_delivery import BatchDelivery
@@ -19,14 +21,20 @@ from tidelog.client.errors import ClientClosed, DeliveryTimedOut, TransactionAbo
 from tidelog.client.figures import ProducerMetrics
 from tidelog.client.group_metadata import GroupMetadata, Offsets, with_metadata
 from tidelog.client.memory import BufferMemory
-from tidelog.client.options import ConnectionOptions, ProducerOptions, acks_of
+from tidelog.client.options import (
+    ConnectionOptions,
+    ProducerOptions,
+    acks_of,
+    compression_of,
+    may_be_idempotent,
+)
 from tidelog.client.partitioner import Partitioner, kind_of
 from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.security import Security
 from tidelog.client.sender import Sender
+from tidelog.client.topic_names import check_topic
 from tidelog.client.topology import Topic
 from tidelog.client.transactions import Transactions
-from tidelog.record import codec_named
 from tidelog.schema.serializer import Remote, Serializer, serializer_of
 from tidelog.types import TopicPartition
 
@@ -74,7 +82,7 @@ class Producer:
         acks: int | str = "all",
         batch_size: int = 16384,
         linger_ms: int = 0,
-        compression_type: str = "none",
+        compression_type: str | None = "none",
         retries: int = 2**31 - 1,
         max_in_flight_requests: int = 5,
         enable_idempotence: bool | None = None,
@@ -95,17 +103,16 @@ class Producer:
         security: Security | None = None,
         environment: Environment | None = None,
     ) -> None:
-        codec_named(compression_type)
         kind_of(partitioner)
         number = acks_of(acks)
         if enable_idempotence is None:
-            possible = number == -1 and retries > 0 and max_in_flight_requests <= 5
+            possible = may_be_idempotent(number, retries, max_in_flight_requests)
             enable_idempotence = possible or transactional_id is not None
         self._options = ProducerOptions(
             acks=number,
             batch_size=batch_size,
             linger_ms=linger_ms,
-            compression_type=compression_type,
+            compression_type=compression_of(compression_type),
             retries=retries,
             max_in_flight_requests=max_in_flight_requests,
             enable_idempotence=enable_idempotence,
@@ -141,7 +148,8 @@ class Producer:
     async def start(self) -> None:
         """Connects; raises `Unreachable` when no bootstrap address answers.  With a `transactional_id`, ends
         what an earlier producer of that name has left open.  `async with` does it for you."""
-        if self._sender is not None:
+        if self._sender is not None or self._closed:
+            self._running()
             return
         try:
             await self._cluster.open()
@@ -195,6 +203,17 @@ class Producer:
         if self._transactions is not None:
             await self._transactions.close()
         await self._cluster.close()
+
+    def __del__(self) -> None:
+        # Whoever does not close it hears how much that has cost.
+        sender = getattr(self, "_sender", None)
+        if sender is not None and not self._closed and (left := sender.waiting_records):
+            warnings.warn(
+                f"a producer was not closed, and {left} of its records were not delivered: use `async with`",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     @property
     def sender(self) -> Sender:
@@ -257,7 +276,13 @@ class Producer:
         sender = self._sender
         if sender is None or self._closed:
             sender = self._running()
-        sent = sender.intake.take(topic, value, key, headers, timestamp, partition)
+        if timestamp is not None:
+            checks.time("timestamp", timestamp)
+        try:
+            sent = sender.intake.take(topic, value, key, headers, timestamp, partition)
+        except (TypeError, ValueError):
+            checks.record_parts(headers, partition)
+            raise
         if sent is None:
             return await self._send_slowly(sender, topic, value, key, headers, timestamp, partition)
         if sender.intake.crowded:
@@ -328,6 +353,12 @@ class Producer:
         Waits up to `max_block_ms` at a time for room in the buffer: a table may be larger than that."""
         from tidelog.record.columns import rows_of
 
+        if not self._plain:
+            raise ValueError(
+                "send_batch writes the bytes of its columns as they are: use a producer without serializers for it"
+            )
+        if not hasattr(data, "schema"):
+            raise TypeError(f"send_batch takes an Arrow table or record batch, not {type(data).__name__}")
         if key == "key" and key not in data.schema.names:
             key = None
         chunks = rows_of(
@@ -367,6 +398,7 @@ class Producer:
         return [one.index for one in known.partitions]
 
     async def _learn(self, topic: str) -> Topic:
+        check_topic(topic)
         known = await self._cluster.topic(topic, self._options.max_block_ms, auto_create=True)
         self._cluster.track(topic, auto_create=True)
         return known

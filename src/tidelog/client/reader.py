@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from tidelog import errors
+from tidelog.client import checks
 from tidelog.client.assigned import Assigned
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientClosed
@@ -73,8 +74,7 @@ class Reader:
 
         consumer.seek(TopicPartition("orders", 0), 42)
         """
-        if offset < 0:
-            raise ValueError(f"offset cannot be {offset}: it must be at least 0")
+        checks.whole("offset", offset, 0)
         for one in self._chosen((partition,)):
             one.seek(offset)
         self._moved()
@@ -98,8 +98,7 @@ class Reader:
 
         consumer.seek_to_time(1_700_000_000_000)
         """
-        if timestamp < 0:
-            raise ValueError(f"timestamp cannot be {timestamp}: it is in milliseconds since 1970")
+        checks.time("timestamp", timestamp)
         self._seek_by_look_up(partitions, timestamp)
 
     async def position(self, partition: TopicPartition) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from errno import ENOENT
 from os import PathLike, fspath
+from os.path import isfile
 
 Path = str | PathLike[str]
 Token = Callable[[], str | Awaitable[str]]
@@ -59,6 +61,9 @@ class Security:
             return self.context
         if not self.tls and self.ca is None and self.certificate is None:
             return None
+        for name, path in (("ca", self.ca), ("certificate", self.certificate), ("key", self.key)):
+            if path is not None and not isfile(path):
+                raise FileNotFoundError(ENOENT, f"{name} names no file", fspath(path))
         made = ssl.create_default_context(cafile=None if self.ca is None else fspath(self.ca))
         made.check_hostname = self.check_hostname
         if self.certificate is not None:

@@ -25,6 +25,7 @@ from tidelog.client.security import Security
 from tidelog.client.share_acks import Acknowledgements, How
 from tidelog.client.share_fetcher import ShareFetcher
 from tidelog.client.share_membership import ShareMembership
+from tidelog.client.topic_names import check_topic, names_of
 from tidelog.types import TopicPartition
 
 log = logging.getLogger("tidelog.client")
@@ -76,6 +77,8 @@ class ShareConsumer:
             raise ValueError(
                 f"acknowledgement_mode cannot be {acknowledgement_mode!r}: use {' or '.join(MODES)}"
             )
+        for one in topics:
+            check_topic(one)
         if not group_id:
             raise ValueError("group_id cannot be empty: a share consumer belongs to a group")
         self._options = ConsumerOptions(
@@ -86,7 +89,7 @@ class ShareConsumer:
             max_partition_fetch_bytes=fetch_max_bytes,
             max_poll_records=max_poll_records,
             check_crcs=check_crcs,
-            client_rack=client_rack or "",
+            client_rack="" if client_rack is None else client_rack,
         )
         connection = ConnectionOptions(
             client_id,
@@ -119,7 +122,8 @@ class ShareConsumer:
 
     async def start(self) -> None:
         """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
-        if self._fetcher is not None:
+        if self._fetcher is not None or self._closed:
+            self._running()
             return
         try:
             await self._cluster.open()
@@ -139,12 +143,21 @@ class ShareConsumer:
     ) -> None:
         await self._close(in_hand="accept" if kind is None else "release")
 
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Sends acknowledgements, gives back what was not handed out, leaves the group.
 
-        await consumer.close()
-        """
-        await self._close(in_hand="accept")
+            await consumer.close(timeout=5)
+
+        After `timeout` seconds it gives up on that, closes all the same, and raises `RequestTimedOut`: what was in
+        hand is delivered again when its locks end."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._close(in_hand="accept")
+        except TimeoutError:
+            raise errors.RequestTimedOut(
+                f"acknowledgements were not sent, or the group was not left, within {timeout} s: what was in hand "
+                "may be delivered again"
+            ) from None
 
     async def _close(self, in_hand: How) -> None:
         if self._closed:
@@ -188,9 +201,11 @@ class ShareConsumer:
 
         consumer.subscribe(["jobs"])
         """
-        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        names = tuple(dict.fromkeys(names_of(topics)))
         if not names:
             raise ValueError("name at least one topic")
+        for one in names:
+            check_topic(one)
         self._topics = names
         if self._fetcher is not None:
             self._running()

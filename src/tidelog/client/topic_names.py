@@ -18,7 +18,7 @@ def check_topic(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is text, not {type(name).__name__} ({name!r})")
     if not name:
-        raise ValueError("a topic's name cannot be empty")
+        raise InvalidTopicException("a topic's name cannot be empty")
     if not _LEGAL.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicException(
             f"a topic's name cannot be {name!r}: use letters, digits, '.', '_' and '-'"

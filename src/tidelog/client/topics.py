@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tidelog import errors
 from tidelog.client.answers import problem_of, raise_all
 from tidelog.client.cluster import Cluster
+from tidelog.client.configs import setting_text
 from tidelog.client.topology import Topic
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -35,7 +36,7 @@ class NewTopic:
     name: str
     partitions: int = BY_BROKER
     replication_factor: int = BY_BROKER
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str | int] = field(default_factory=dict)
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
@@ -52,6 +53,9 @@ class CreatedTopic:
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool, timeout_ms: int
 ) -> dict[str, CreatedTopic]:
+    for new in topics:
+        if not isinstance(new, NewTopic):
+            raise TypeError(f"a topic is made from a NewTopic(...), not from {new!r}")
     request = CreateTopicsRequest(
         topics=[_creatable(one) for one in topics], timeout_ms=timeout_ms, validate_only=validate_only
     )
@@ -148,7 +152,9 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         assignments=[
             CreatableReplicaAssignment(index, list(brokers)) for index, brokers in topic.assignments.items()
         ],
-        configs=[CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(name, setting_text(name, value)) for name, value in topic.configs.items()
+        ],
     )
 
 

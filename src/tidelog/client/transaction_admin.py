@@ -11,6 +11,7 @@ from tidelog.client.answers import check, raise_all
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinator import Coordinator, Kind
 from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.topic_names import names_of
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.describe_producers import (
@@ -94,7 +95,7 @@ class TransactionAdmin:
         """
         cluster = self._running()
         wanted = ListTransactionsRequest(
-            state_filters=list(states),
+            state_filters=names_of(states),
             producer_id_filters=list(producer_ids),
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=pattern,
@@ -108,7 +109,7 @@ class TransactionAdmin:
         """
         found: dict[str, TransactionDescription] = {}
         problems: list[errors.TidelogError] = []
-        for name in dict.fromkeys(ids):
+        for name in dict.fromkeys(names_of(ids)):
             try:
                 found[name] = await self._at_coordinator(name, "DescribeTransactions", _describe(name))
             except errors.TidelogError as problem:

@@ -493,7 +493,8 @@ async def dial(
         if requester is not None:
             requester.close()
         if isinstance(problem, TimeoutError | errors.RequestTimedOut):
-            reason = f"no answer within {connect_timeout_ms} ms"
+            waited_ms = connect_timeout_ms if isinstance(problem, TimeoutError) else request_timeout_ms
+            reason = f"no answer within {waited_ms} ms"
             raise Unreachable.of(peer, reason, "is the address right?") from problem
         if isinstance(problem, ssl.SSLError):
             said = getattr(problem, "verify_message", "") or problem.reason or str(problem)

@@ -51,7 +51,10 @@ class JsonSchema:
         schema_id, schema = self._subjects.schema_for(topic, is_key, self._own)
         self._check(topic, value, schema)
         try:
-            return frame(schema_id, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+            return frame(
+                schema_id,
+                json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(),
+            )
         except (TypeError, ValueError) as problem:
             raise SerializationError(f"a value for topic {topic!r} cannot be JSON: {problem}") from None
 

@@ -84,7 +84,7 @@ class Json:
         if value is None:
             return None
         try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError) as problem:
             raise SerializationError(f"a value for topic {topic!r} cannot be JSON: {problem}") from None
 

@@ -176,7 +176,7 @@ def test_whatever_an_error_says_becomes_text_of_a_bounded_length() -> None:
         ("orders", ValueError),
         ("orders-failed", ValueError),
         ("by-hand", ValueError),
-        ("", ValueError),
+        ("", errors.InvalidTopicException),
         ("no name!", errors.InvalidTopicException),
     ],
 )

@@ -545,7 +545,7 @@ def test_an_older_broker_without_topic_ids_gets_names() -> None:
         ({"max_in_flight_requests": 6, "enable_idempotence": True}, "up to 5"),
         ({"linger_ms": -1}, "linger_ms cannot be -1"),
         ({"buffer_memory": 0}, "buffer_memory cannot be 0"),
-        ({"request_timeout_ms": 0}, "request_timeout_ms must be above 0"),
+        ({"request_timeout_ms": 0}, "request_timeout_ms cannot be 0: it must be at least 1"),
         ({"bootstrap_servers": "host:port"}, "not a broker address"),
     ],
 )
