@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
+import pytest
+
 from tests.unit.storage.making import NOW_MS, HandClock, fill
 from tidelog.config import TopicConfig
 from tidelog.storage import checkpoints
@@ -148,6 +150,27 @@ def test_deleted_partitions_leave_the_disk() -> None:
         assert any("-delete" in each for each in disk.list("/data"))
         await broker.pass_ms(1_000)
         assert not any(each.startswith("t-0") for each in disk.list("/data"))
+
+    run(scenario)
+
+
+def test_many_partitions_are_deleted_with_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not on the loop: a topic of thousands went for many seconds in which nobody was answered."""
+
+    async def scenario(random: Random) -> None:
+        disk, synced, removed = VirtualDisk(random), [], []
+        broker = await Broker(disk).start()
+        for one in range(50):
+            broker.dirs.create(name(one), TOPIC_ID)
+        sync, remove = disk.sync_folder, disk.remove_folder
+        monkeypatch.setattr(disk, "sync_folder", lambda path: (synced.append(path), sync(path)))
+        monkeypatch.setattr(disk, "remove_folder", lambda path: (removed.append(len(synced)), remove(path)))
+        for one in range(50):
+            broker.dirs.delete(name(one))
+        assert synced == []
+        await broker.pass_ms(2_000)
+        assert not any("t-" in each for each in disk.list("/data"))
+        assert removed == [1] * 50, "names are durable before bytes go"
 
     run(scenario)
 
