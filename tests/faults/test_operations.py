@@ -309,6 +309,10 @@ def test_a_broker_that_cannot_be_reached_hides_only_its_own(operated: Operated, 
         assert (status["silent"], status["moving"]) == ([5], ["seen-0"])
         told = {one["id"]: one["bytes"] for one in status["brokers"]}
         assert told.pop(5) is None and None not in told.values()
+        fled = operated.run("brokers", "drain", "3", *soon)
+        assert all(5 not in set(move["to"]) - set(move["from"]) for move in fled["moves"]), (
+            "nobody flees there"
+        )
         called_off = operated.run("partitions", "reassign", "--cancel", *soon)
         (row,) = called_off["cancelled"]
         assert row["copied"] is None and row["bytes"] > 1_000_000

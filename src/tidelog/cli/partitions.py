@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli import throttles, under_way
-from tidelog.cli.disks import disks, tell_silent
+from tidelog.cli.disks import Disks, disks, tell_silent
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.under_way import joined, total
@@ -192,12 +192,16 @@ async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
 async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
     from tidelog.client import placement
 
-    places = await _places(admin, asked.topics)
     nodes = (await admin.describe_cluster()).nodes
+    places, found = await _places(admin, asked.topics)
     racks = {node: one.rack for node, one in nodes.items()}
     try:
         if asked.leaving is not None:
-            return placement.remove_broker(places, asked.leaving, racks)
+            # Nothing is brought to safety on a broker that does not answer.
+            able = {node: rack for node, rack in racks.items() if node not in found.silent}
+            if asked.leaving in racks:
+                able[asked.leaving] = racks[asked.leaving]
+            return placement.remove_broker(places, asked.leaving, able)
         if asked.brokers is not None:
             return placement.spread(places, asked.brokers, racks)
         return placement.balance(places, racks)
@@ -205,7 +209,7 @@ async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
         raise Failure(str(problem)) from None
 
 
-async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
+async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], Disks]:
     """Partitions as they are, or will be when their move is done, with the bytes of their largest replica."""
     from tidelog.client.placement import Place
 
@@ -219,7 +223,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
     }
     found = await disks(admin)
     tell_silent(found.silent)
-    return [
+    places = [
         Place(
             one.name,
             part.index,
@@ -229,6 +233,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> list[Place]:
         for one in described
         for part in one.partitions
     ]
+    return places, found
 
 
 async def _read_plan(admin: Admin, file: Any) -> list[Move]:
@@ -239,7 +244,8 @@ async def _read_plan(admin: Admin, file: Any) -> list[Move]:
         wanted = read_plan(file.read())
     except (BadPlan, UnicodeDecodeError) as problem:
         raise Failure(f"{file.name} is no plan: {problem}") from None
-    known = {(place.topic, place.partition): place for place in await _places(admin, ())}
+    places, _ = await _places(admin, ())
+    known = {(place.topic, place.partition): place for place in places}
     missing = [name for name in wanted if name not in known]
     if missing:
         raise Failure(f"{file.name} names {missing[0][0]}-{missing[0][1]}, which does not exist")
