@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 
 from tests.conformance.process import BrokerProcess, wait_until
+from tests.conformance.topics import create_topic
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Consumer, Producer, TopicPartition
+from tidelog.pipeline.producers import producer_of
+from tidelog.pipeline.sink_options import sink_options
 
 Topic = Callable[..., str]
 
@@ -298,6 +302,18 @@ def test_a_stream_chains_sinks_and_sources(spark: Any, bootstrap: str, topic: To
             finish(writing(frame, bootstrap, tmp_path / str(number), topic=sink))
     found = sorted(map(str, values(reading(spark, bootstrap, topics=third))))
     assert found == sorted(f"{round_}-{one}" for round_ in range(2) for one in range(50))
+
+
+def test_a_task_waits_for_a_broker_that_is_away(own_broker: Callable[..., BrokerProcess]) -> None:
+    running = own_broker()
+    create_topic(running.bootstrap, "orders", 1, None)
+    running.stop()
+    back = threading.Timer(0.5, running.start)
+    back.start()
+    options = sink_options({"bootstrap": running.bootstrap, "topic": "orders"}, streaming=False)
+    with producer_of(options, None) as producer:
+        assert producer.send("orders", b"a").get(60).offset == 0
+    back.join()
 
 
 def test_security_options_reach_the_client(spark: Any, bootstrap: str) -> None:

@@ -93,19 +93,23 @@ class Clients:
             yield found[0]
 
     def patiently(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Tries again while brokers are away, for as long as the option `timeoutMs` allows."""
-        deadline = time.monotonic() + self.settings.timeout_ms / 1000
-        wait_s = FIRST_WAIT_S
-        while True:
-            try:
-                return self.run(make())
-            except UnknownTopicOrPartition:
-                raise  # Waiting does not make a topic.
-            except TidelogError as problem:
-                if not problem.retriable or time.monotonic() + wait_s > deadline:
-                    raise
-            time.sleep(wait_s)
-            wait_s = min(wait_s * 2, WAIT_S_MAX)
+        return patient(lambda: self.run(make()), self.settings.timeout_ms)
+
+
+def patient(work: Callable[[], T], timeout_ms: int) -> T:
+    """Tries again while brokers are away, for as long as the option `timeoutMs` allows."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            return work()
+        except UnknownTopicOrPartition:
+            raise  # Waiting does not make a topic.
+        except TidelogError as problem:
+            if not problem.retriable or time.monotonic() + wait_s > deadline:
+                raise
+        time.sleep(wait_s)
+        wait_s = min(wait_s * 2, WAIT_S_MAX)
 
 
 _kept: OrderedDict[ConnectionSettings, Clients] = OrderedDict()

@@ -11,8 +11,6 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -42,7 +40,7 @@ class Encoding:
         import pyarrow as pa
 
         struct = pa.StructArray.from_arrays(list(columns), names=list(self.fields))
-        encode, out = self._encoder(), []
+        encode, out = self._encoder(struct.type), []
         gone = deleted.to_pylist() if deleted is not None else itertools.repeat(False)
         for row, without in zip(struct.to_pylist(maps_as_pydicts="strict"), gone, strict=False):
             try:
@@ -55,9 +53,12 @@ class Encoding:
                 ) from problem
         return pa.array(out, pa.binary())
 
-    def _encoder(self) -> Callable[[dict[str, Any]], bytes]:
+    def _encoder(self, rows: Any) -> Callable[[dict[str, Any]], bytes]:
         if self.format == "json":
-            return _json_encoder(self.text, self.schema_id)
+            try:
+                return _json_encoder(self.text, self.schema_id, rows)
+            except TypeError as problem:
+                raise PipelineError(f"a column cannot be written: {problem}") from None
         if self.format == "avro":
             from tidelog.pipeline import avro_values
 
@@ -145,40 +146,21 @@ def _registered(wanted: Decoding, topic: str | None, rows: StructType) -> tuple[
     return schema_id, found
 
 
-def _json_encoder(schema: str, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
-    """Nulls are left out, as Spark's `to_json` does."""
-    check = None
+def _json_encoder(schema: str, schema_id: int | None, rows: Any) -> Callable[[dict[str, Any]], bytes]:
+    """`rows`: their type in Arrow."""
+    from tidelog.pipeline.json_text import writer
+
+    write, check = writer(rows), None
     if schema:
         import jsonschema_rs
 
         check = jsonschema_rs.validator_for(json.loads(schema)).validate
 
     def encode(row: dict[str, Any]) -> bytes:
-        text = json.dumps(_without_nulls(row), default=_plain, ensure_ascii=False, separators=(",", ":"))
+        text = write(row)
         if check is not None:
             check(json.loads(text))
         data = text.encode()
         return data if schema_id is None else frame(schema_id, data)
 
     return encode
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
-    return value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        moment = value.astimezone(UTC) if value.tzinfo is not None else value
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} is not part of JSON")

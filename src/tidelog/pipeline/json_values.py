@@ -1,8 +1,8 @@
 """Values that are JSON, as columns.  Arrow's own parser reads all values of a batch at once.
 
-Each value is wrapped as {"v": ...}: so a value that is empty, or several, cannot shift the rows behind it unseen.  A
-batch with a bad value in it is halved until the bad ones are alone; schemas that Arrow's parser does not know (maps,
-binary) are read row by row.
+Each value is wrapped as {"v": [...]}: so a value that is empty, or several, or has something behind it, cannot pass or
+shift the rows behind it unseen.  A batch with a bad value in it is halved until the bad ones are alone; schemas that
+Arrow's parser does not know (maps, binary) are read row by row.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import pyarrow.json
 
 from tidelog.pipeline.row_values import Failures, decode_rows
 
+# What JSON has no numbers for is text, as Spark's `to_json` writes it.
+NO_NUMBERS_TEXT = ("NaN", "Infinity", "-Infinity")
+NO_NUMBERS = tuple(f'"{one}"'.encode() for one in NO_NUMBERS_TEXT)
 ZONED = r"(Z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -27,6 +30,7 @@ class JsonValues:
     def __init__(self, kind: pa.StructType) -> None:
         self._kind = kind
         self._by_row = _needs_rows(kind)
+        self._floats = _has_floats(kind)
         self._parsed_kind = _parsed_kind(kind)
 
     def decode(self, values: pa.BinaryArray, topic: str) -> tuple[pa.StructArray, Failures]:
@@ -41,6 +45,10 @@ class JsonValues:
             return [self._parse(values)]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
             count = len(values)
+            if count == 1 and self._floats and any(one in values[0].as_py() for one in NO_NUMBERS):
+                found, wrong = decode_rows(values, _row_decoder(self._kind), self._kind)
+                failures |= {at + index: said for index, said in wrong.items()}
+                return [found]
             if count == 1:
                 failures[at] = str(problem).removeprefix("JSON parse error: ").removesuffix(" in row 0")
                 return [pa.nulls(1, self._kind)]
@@ -53,7 +61,7 @@ class JsonValues:
     def _parse(self, values: pa.BinaryArray) -> pa.StructArray:
         if not len(values):
             return pa.nulls(0, self._kind)
-        before, behind, nothing = (pa.scalar(one, pa.binary()) for one in (b'{"v":', b"}\n", b""))
+        before, behind, nothing = (pa.scalar(one, pa.binary()) for one in (b'{"v":[', b"]}\n", b""))
         wrapped = pc.binary_join_element_wise(
             before, values, behind, nothing, null_handling="replace", null_replacement=b"null"
         )
@@ -63,12 +71,17 @@ class JsonValues:
             # One block: values may have line breaks in them.
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
             parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=pa.schema([("v", self._parsed_kind)]), unexpected_field_behavior="ignore"
+                explicit_schema=pa.schema([("v", pa.list_(self._parsed_kind))]),
+                unexpected_field_behavior="ignore",
             ),
         )
-        if table.num_rows != len(values):
-            raise pa.ArrowInvalid("a value is more than one JSON value")
-        return _converted(table.column("v").combine_chunks(), self._kind)
+        lists = table.column("v").combine_chunks()
+        if table.num_rows != len(values) or pc.max(pc.list_value_length(lists)).as_py() != 1:
+            raise pa.ArrowInvalid("a value is one JSON object, not several or none")
+        found = lists.flatten()
+        if len(found) != len(values) or found.null_count != values.null_count:
+            raise pa.ArrowInvalid("a value is one JSON object, not nothing")
+        return _converted(found, self._kind)
 
 
 def _needs_rows(kind: Any) -> bool:
@@ -77,6 +90,12 @@ def _needs_rows(kind: Any) -> bool:
     if pa.types.is_struct(kind):
         return any(_needs_rows(one.type) for one in kind)
     return pa.types.is_list(kind) and _needs_rows(kind.value_type)
+
+
+def _has_floats(kind: Any) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_floats(one.type) for one in kind)
+    return pa.types.is_floating(kind) or (pa.types.is_list(kind) and _has_floats(kind.value_type))
 
 
 def _parsed_kind(kind: Any) -> Any:
@@ -123,9 +142,9 @@ def _row_decoder(kind: pa.StructType) -> Callable[[bytes], Any]:
     convert = _converter(kind)
 
     def decode(data: bytes) -> Any:
-        value = json.loads(data)
+        value = json.loads(data, parse_float=Decimal)
         if not isinstance(value, dict):
-            raise ValueError(f"an object is needed, not {json.dumps(value)[:40]}")
+            raise ValueError(f"an object is needed, not {data[:40].decode(errors='replace')}")
         return convert(value)
 
     return decode
@@ -142,8 +161,10 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
         element = _converter(kind.value_type)
         return lambda value: [None if one is None else element(one) for one in value]
     if pa.types.is_map(kind):
-        item = _converter(kind.item_type)
-        return lambda value: [(name, None if one is None else item(one)) for name, one in value.items()]
+        item, number = _converter(kind.item_type), pa.types.is_integer(kind.key_type)
+        return lambda value: [
+            (int(name) if number else name, None if one is None else item(one)) for name, one in value.items()
+        ]
     if pa.types.is_binary(kind):
         return lambda value: base64.b64decode(value, validate=True)
     if pa.types.is_timestamp(kind):
@@ -152,6 +173,8 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
         return date.fromisoformat
     if pa.types.is_decimal(kind):
         return lambda value: Decimal(str(value))
+    if pa.types.is_floating(kind):
+        return lambda value: float(value) if isinstance(value, Decimal) or value in NO_NUMBERS_TEXT else value
     return lambda value: value
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from tidelog import errors
 from tidelog.client.blocking_producer import Producer
+from tidelog.pipeline.clients import patient
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.sink_options import SinkOptions
 
@@ -24,7 +25,10 @@ _kept: OrderedDict[tuple[SinkOptions, str | None], Producer] = OrderedDict()
 def producer_of(options: SinkOptions, transactional_id: str | None) -> Iterator[Producer]:
     """For one task; whoever fails leaves none behind for the next."""
     place = options, transactional_id
-    producer = _kept.pop(place, None) or new_producer(options, transactional_id)
+    producer = _kept.pop(place, None)
+    if producer is None:
+        # Spark does not try a task again on one machine: brokers may be away here as long as anywhere else.
+        producer = patient(lambda: new_producer(options, transactional_id), options.connection.timeout_ms)
     try:
         yield producer
     except BaseException:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline import avro_values, protobuf_values
 from tidelog.pipeline.ddl_types import spark_schema_of_ddl
+from tidelog.pipeline.encoding import Encoding
 from tidelog.pipeline.json_schema_types import spark_schema_of_json
 from tidelog.pipeline.json_values import JsonValues
 from tidelog.pipeline.option_text import PipelineError
@@ -88,12 +89,70 @@ def test_json_of_every_type() -> None:
         b'{"a":1}}\n{"v":{"a":2}',
         b'{"a":1.5}',
         b"\xff",
+        b"null",
+        b'{"a":1} garbage',
+        b'{"a":1},"w":5',
+        b'{"a":1},{"a":2}',
+        b'{"a":1}]',
     ],
 )
 def test_a_bad_value_is_alone_in_its_failure(bad: bytes) -> None:
     rows, failures = json_rows("a bigint", *[b'{"a":%d}' % one for one in range(5)], bad, b'{"a":6}', None)
     assert list(failures) == [5] and failures[5]
     assert rows == [{"a": one} for one in range(5)] + [None, {"a": 6}, None]
+
+
+def encoded(ddl: str, *rows: dict[str, Any]) -> list[bytes]:
+    schema = spark_schema_of_ddl(ddl)
+    kinds = arrow_schema(schema)
+    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in kinds]
+    found: list[bytes] = Encoding("json", tuple(schema.names), "", None, None).encode(columns).to_pylist()
+    return found
+
+
+EVERYTHING = (
+    "a double, b decimal(38,3), c timestamp, d map<string,int>, e binary, f array<double>, g struct<x: int, y: float>, "
+    "h boolean, i date, j string, k map<int,decimal(4,2)>"
+)
+
+
+def test_json_is_written_as_it_is() -> None:
+    row = {
+        "a": float("nan"),
+        "b": decimal.Decimal("12345678901234567890.123"),
+        "c": datetime.datetime(2026, 1, 31, 12, 0, 0, 123456, UTC),
+        "d": {"x": None, 'y"': 1},
+        "e": b"hi",
+        "f": [float("-inf"), None, 1e20],
+        "g": {"x": None, "y": 0.5},
+        "h": False,
+        "i": datetime.date(2026, 1, 31),
+        "j": 'é"\n',
+        "k": {7: decimal.Decimal("5.00")},
+    }
+    (text,) = encoded(EVERYTHING, row)
+    assert text.decode() == (
+        '{"a":"NaN","b":12345678901234567890.123,"c":"2026-01-31T12:00:00.123456Z","d":{"x":null,"y\\"":1},'
+        '"e":"aGk=","f":["-Infinity",null,1e+20],"g":{"y":0.5},"h":false,"i":"2026-01-31","j":"é\\"\\n",'
+        '"k":{"7":5.00}}'
+    )
+    json.loads(text, parse_constant=lambda said: pytest.fail(f"{said} is no JSON"))
+    found, failures = json_rows(EVERYTHING, text)
+    assert not failures and str(found[0].pop("a")) == "nan"
+    row = {**row, "d": list(row["d"].items()), "k": list(row["k"].items())}
+    assert found == [{name: one for name, one in row.items() if name != "a"}]
+
+
+def test_json_has_times_in_milliseconds_where_that_is_all() -> None:
+    moment = datetime.datetime(2026, 1, 31, 12, 0, 0, 120_000, UTC)
+    assert encoded("c timestamp", {"c": moment}, {}) == [b'{"c":"2026-01-31T12:00:00.120Z"}', b"{}"]
+
+
+def test_numbers_that_json_does_not_have_are_read_in_columns() -> None:
+    good = [b'{"a":"NaN"}', b'{"a":1.5}', b'{"a":"-Infinity"}', b'{"a":2}']
+    rows, failures = json_rows("a double", *good, b'{"a":"NaN"} x', b'{"a":"x"}')
+    assert sorted(failures) == [4, 5] and rows[4:] == [None, None]
+    assert [str(one["a"]) for one in rows[:4]] == ["nan", "1.5", "-inf", "2.0"]
 
 
 def test_json_maps_and_bytes() -> None:

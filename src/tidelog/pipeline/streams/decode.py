@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tidelog.pipeline.option_text import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 OnError = Literal["fail", "skip", "dead_letter"]
 CORRUPT = "_corrupt"
@@ -51,7 +51,7 @@ def decode_json(
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     text = F.col("value").cast("string")
     parsed = frame.withColumn("_parsed", F.from_json(text, wide, options))
-    bad = F.col(f"_parsed.{CORRUPT}").isNotNull()
+    bad = F.col(f"_parsed.{CORRUPT}").isNotNull() | ~_is_one_value(text)
     metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in frame.columns]
     fields = [F.col(f"_parsed.`{name}`").alias(name) for name in schema.names]
     if deletions:
@@ -78,6 +78,13 @@ def decode_json(
         reason = F.lit("decode: the value is not JSON of the schema " + schema.simpleString())
         dead = dead_letters(parsed.where(bad), F.col("key"), F.col("value"), reason, came_from, app)
     return Decoded(good.select(*fields, *metadata), dead)
+
+
+def _is_one_value(text: Column) -> Column:
+    """Spark reads the first JSON value of a text, and takes an empty one for null: what is behind it must fit into an
+    array, too.  Numbers that JSON does not have (NaN) are Spark's to judge.  A text that is null is no bad one."""
+    one = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2
+    return text.isNull() | F.coalesce(one, F.lit(False)) | text.rlike("NaN|INF|Infinity")
 
 
 # What the source does with values that do not fit: it stops, leaves them out, or shows them with `_error` and `_value`.

@@ -46,11 +46,14 @@ def started(
 
 
 def caught_up(query: StreamingQuery) -> bool:
-    """The last micro-batch found nothing to read, or none was needed."""
-    progress: Any = query.lastProgress
-    if progress is not None:
-        return int(progress["numInputRows"]) == 0
-    return str(query.status["message"]).startswith("Waiting for")
+    """The last micro-batch found nothing to read, or none was needed.
+
+    The first one of a run may be one that an earlier run had begun and not finished: it reads what that one was to
+    read, and says nothing about what came since."""
+    reports: Any = query.recentProgress
+    if len(reports) > 1:
+        return int(reports[-1]["numInputRows"]) == 0
+    return str(query.status["message"]).startswith("Waiting for data" if reports else "Waiting for")
 
 
 def _writer(df: DataFrame, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> Any:
