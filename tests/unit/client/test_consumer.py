@@ -395,6 +395,27 @@ def test_a_bad_batch_is_an_error_that_names_the_place_and_can_be_passed() -> Non
     play(scenario)
 
 
+def test_checksums_are_not_looked_at_when_nobody_wants_that() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.broker()
+        stage.world.create("orders")
+        fill(stage, b"a")
+        log = stage.world.logs[ORDERS]
+        bad = bytearray(log.batches[0].data)
+        bad[17] ^= 1  # of the checksum itself: the rest can be read
+        log.batches[0] = log.batches[0]._replace(data=bytes(bad))
+        for check in (True, False):
+            async with consumer_on(stage, check_crcs=check) as consumer:
+                consumer.assign([ORDERS])
+                if check:
+                    with pytest.raises(errors.CorruptMessage):
+                        await consumer.poll(1000)
+                else:
+                    assert [one.value for one in await consumer.poll(1000)] == [b"a"]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("bad_first", [True, False])
 def test_good_records_of_one_partition_are_not_lost_to_a_bad_batch_of_another(bad_first: bool) -> None:
     async def scenario(stage: Stage) -> None:

@@ -162,7 +162,8 @@ def test_all_kinds_of_acknowledgement_deliver(acks: int | str) -> None:
     play(scenario)
 
 
-def test_five_requests_are_in_flight_and_no_more() -> None:
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_so_many_requests_are_in_flight_and_no_more(most: int) -> None:
     async def scenario(stage: Stage) -> None:
         broker = stage.broker()
         stage.world.create("orders")
@@ -172,14 +173,14 @@ def test_five_requests_are_in_flight_and_no_more() -> None:
             nonlocal arrived
             arrived += 1
 
-        async with producer_on(stage, batch_size=0) as producer:
+        async with producer_on(stage, batch_size=0, max_in_flight_requests=most) as producer:
             await (await producer.send("orders", b"first"))
             # The broker answers in order, one by one: what it has not read yet is in flight all the same.
             broker.scripts[PRODUCE] = count
             for _ in range(8):
                 await producer.send("orders", b"x")
             await asyncio.sleep(0)
-            assert sum(producer._sender._in_flight.values()) == 5  # type: ignore[union-attr]
+            assert sum(producer._sender._in_flight.values()) == most  # type: ignore[union-attr]
             await producer.flush()
             assert arrived == 8
 
@@ -343,6 +344,28 @@ def test_retries_end_when_their_number_is_used_up() -> None:
             with pytest.raises(errors.NotEnoughReplicas):
                 await (await producer.send("orders", b"x"))
         assert attempts == 3
+
+    play(scenario)
+
+
+def test_waits_between_retries_grow_to_their_most_and_no_further() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = stage.broker()
+        stage.world.create("orders")
+        times: list[float] = []
+
+        async def refuse(_: Any) -> int:
+            times.append(stage.clock.monotonic_ms())
+            return errors.NotEnoughReplicas.code
+
+        broker.scripts[PRODUCE] = refuse
+        waits = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 400}
+        async with producer_on(stage, retries=8, acks=1, **waits) as producer:
+            with pytest.raises(errors.NotEnoughReplicas):
+                await (await producer.send("orders", b"x"))
+        waited = [after - before for before, after in pairwise(times)]
+        assert 80 <= waited[0] < 130 and 160 <= waited[1] < 250
+        assert all(320 <= one < 490 for one in waited[2:]) and len(waited) == 8
 
     play(scenario)
 

@@ -263,7 +263,7 @@ def test_a_request_without_an_answer_is_done_when_it_has_left() -> None:
 # Versions
 
 
-async def dialled(stage: Stage, broker: ScriptedBroker) -> Requester:
+async def dialled(stage: Stage, broker: ScriptedBroker, request_timeout_ms: int = 5000) -> Requester:
     return await dial(
         stage.network.host("client"),
         broker.host.name,
@@ -271,7 +271,7 @@ async def dialled(stage: Stage, broker: ScriptedBroker) -> Requester:
         "test",
         "1.0",
         connect_timeout_ms=1000,
-        request_timeout_ms=5000,
+        request_timeout_ms=request_timeout_ms,
     )
 
 
@@ -350,6 +350,20 @@ def test_a_host_that_does_not_answer_costs_the_connect_timeout(cut_after_accept:
         with pytest.raises(Unreachable, match=r"no answer within 1000 ms; is the address right\?"):
             await dialled(stage, broker)
         assert stage.clock.monotonic_ms() - start == 1000
+
+    play(scenario)
+
+
+def test_a_time_that_is_over_is_named() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = stage.broker()
+
+        async def never(_: Any) -> None:
+            await asyncio.sleep(3600)
+
+        broker.scripts[ApiVersionsRequest.API_KEY] = never
+        with pytest.raises(Unreachable, match="no answer within 300 ms"):
+            await dialled(stage, broker, request_timeout_ms=300)
 
     play(scenario)
 
