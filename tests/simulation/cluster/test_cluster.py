@@ -1,19 +1,25 @@
-"""A whole cluster, its brokers crashed, cut off and starved in every way, keeps its promises."""
+"""A whole cluster, its brokers crashed, frozen, cut off and starved in every way, keeps its promises."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.simulation.cluster.play import Profile, play
+from tests.simulation.cluster.trouble import EVERY_KIND
 from tidelog.testing import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", seeds(180))
 def test_a_cluster_keeps_its_promises(seed: int) -> None:
     play(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_cluster_outlives_brokers_that_stand_still_and_disks_that_fail(seed: int) -> None:
+    play(seed, Profile(troubles=EVERY_KIND))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(4000, start=1000))
 def test_a_cluster_keeps_its_promises_for_longer(seed: int) -> None:
-    play(seed, Profile(rounds=5))
+    play(seed, Profile(rounds=5, troubles=EVERY_KIND))

@@ -163,3 +163,4 @@ KINDS: tuple[Trouble, ...] = (
     disk_is_full,
     disk_is_slow,
 )
+EVERY_KIND: tuple[Trouble, ...] = (*KINDS, broker_stands_still, disk_fails)
