@@ -163,7 +163,8 @@ def _topic_problem(code: int, name: str, message: str | None) -> errors.TidelogE
         return errors.UnknownTopicOrPartition(f"there is no topic {name!r}: check the name, or create it")
     if code == errors.TopicAlreadyExists.code:
         return errors.TopicAlreadyExists(f"topic {name!r} exists already")
-    return problem_of(code, f"topic {name!r}", message)
+    what = f"topic {name!r}"
+    return problem_of(code, what, message and message.removeprefix(what + " "))  # not named twice
 
 
 async def _check_controller(cluster: Cluster, codes: Sequence[int]) -> None:

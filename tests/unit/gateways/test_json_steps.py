@@ -112,6 +112,8 @@ def test_a_value_that_is_too_long_or_nothing_is_refused_early() -> None:
         list(split.feed("x" * 100))
     with pytest.raises(TooLong):
         list(Split(10).feed('{"a": "long enough"}'))
+    with pytest.raises(ValueError, match="deep"):
+        list(Split(10**6).feed("[" * 10_000))
     for bad in ("x", "1", "}", '"a"'):
         with pytest.raises(ValueError, match="object"):
             list(Split(100).feed(bad))

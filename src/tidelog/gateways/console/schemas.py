@@ -45,7 +45,7 @@ async def schemas(console: Console, request: Request) -> Response:
         latest = await console.registry.ask("GET", "subjects", subject, "versions", "latest")
         rows.append(
             [
-                h.a(subject, href=path("schemas", "show", name=subject), class_="name"),
+                h.a(_readable(subject), href=path("schemas", "show", name=subject), class_="name"),
                 KINDS.get(latest.get("schemaType") or "AVRO", latest.get("schemaType")),
                 latest["version"],
                 latest["id"],
@@ -139,6 +139,11 @@ async def schema(console: Console, request: Request) -> Response:
 
 def _one_before(versions: list[int], version: int) -> int:
     return max((one for one in versions if one < version), default=0)
+
+
+def _readable(subject: str) -> str:
+    """In quotes when nothing of it could be seen, or not where it begins."""
+    return subject if subject.strip() == subject else repr(subject)
 
 
 async def _level(console: Console, subject: str) -> tuple[str, bool]:

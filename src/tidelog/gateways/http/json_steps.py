@@ -14,6 +14,7 @@ from tidelog.gateways.http.json_text import DECODER, check_text
 LONG = 1 << 16
 """Texts up to this length are read at once."""
 PART = 1 << 13
+DEPTH_MAX = 1_000
 
 _WHOLE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
 _OUTSIDE = re.compile(r'(?:[^{}\[\]"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)  # with whole strings
@@ -85,6 +86,8 @@ class Split:
                 self._quoted = not self._quoted
             elif mark in "{[":
                 self._depth += 1
+                if self._depth > DEPTH_MAX:
+                    raise ValueError(f"it is more than {DEPTH_MAX} values deep")
             else:
                 self._depth -= 1
                 if self._depth == 0:

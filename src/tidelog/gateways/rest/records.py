@@ -24,6 +24,7 @@ from tidelog.gateways.rest.call import Rest, check_sent, number, only, refused, 
 from tidelog.gateways.rest.values import side_of
 
 UNDER_WAY_MAX = 200
+PIECE = 16 << 10
 FIELDS = ("partition_id", "key", "value", "headers", "timestamp")
 TEXT_MAX = 8 << 20  # a record is one megabyte at most; escapes and spaces make it longer
 
@@ -97,8 +98,11 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
     values, decode = Split(length_max), codecs.getincrementaldecoder("utf-8")().decode
     async for chunk in request.stream():
         try:
-            for text in values.feed(decode(chunk)):
-                yield parse_long(text) if len(text) <= LONG else await asyncio.to_thread(parse_long, text)
+            came = decode(chunk)
+            for at in range(0, len(came), PIECE):
+                for text in values.feed(came[at : at + PIECE]):
+                    yield parse_long(text) if len(text) <= LONG else await asyncio.to_thread(parse_long, text)
+                await asyncio.sleep(0)  # others have a turn
         except UnicodeDecodeError as problem:
             raise Problem(400, f"the body is not UTF-8: {problem}") from None
         except TooLong:
