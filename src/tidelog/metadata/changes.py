@@ -51,10 +51,10 @@ def read(snapshot: Snapshot) -> Image:
     return _Draft(Image()).finish(written, snapshot.revision).image
 
 
-def advance(image: Image, changes: Changes) -> Update:
-    """One revision further."""
-    written = (_Written(*change, changes.revision) for change in changes.changes)
-    return _Draft(image).finish(written, changes.revision)
+def advance(image: Image, *steps: Changes) -> Update:
+    """One revision further, or several that follow one another."""
+    written = (_Written(*change, step.revision) for step in steps for change in step.changes)
+    return _Draft(image).finish(written, steps[-1].revision)
 
 
 def catch_up(image: Image, snapshot: Snapshot) -> Update:

@@ -12,6 +12,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -21,6 +23,7 @@ from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
 from tidelog.metadata import changes, decisions, moves, planning, records
 from tidelog.metadata.changes import Update
+from tidelog.metadata.gathering import gathered
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
 from tidelog.metadata.names import check_topic_name, plain_names
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
@@ -68,7 +71,9 @@ class Controller:
         self._applied = image
         self._start_config = config
         self._config = config.with_dynamic(image.broker_overrides(None), image.broker_overrides(node))
-        self._moved = asyncio.Event()
+        self._moved = asyncio.Event()  # what is known has
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # by revision
+        self._tickets = count()
 
     @staticmethod
     async def start(store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random) -> Controller:
@@ -104,9 +109,9 @@ class Controller:
         while not closed:
             watch = self._store.watch("", self._known.revision + 1)
             try:
-                async with aclosing(watch):
-                    async for changed in watch:
-                        update = self._learn(changes.advance(self._known, changed))
+                async with aclosing(watch), aclosing(gathered(watch)) as steps:
+                    async for some in steps:
+                        update = self._learn(changes.advance(self._known, *some))
                         yield update
                         self._apply(update)
                 closed = True
@@ -125,8 +130,11 @@ class Controller:
 
     async def reached(self, revision: int) -> None:
         """Returns once this broker has applied that revision."""
-        while self._applied.revision < revision:
-            await self._moved.wait()
+        if self._applied.revision < revision:
+            # Thousands may wait, each for a revision of its own: only those whose turn has come are woken.
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heappush(self._waiting, (revision, next(self._tickets), turn))
+            await turn
 
     def _learn(self, update: Update) -> Update:
         self._known = update.image
@@ -140,7 +148,11 @@ class Controller:
 
     def _apply(self, update: Update) -> None:
         self._applied = update.image
-        self._wake()
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= update.image.revision:
+            turn = heappop(waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
 
     def _wake(self) -> None:
         self._moved.set()

@@ -86,6 +86,14 @@ class Topic(NamedTuple):
     revision: int
 
 
+def changed_partitions(before: Topic | None, after: Topic) -> list[tuple[Partition | None, Partition]]:
+    """What each was, and is.  Those that are as they were mostly are the same objects: the others are found in no time."""
+    old = () if before is None or before.id != after.id else before.partitions
+    pairs = zip(old, after.partitions, strict=False)
+    changed = [(was, one) for was, one in pairs if one is not was and one != was]
+    return [*changed, *((None, one) for one in after.partitions[len(old) :])]
+
+
 class Configs(NamedTuple):
     values: Mapping[str, str]
     revision: int

@@ -4,7 +4,7 @@ of the metadata, whoever caused them."""
 from __future__ import annotations
 
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import Partition, changed_partitions
 from tidelog.types import NodeId
 
 
@@ -24,8 +24,8 @@ class Shifts:
             before, after = update.before.topics.get(name), update.image.topics.get(name)
             if before is None or after is None or before.id != after.id:
                 continue
-            for old, new in zip(before.partitions, after.partitions, strict=False):
-                if old != new:
+            for old, new in changed_partitions(before, after):
+                if old is not None:
                     self._changed(old, new, controls)
 
     def _changed(self, old: Partition, new: Partition, controls: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from tidelog import errors
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, Topic, changed_partitions
 from tidelog.replication.follower import Follower
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
@@ -28,7 +28,7 @@ class Followers:
         self._leader_of: dict[TopicPartition, tuple[NodeId, Partition]] = {}
 
     async def start(self, image: Image) -> None:
-        await self._follow(image.topics.values())
+        await self._follow((None, topic) for topic in image.topics.values())
 
     async def apply(self, update: Update) -> None:
         image = update.image
@@ -37,13 +37,14 @@ class Followers:
             if before is not None and (after is None or after.id != before.id):
                 for partition in before.partitions:
                     self._drop(TopicPartition(name, partition.index))
-        await self._follow(image.topics[name] for name in update.topics if name in image.topics)
+        changed = [name for name in update.topics if name in image.topics]
+        await self._follow((update.before.topics.get(name), image.topics[name]) for name in changed)
         self._stop_idle()
 
-    async def _follow(self, topics: Iterable[Topic]) -> None:
+    async def _follow(self, topics: Iterable[tuple[Topic | None, Topic]]) -> None:
         opened = 0
-        for topic in topics:
-            for known in topic.partitions:
+        for before, topic in topics:
+            for _, known in changed_partitions(before, topic):
                 name = TopicPartition(topic.name, known.index)
                 if known.leader is None or known.leader == self._node or self._node not in known.replicas:
                     self._drop(name)

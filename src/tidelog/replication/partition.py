@@ -103,6 +103,7 @@ class Partition(PartitionTail):
         self, leader: NodeId | None, epoch: Epoch, in_sync: frozenset[NodeId], replica_count: int
     ) -> None:
         """Metadata says who leads, in which epoch, and how many replicas there are and which are in sync."""
+        news = leader != self.leader or epoch != self.state.epoch
         self.leader = leader
         self.in_sync_here = self.state.node in in_sync
         self._replica_count = replica_count
@@ -117,7 +118,8 @@ class Partition(PartitionTail):
         else:
             self.state.followed(epoch)
             self.commit_waits.failed(not_led(self))
-        self.wake_fetches()
+        if news:
+            self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
         """Deleted, moved away or on a failed disk: nobody is left waiting."""

@@ -17,7 +17,7 @@ from tidelog._speed.tail import sum_counts
 from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, Topic, changed_partitions
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.storage.log_dirs import LogDirs
@@ -206,15 +206,15 @@ class Partitions:
                 await asyncio.sleep(0)
 
     async def _topic_changed(self, before: Topic | None, after: Topic) -> None:
-        known = {} if before is None else {one.index: one for one in before.partitions}
-        had = {one.index for one in known.values() if self._node in one.replicas}
-        has = {one.index for one in after.partitions if self._node in one.replicas}
+        changed = changed_partitions(before, after)
+        had = {one.index for one, _ in changed if one is not None and self._node in one.replicas}
+        has = {one.index for _, one in changed if self._node in one.replicas}
         await self._create((after, index) for index in sorted(has - had))
         for index in sorted(had - has):
             self._moved_away(after, index)
-        for partition in after.partitions:
+        for _, partition in changed:
             held = self._held.get((after.name, partition.index))
-            if held is not None and partition != known.get(partition.index):
+            if held is not None:
                 held.led(
                     partition.leader,
                     Epoch(partition.leader_epoch),
