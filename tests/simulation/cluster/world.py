@@ -12,6 +12,7 @@ from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
 from tidelog.metadata import changes
+from tidelog.metadata.image import Image
 from tidelog.metadata.image import Partition as Stored
 from tidelog.metadata.store import MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
@@ -48,6 +49,8 @@ class Cluster:
         self.failing: set[int] = set()
         """Machines whose disks did not do what was asked of them since the broker there was last started."""
         self._settings = settings or {}
+        self._image: Image | None = None
+        self._image_revision = -1
 
     # Brokers
 
@@ -127,7 +130,10 @@ class Cluster:
 
     def stored(self, name: TopicPartition) -> Stored | None:
         """The partition's state in the metadata, whoever knows of it."""
-        return changes.read(self.metadata.select("")).partition(*name)
+        if self._image is None or self._image_revision != self.metadata.revision:
+            self._image = changes.read(self.metadata.select(""))
+            self._image_revision = self.metadata.revision
+        return self._image.partition(*name)
 
     def replicas(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
         """Those that are open now."""
