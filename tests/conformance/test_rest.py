@@ -580,3 +580,18 @@ def test_a_schema_that_was_deleted_is_registered_again(http_: Http, root: str, t
     then = post(http_, path, one).body["value"]["schema_id"]
     assert http_.get(f"/schemas/ids/{then}").status == 200
     assert http_.get("/subjects").body.count(subject) == 1
+
+
+def test_what_moves_and_the_settings_of_every_broker(http_: Http, root: str, topic: Topics) -> None:
+    still = topic()
+    for path in ("topics/-/partitions/-/reassignment", f"topics/{still}/partitions/-/reassignment"):
+        found = http_.get(f"{root}/{path}")
+        assert (
+            found.status == 200 and found.body["kind"] == "KafkaReassignmentList" and not found.body["data"]
+        )
+    assert http_.get(f"{root}/topics/{still}/partitions/0/reassignment").status == 404
+    assert http_.get(f"{root}/topics/nowhere/partitions/-/reassignment").code == 40403
+    one = http_.get(f"{root}/brokers").body["data"][0]["broker_id"]
+    every = http_.get(f"{root}/brokers/-/configs").body["data"]
+    own = http_.get(f"{root}/brokers/{one}/configs").body["data"]
+    assert len(own) > 10 and [entry for entry in every if entry["broker_id"] == one] == own

@@ -40,7 +40,15 @@ def _resource(kind: str, **fields: Shape) -> None:
     SHAPES[f"{kind}List"] = sent({"kind": one_of(f"{kind}List"), "metadata": listed, "data": many(ref(kind))})
 
 
-_resource("KafkaCluster", controller=RELATED, brokers=RELATED, consumer_groups=RELATED, topics=RELATED)
+_resource(
+    "KafkaCluster",
+    controller=RELATED,
+    brokers=RELATED,
+    consumer_groups=RELATED,
+    topics=RELATED,
+    broker_configs=RELATED,
+    partition_reassignments=RELATED,
+)
 _resource("KafkaBroker", broker_id=INDEX, host=TEXT, port=INDEX, rack=maybe(TEXT), configs=RELATED)
 _resource(
     "KafkaTopic",
@@ -50,6 +58,15 @@ _resource(
     partitions_count=INDEX,
     partitions=RELATED,
     configs=RELATED,
+    partition_reassignments=RELATED,
+)
+_resource(
+    "KafkaReassignment",
+    topic_name=TEXT,
+    partition_id=INDEX,
+    adding_replicas=many(INDEX),
+    removing_replicas=many(INDEX),
+    replicas=RELATED,
 )
 _resource("KafkaPartition", topic_name=TEXT, partition_id=INDEX, leader=maybe(RELATED), replicas=RELATED)
 _resource(
@@ -219,6 +236,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", CLUSTER): Operation("this cluster", ref("KafkaCluster")),
     ("GET", CLUSTER + "/brokers"): Operation("its brokers", ref("KafkaBrokerList")),
     ("GET", CLUSTER + "/brokers/{broker}"): Operation("a broker", ref("KafkaBroker"), refused=(400,)),
+    ("GET", CLUSTER + "/brokers/-/configs"): Operation(
+        "all settings of each broker", ref("KafkaBrokerConfigList")
+    ),
     **_settings(CLUSTER + "/brokers/{broker}/configs", "KafkaBrokerConfig", "a broker"),
     **_settings(CLUSTER + "/broker-configs", "KafkaClusterConfig", "all brokers"),
     ("GET", CLUSTER + "/brokers/{broker}/partition-replicas"): Operation(
@@ -244,6 +264,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", TOPIC + "/partitions/{partition}/replicas/{broker}"): Operation(
         "a broker that holds a partition", ref("KafkaReplica"), refused=(400,)
+    ),
+    ("GET", CLUSTER + "/topics/-/partitions/-/reassignment"): Operation(
+        "all partitions that move to other brokers", ref("KafkaReassignmentList")
+    ),
+    ("GET", TOPIC + "/partitions/-/reassignment"): Operation(
+        "its partitions that move to other brokers", ref("KafkaReassignmentList")
+    ),
+    ("GET", TOPIC + "/partitions/{partition}/reassignment"): Operation(
+        "how a partition moves to other brokers", ref("KafkaReassignment"), refused=(400,)
     ),
     **_settings(TOPIC + "/configs", "KafkaTopicConfig", "a topic"),
     ("POST", TOPIC + "/records"): Operation(

@@ -16,7 +16,7 @@ from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.openapi.document import document
 from tidelog.gateways.openapi.registry import OPERATIONS as REGISTRY
-from tidelog.gateways.rest import batch, consumers, events, groups, records, replicas, v2, v3
+from tidelog.gateways.rest import batch, consumers, events, groups, reassignments, records, replicas, v2, v3
 from tidelog.gateways.rest.call import Rest, check_accepted, refused
 from tidelog.gateways.rest.consumers import in_v2
 
@@ -32,6 +32,7 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", _CLUSTER, v3.cluster),
     ("GET", _CLUSTER + "/brokers", v3.brokers),
     ("GET", _CLUSTER + "/brokers/{broker}", v3.broker),
+    ("GET", _CLUSTER + "/brokers/-/configs", v3.configs_of_brokers),
     ("GET", _CLUSTER + "/brokers/{broker}/configs", v3.configs),
     ("POST", _CLUSTER + "/brokers/{broker}/configs:alter", v3.alter_configs),
     ("GET", _CLUSTER + "/brokers/{broker}/configs/{name}", v3.config),
@@ -52,6 +53,9 @@ ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", _TOPIC + "/partitions/{partition}", v3.partition),
     ("GET", _TOPIC + "/partitions/{partition}/replicas", replicas.replicas),
     ("GET", _TOPIC + "/partitions/{partition}/replicas/{broker}", replicas.replica),
+    ("GET", _CLUSTER + "/topics/-/partitions/-/reassignment", reassignments.of_all),
+    ("GET", _TOPIC + "/partitions/-/reassignment", reassignments.of_topic),
+    ("GET", _TOPIC + "/partitions/{partition}/reassignment", reassignments.of_partition),
     ("GET", _TOPIC + "/configs", v3.configs),
     ("POST", _TOPIC + "/configs:alter", v3.alter_configs),
     ("GET", _TOPIC + "/configs/{name}", v3.config),

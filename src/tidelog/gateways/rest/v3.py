@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import quote
 
@@ -34,8 +35,8 @@ class Place:
 
     def one(self, kind: str, parts: tuple[object, ...], **fields: Any) -> dict[str, Any]:
         pairs = "/".join(
-            f"{_SINGULAR.get(str(name), name)}={value}"
-            for name, value in zip(parts[::2], parts[1::2], strict=False)
+            f"{_SINGULAR.get(str(name), name)}={value}" if value is not None else str(name)
+            for name, value in zip_longest(parts[::2], parts[1::2])
         )
         name = f"crn:///kafka={self._cluster}" + (f"/{pairs}" if pairs else "")
         metadata = {"self": self.url(*parts), "resource_name": name}
@@ -77,6 +78,8 @@ async def _cluster(rest: Rest, request: Request) -> dict[str, Any]:
         brokers=place.related("brokers"),
         consumer_groups=place.related("consumer-groups"),
         topics=place.related("topics"),
+        broker_configs=place.related("broker-configs"),
+        partition_reassignments=place.related("topics", "-", "partitions", "-", "reassignment"),
     )
 
 
@@ -136,6 +139,7 @@ def _topic(place: Place, topic: Any) -> dict[str, Any]:
         partitions_count=len(topic.partitions),
         partitions=place.related("topics", name, "partitions"),
         configs=place.related("topics", name, "configs"),
+        partition_reassignments=place.related("topics", name, "partitions", "-", "reassignment"),
     )
 
 
@@ -257,6 +261,20 @@ async def configs(rest: Rest, request: Request) -> Response:
     resource, kind, where, more = _resource(rest, request)
     found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
     return place.listed(f"{kind}List", where, [_config(place, kind, where, one, more) for one in found])
+
+
+async def configs_of_brokers(rest: Rest, request: Request) -> Response:
+    """Of each that runs."""
+    place = _place(rest, request)
+    nodes = [one.node_id for one in rest.image.reachable_brokers]
+    resources = {ConfigResource("broker", str(node)): node for node in nodes}
+    found = await (await rest.around.clients.admin()).describe_configs(list(resources))
+    data = [
+        _config(place, "KafkaBrokerConfig", ("brokers", node, "configs"), one, {"broker_id": node})
+        for resource, node in resources.items()
+        for one in found[resource]
+    ]
+    return place.listed("KafkaBrokerConfigList", ("brokers", "-", "configs"), data)
 
 
 async def config(rest: Rest, request: Request) -> Response:
