@@ -112,9 +112,14 @@ class Cluster:
     async def controller(self) -> Requester:
         if self.topology.controller not in self.topology.nodes:
             await self.refresh(())
-        if self.topology.controller in self.topology.nodes:
+        if self.topology.controller not in self.topology.nodes:
+            return await self.any()
+        try:
             return await self.node(self.topology.controller)
-        return await self.any()
+        except Unreachable:
+            # By now another one may be: whoever tries again goes there.
+            await self.refresh(())
+            raise
 
     async def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions by leading node; asks for metadata where none is known."""

@@ -130,6 +130,24 @@ def test_a_slow_address_does_not_hold_up_the_next() -> None:
     play(scenario)
 
 
+def test_a_controller_that_cannot_be_reached_is_looked_for_anew() -> None:
+    async def scenario(stage: Stage) -> None:
+        gone = stage.broker(1)
+        stage.broker(2)
+        cluster = cluster_on(stage, "broker2:9092", connect_timeout_ms=1_000)
+        await cluster.open()
+        assert cluster.topology.controller == 1
+        stage.network.cut("client", "broker1")
+        del stage.world.brokers[1]  # the others notice it sooner than the client does
+        found = await cluster.retrying("asking the controller", cluster.controller, 5_000)
+        assert found.peer == "broker2:9092"
+        await cluster.close()
+        stage.network.heal()
+        gone.stop()
+
+    play(scenario)
+
+
 def test_an_address_that_failed_is_tried_again_after_a_wait_that_grows() -> None:
     async def scenario(stage: Stage) -> None:
         broker = stage.broker()
