@@ -116,8 +116,8 @@ class Clients:
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["frozen", "killed"])
 def test_no_call_outlasts_its_time(number: signal.Signals, own_broker: Factory) -> None:
+    broker = own_broker(SHARE_SETTINGS)  # whose port is held by sockets of its own
     sockets_before, threads_before = sockets(), threading.active_count()
-    broker = own_broker(SHARE_SETTINGS)
     clients = Clients(broker.bootstrap)
     os.kill(broker.pid, number)
     try:
