@@ -97,6 +97,7 @@ PURE = [
     "gateways/console/rules.py",
     "gateways/console/table.py",
     "gateways/console/values.py",
+    "gateways/http/json_steps.py",
     "gateways/openapi/document.py",
     "gateways/openapi/registry.py",
     "gateways/openapi/rest_v2.py",

@@ -64,7 +64,7 @@ class JsonSchema:
         _, payload = unframe(topic, data)
         try:
             value = json.loads(bytes(payload))
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise SerializationError(f"a record of topic {topic!r} is not JSON: {problem}") from None
         if self._text is not None:
             self._check(topic, value, self._own())

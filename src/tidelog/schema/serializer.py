@@ -91,7 +91,7 @@ class Json:
     def deserialize(self, topic: str, data: bytes | None, is_key: bool = False) -> Any:
         try:
             return None if data is None else json.loads(data)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise SerializationError(f"a record of topic {topic!r} is not JSON: {problem}") from None
 
 

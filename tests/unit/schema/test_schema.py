@@ -197,3 +197,10 @@ def test_functions_serve_as_serializers() -> None:
     assert read is not None and read.deserialize("t", b"ab") == b"ba"
     with pytest.raises(ValueError, match="is no serializer"):
         serializer_of(7)  # type: ignore[arg-type]
+
+
+def test_json_that_is_too_deep_is_not_json(stub: Stub) -> None:
+    deep = b"[" * 100_000
+    for serializer, data in ((Json(), deep), (JsonSchema(registry=Registry(stub.url)), b"\0\0\0\0\1" + deep)):
+        with pytest.raises(SerializationError, match="is not JSON"):
+            serializer.deserialize("t", data)
