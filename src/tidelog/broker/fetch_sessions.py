@@ -22,7 +22,7 @@ Wanted = tuple[int, int, int, int, int]
 
 
 class FetchSession:
-    __slots__ = ("_told", "by_id", "epoch", "session_id", "used_ms", "wanted")
+    __slots__ = ("by_id", "epoch", "session_id", "told", "used_ms", "wanted")
 
     def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -30,7 +30,7 @@ class FetchSession:
         self.epoch = 1
         self.used_ms = now_ms
         self.wanted: dict[Key, Wanted] = {}
-        self._told: dict[Key, tuple[int, int]] = {}
+        self.told: dict[Key, tuple[int, int]] = {}  # what is committed, and where the log starts
 
     def update(self, ask: FetchAsk) -> None:
         for topic, parts in ask.topics:
@@ -38,11 +38,11 @@ class FetchSession:
                 self.wanted[topic, index] = tuple(wanted)  # type: ignore[assignment]
                 if ask.replica_id >= 0:
                     # A follower drops answers of an epoch that has passed: what it was told it may not know.
-                    self._told.pop((topic, index), None)
+                    self.told.pop((topic, index), None)
         for topic, indexes in ask.forgotten:
             for index in indexes:
                 self.wanted.pop((topic, index), None)
-                self._told.pop((topic, index), None)
+                self.told.pop((topic, index), None)
 
     def news(
         self, answers: Iterable[tuple[str | bytes, FetchAnswer]]
@@ -55,11 +55,11 @@ class FetchSession:
             key = (topic, index)
             seen = (committed, log_start)
             if error or diverging is not None:
-                self._told.pop(key, None)
-            elif records is None and replica < 0 and self._told.get(key) == seen:
+                self.told.pop(key, None)
+            elif records is None and replica < 0 and self.told.get(key) == seen:
                 continue
             else:
-                self._told[key] = seen
+                self.told[key] = seen
             news.append((topic, answer))
             if records is not None and key in self.wanted:
                 self.wanted[key] = self.wanted.pop(key)

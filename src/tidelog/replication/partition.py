@@ -314,10 +314,6 @@ class Partition(PartitionTail):
             self.fetch_waits[wait] = None
         self._unstable = self.log.producers.unstable_below(self.state.committed)
 
-    def wait_no_more(self, wait: FetchWait) -> None:
-        self.follower_waits.pop(wait, None)
-        self.fetch_waits.pop(wait, None)
-
     # Replicating, as the leader
 
     def follower_fetched(self, node: NodeId, offset: Offset, now_ms: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from operator import add
 from typing import NamedTuple
 from uuid import UUID
@@ -83,7 +83,11 @@ class Partitions:
         return (-1 if partition.leader is None else partition.leader, partition.leader_epoch)
 
     @property
-    def held(self) -> Mapping[Key, Partition]:
+    def node(self) -> NodeId:
+        return self._node
+
+    @property
+    def held(self) -> dict[Key, Partition]:
         """The open ones, by topic name and by topic id; always the same object."""
         return self._held
 

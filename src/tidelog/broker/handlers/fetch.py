@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
+from tidelog._speed.level import sort_level, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
@@ -57,6 +58,7 @@ class FetchInFlight:
         "_ask",
         "_client_id",
         "_correlation_id",
+        "_level",
         "_put_off",
         "_services",
         "_session",
@@ -83,6 +85,7 @@ class FetchInFlight:
         self._client_id = client_id
         self._services = services
         self._taken: list[Taken] = []
+        self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
     def answer_now(self) -> list[Any] | None:
@@ -101,6 +104,8 @@ class FetchInFlight:
         follows = self._ask.replica_id >= 0
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
+        wait_all(self._level, wait)
+        self._waits_on += self._level
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         wait_ms = self._ask.max_wait_ms
         if self._put_off:
@@ -125,15 +130,23 @@ class FetchInFlight:
 
     def _forget(self, _: asyncio.Future[list[Any]]) -> None:
         self._timer.cancel()
-        for partition in self._waits_on:
-            partition.wait_no_more(self._wait)
+        wait_no_more(self._waits_on, self._wait)
         if not self._wait.future.done():
             self._wait.future.cancel()
 
     def _wanted(self) -> Iterable[tuple[Key, Wanted]]:
-        if self._session is not None:
-            return self._session.wanted.items()
-        return _all_wanted(self._ask)
+        session, ask, services = self._session, self._ask, self._services
+        if session is None:
+            return _all_wanted(ask)
+        if ask.replica_id < 0:
+            return session.wanted.items()
+        # A follower has thousands of partitions in its session, and most of them are at rest.
+        level: list[Partition] = []
+        self._level = level
+        held, now_ms = services.partitions.held, services.clock.monotonic_ms()
+        return sort_level(
+            held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, level
+        )
 
     def _read(self) -> tuple[Found, list[Partition], int, bool]:
         """(answers, partitions they came from, bytes of records, whether there is something to tell at once)."""
