@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.conformance.clients import Message, confluent_produce
-from tests.conformance.consuming import drain, run, until
+from tests.conformance.consuming import drain, run
 from tests.conformance.test_process import committed, keyed, member
-from tidelog import Admin, ClientClosed, NewTopic, Producer
+from tidelog import Admin, ClientClosed, NewTopic, ProcessingFailed, Producer
 from tidelog import Consumer as BlockingConsumer
 from tidelog.aio import Consumer, Record
+from tidelog.schema import SerializationError
 
 INTERRUPTED = """
 import os, sys, time
@@ -192,14 +193,30 @@ def test_leaving_the_program_in_the_work_does_not_end_the_other_clients(
 def test_a_member_without_partitions_is_idle(bootstrap: str, topic: Callable[..., str]) -> None:
     async def scenario() -> None:
         name = topic()
-        async with member(bootstrap, name) as first:
-            await until(lambda: bool(first.assignment()), first)
-            async with member(bootstrap, name) as second:
-                idle = asyncio.ensure_future(second.process(print, idle_timeout_ms=300))
-                await until(idle.done, first)
-                await idle
+        async with member(bootstrap, name) as first, member(bootstrap, name) as second:
+            # One of them has the only partition, the other has none.
+            await asyncio.gather(*[one.process(print, idle_timeout_ms=1_000) for one in (first, second)])
+            assert len(first.assignment()) + len(second.assignment()) == 1
 
     run(scenario())
+
+
+def test_the_end_does_not_wait_for_another_try_of_others(bootstrap: str, topic: Callable[..., str]) -> None:
+    name = topic()
+    keyed(bootstrap, name, 2, keys=2)
+    attempts: list[int] = []
+
+    def work(record: Record) -> None:
+        attempts.append(record.offset)
+        if record.offset == 1:
+            raise SerializationError("never")
+        raise ValueError("again, later")
+
+    with BlockingConsumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        with pytest.raises(ProcessingFailed, match="at offset 1 failed 1 times"):
+            consumer.process(work, retries=1, retry_backoff_ms=10_000, retry_backoff_max_ms=10_000)
+        assert sorted(attempts) == [0, 1]
+        assert consumer.poll(30_000)[0].offset == 0
 
 
 def test_dead_letters_take_what_the_topic_took(bootstrap: str, topic: Callable[..., str]) -> None:
