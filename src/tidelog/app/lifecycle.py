@@ -48,6 +48,7 @@ from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.retreat import Retreat
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.cleaner import Cleanable, Cleaner
 from tidelog.storage.files import OpenFiles
@@ -143,6 +144,7 @@ class Broker:
         self._run(registration.keep(), "keeping the registration")
         self._run(steward.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
+        self._run(Retreat(self._dirs, controller).run(), "watching disks")
         await self._replicating.start()
         self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()

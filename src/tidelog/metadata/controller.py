@@ -21,7 +21,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, decisions, moves, planning, records
+from tidelog.metadata import changes, decisions, moves, planning, records, upkeep
 from tidelog.metadata.changes import Update
 from tidelog.metadata.gathering import gathered
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
@@ -350,6 +350,24 @@ class Controller:
                 # A broker that died meanwhile, or came back with less, must not slip in.
                 swap.compare.append(Compare(records.broker_key(joining[0]), joining[1]))
             return True, swap
+
+        return await self._swap(attempt)
+
+    async def give_up(self, name: TopicPartition) -> bool:
+        """This broker is no member of the in-sync set any more, as if it were gone; whoever of the others runs leads.
+        False when it is none, or the last that runs."""
+
+        def attempt(image: Image) -> tuple[bool, Swap]:
+            topic, partition = image.topics.get(name.topic), image.partition(*name)
+            others = frozenset(broker.node_id for broker in image.live_brokers) - {self._node}
+            if topic is None or partition is None or self._node not in partition.in_sync:
+                return False, Swap([], [])
+            if others.isdisjoint(partition.in_sync):
+                return False, Swap([], [])
+            record = upkeep.next_state(partition, others, others, lambda: False)
+            if record is None:
+                return False, Swap([], [])
+            return True, _put_state(topic.id, partition.index, record, partition.revision)
 
         return await self._swap(attempt)
 

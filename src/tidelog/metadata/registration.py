@@ -136,7 +136,10 @@ class Registration:
         if lease is not None:
             put = Put(CONTROLLER, b"%d" % self._node, lease.id)
             try:
-                self.control_revision = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
+                taken = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
+                if taken is not None:
+                    # Else somebody has it: perhaps this broker, which has not been told yet.
+                    self.control_revision = taken
             except LeaseEnded:
                 self.control_revision = None  # `keep` takes a new one
             except Unanswered:

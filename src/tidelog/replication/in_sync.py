@@ -17,6 +17,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.storage.log import is_offline
 from tidelog.types import Epoch, NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.in_sync")
@@ -74,6 +75,8 @@ class InSync:
             state = partition.state
             if partition.leader != self._node or len(state.in_sync) < 2 or partition.name in self._changing:
                 continue
+            if is_offline(partition.log):
+                continue  # it is this broker that has fallen behind
             behind = state.lagging(now, lag)
             if behind:
                 log.info("%s: brokers %s have fallen behind", partition.name, sorted(behind))

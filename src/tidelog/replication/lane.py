@@ -18,6 +18,7 @@ from tidelog.net.requester import Requester
 from tidelog.replication.following import Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import Throttle
+from tidelog.storage.log import is_offline
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -196,14 +197,20 @@ class Lane:
         if self._delayed:
             self._delayed = {key: until for key, until in self._delayed.items() if until > now}
         left = self._throttle.left(now)
-        wanted = {}
+        wanted, offline = {}, []
         for key, (partition, epoch) in self.followed.items():
             throttled = partition.throttled_in and not partition.in_sync_here
             if key in self._delayed or key in self.beside.asked or (throttled and left <= 0):
                 continue
             it = partition.log
+            if is_offline(it):
+                # It must not seem level, and so in sync, to a leader that has nothing new.
+                offline.append(key)
+                continue
             one = Wanted(epoch, it.end, it.epochs.latest, it.start)
             wanted[key] = one._replace(bytes_max=left) if throttled else one
+        for key in offline:
+            self.drop(key)
         return wanted
 
     def _take(self, answer: FetchResponse) -> list[asyncio.Future[None]]:

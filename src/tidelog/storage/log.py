@@ -358,4 +358,9 @@ class Log(Extent):
         self._volume.trashed.pop(self, None)
 
 
-__all__ = ["Log", "Slice"]
+def is_offline(log: Log) -> bool:
+    """Its disk has failed."""
+    return log._volume.problem is not None
+
+
+__all__ = ["Log", "Slice", "is_offline"]

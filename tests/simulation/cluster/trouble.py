@@ -162,5 +162,6 @@ KINDS: tuple[Trouble, ...] = (
     connections_reset,
     disk_is_full,
     disk_is_slow,
+    disk_fails,
+    broker_stands_still,
 )
-EVERY_KIND: tuple[Trouble, ...] = (*KINDS, broker_stands_still, disk_fails)

@@ -137,3 +137,18 @@ def test_a_second_process_on_a_copy_of_the_data_ends_the_first() -> None:
             first.learned(image(metadata))
 
     testing.run(scenario)
+
+
+def test_a_controller_that_asks_again_before_it_was_told_stays_in_control() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        registration = life(metadata, "boot/a", "one")
+        await registration.register()
+        await metadata.connect("other").txn((), [Delete(CONTROLLER)])
+        await registration.take_control()
+        taken = registration.control_revision
+        assert taken is not None
+        await registration.take_control()  # its watch is late: it still believes that nobody is
+        assert registration.control_revision == taken
+
+    testing.run(scenario)

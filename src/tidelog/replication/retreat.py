@@ -1,0 +1,49 @@
+"""Leaves partitions whose disk has failed to the replicas that have them.
+
+A leader that cannot read or write its log would keep it from everybody, and in time find its followers behind.  Where
+another member is in sync and runs, that one leads; the last member stays what it is, since it alone has everything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from tidelog import errors
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.log_dirs import LogDirs
+from tidelog.types import TopicPartition
+
+log = logging.getLogger("tidelog.replication")
+
+LOOK_S = 0.5
+
+
+class Metadata(Protocol):
+    async def give_up(self, name: TopicPartition) -> bool: ...
+
+
+class Retreat:
+    def __init__(self, dirs: LogDirs, metadata: Metadata) -> None:
+        self._dirs = dirs
+        self._metadata = metadata
+        self._left: set[str] = set()
+
+    async def run(self) -> None:
+        """For ever: looks for directories that went offline."""
+        while True:
+            for where in self._dirs.dirs:
+                if where.problem is not None and where.path not in self._left and await self._leave(where):
+                    self._left.add(where.path)
+            await asyncio.sleep(LOOK_S)
+
+    async def _leave(self, where: LogDir) -> bool:
+        left = 0
+        try:
+            for name in sorted(where.names):
+                left += await self._metadata.give_up(name)
+        except errors.TidelogError as problem:
+            log.warning("partitions in %s cannot be left to other brokers now: %s", where.path, problem)
+            return False
+        log.error("%s has failed: %d of its partitions were left to other brokers", where.path, left)
+        return True
