@@ -18,6 +18,7 @@ from tidelog.metadata.store import MetadataStore
 from tidelog.replication.follower import Follower
 from tidelog.replication.followers import Followers
 from tidelog.replication.in_sync import InSync
+from tidelog.replication.lane import Lane
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
@@ -63,16 +64,20 @@ class Replicating:
         self._followers = Followers(node, partitions, self._follower)
 
     def _follower(self, leader: NodeId) -> Follower:
-        return Follower(
-            leader,
-            self._node,
-            self.peers,
-            self._clock,
-            self._controller.config,
-            lambda: -1 if self._registration is None else self._registration.epoch,
-            self._truncated,
-            self._inbound,
-        )
+        def lane(bytes_max: int) -> Lane:
+            return Lane(
+                leader,
+                self._node,
+                self.peers,
+                self._clock,
+                self._controller.config,
+                lambda: -1 if self._registration is None else self._registration.epoch,
+                self._truncated,
+                self._inbound,
+                bytes_max,
+            )
+
+        return Follower(lane)
 
     def steward(self, store: MetadataStore, registration: Registration) -> Steward:
         """The controller's duties, for when they fall to this broker."""

@@ -10,34 +10,20 @@ import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
-from tidelog.clock import Clock
-from tidelog.config import BrokerConfig
 from tidelog.replication.following import Key
-from tidelog.replication.lane import Following, Lane, Peers
+from tidelog.replication.lane import Following, Lane
 from tidelog.replication.partition import Partition
-from tidelog.replication.throttle import NO_LIMIT, Throttle
-from tidelog.types import Epoch, NodeId
+from tidelog.replication.throttle import NO_LIMIT
+from tidelog.types import Epoch
 
 # Long answers keep both brokers from serving others for a while; short ones waste round trips.
 CATCH_UP_BYTES_MAX = 1 << 20
 
 
 class Follower:
-    def __init__(
-        self,
-        leader: NodeId,
-        node: NodeId,
-        peers: Peers,
-        clock: Clock,
-        config: Callable[[], BrokerConfig],
-        broker_epoch: Callable[[], int],
-        truncated: Callable[[Partition], None],
-        throttle: Throttle,
-    ) -> None:
-        self._in_sync, self._behind = (
-            Lane(leader, node, peers, clock, config, broker_epoch, truncated, throttle, bytes_max)
-            for bytes_max in (NO_LIMIT, CATCH_UP_BYTES_MAX)
-        )
+    def __init__(self, lane: Callable[[int], Lane]) -> None:
+        """`lane` makes one, for answers of so many bytes at most."""
+        self._in_sync, self._behind = lane(NO_LIMIT), lane(CATCH_UP_BYTES_MAX)
         self._in_sync.beside, self._behind.beside = self._behind, self._in_sync
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ from tests.simulation.cluster.trouble import (
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.grouped import GROUP, PARTITIONS, TOPIC, GroupMember, Promises
 from tests.simulation.invariants import Violated
+from tests.simulation.play import raise_first
 from tests.simulation.test_groups import check
 from tidelog import errors
 from tidelog.net.requester import Requester
@@ -97,18 +98,18 @@ class Play:
             while cluster.clock.monotonic_ms() < deadline:
                 await asyncio.sleep(random.random() * 3)
                 await random.choice(TROUBLES)(cluster, random)
-                _raise_first(tasks)
+                raise_first(tasks)
             await self._recover()
             before, deadline = promises.commits, cluster.clock.monotonic_ms() + PROGRESS_S_MAX * 1_000
             while promises.commits < before + 2 * PARTITIONS:
                 assert cluster.clock.monotonic_ms() < deadline, "the group does not work any more"
                 await asyncio.sleep(0.2)
-                _raise_first(tasks)
+                raise_first(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        _raise_first(tasks)
+        raise_first(tasks)
         await check(self.coordinator, promises)
 
     async def _recover(self) -> None:
@@ -119,12 +120,6 @@ class Play:
             if node not in self.cluster.brokers:
                 machine.kill()
                 await self.cluster.restart(node)
-
-
-def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        if task.done() and not task.cancelled() and (problem := task.exception()) is not None:
-            raise problem
 
 
 def play(seed: int) -> Play:
