@@ -7,6 +7,7 @@ to be wrong, such as a lost record or another value, fails at once.  Pure code a
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from xdist.scheduler import LoadScopeScheduling
 WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
 REAL = ("browser", "conformance", "faults", "pipeline")
 HERE = Path(__file__).parent
+
+# Shells start what runs in the background with interrupts ignored, and children inherit that: here it is as at a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run, so that a change is what breaks a test; `make deep` looks for new ones.  There is no
 # deadline: a busy machine is slow, not wrong.

@@ -175,14 +175,7 @@ def test_a_record_the_broker_refuses_is_counted_and_named(
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    """As from a terminal: tests that were started in the background inherit an interrupt that is ignored."""
-    return subprocess.Popen(
-        [TIDELOG, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,
-    )
+    return subprocess.Popen([TIDELOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 def test_following_prints_what_is_written_later_and_ends_cleanly_on_ctrl_c(

@@ -59,19 +59,12 @@ def test_one_picture_for_scripts(bootstrap: str, topic: Callable[..., str], name
     assert found["problems"] == []
 
 
-def _heeds_ctrl_c() -> None:
-    """Shells start what runs in the background with SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_lines_of_json_show_rates(bootstrap: str, topic: Callable[..., str], name: Callable[[], str]) -> None:
     known, group = topic(), name()
     command = [TIDELOG, "top", "--json", "--interval", "0.2", "--topic", known, "--bootstrap", bootstrap]
     commit(bootstrap, group, known, 0)
     with (
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_heeds_ctrl_c
-        ) as running,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running,
         Producer(bootstrap_servers=bootstrap) as producer,
     ):
         assert running.stdout is not None and running.stderr is not None
