@@ -170,6 +170,7 @@ class Partitions:
             if not self._dirs.leave_alone(name):
                 log.warning("%s is not in the metadata (any more): deleting it", name)
                 self._delete(name)
+        self._deleted()
         missing = [name for name in wanted if name not in self._dirs]
         if not self._dirs.complete:
             # They may well be on the disk that does not work now: an empty log in their place would be a lie.
@@ -208,6 +209,7 @@ class Partitions:
                 self._delete(name)
             if at % TURN == TURN - 1:
                 await asyncio.sleep(0)
+        self._deleted()
 
     async def _topic_changed(self, before: Topic | None, after: Topic) -> None:
         changed = changed_partitions(before, after)
@@ -216,6 +218,7 @@ class Partitions:
         await self._create((after, index) for index in sorted(has - had))
         for index in sorted(had - has):
             self._moved_away(after, index)
+        self._deleted()
         for _, partition in changed:
             held = self._held.get((after.name, partition.index))
             if held is not None:
@@ -254,6 +257,12 @@ class Partitions:
             self._dirs.delete(name)
         except errors.KafkaStorageError as problem:
             log.error("cannot delete %s: %s", name, problem)
+
+    def _deleted(self) -> None:
+        try:
+            self._dirs.deleted()
+        except errors.KafkaStorageError as problem:
+            log.error("deleted logs may come back: %s", problem)
 
     def _reconfigure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

@@ -120,7 +120,7 @@ class Background:
         if not files and not folders:
             return
         try:
-            await disk.run(lambda: _remove(disk, files, folders, home.path))
+            await disk.run(lambda: _remove(disk, files, folders))
         except OSError as problem:
             home.volume.failed(problem, f"remove deleted files of {home.path}")
 
@@ -211,12 +211,9 @@ class Background:
             files.release_idle()
 
 
-def _remove(disk: Disk, files: list[str], folders: list[str], home: str) -> None:
+def _remove(disk: Disk, files: list[str], folders: list[str]) -> None:
     for path in files:
         disk.remove(path)
-    if folders:
-        # A folder that a crash brings back under its old name has to be whole.
-        disk.sync_folder(home)
     for folder in folders:
         if disk.exists(folder):
             disk.remove_folder(folder)

@@ -51,6 +51,7 @@ class LogDir:
         self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
         self._disk = disk
         self._lock: Lock | None = None
+        self._renamed = False  # folders of deleted logs were, and it is not certain yet
         self._doomed: list[tuple[int, str]] = []  # folders to remove, and when
 
     @property
@@ -282,12 +283,21 @@ class LogDir:
         unique = UUID(int=self.volume.random.getrandbits(128), version=4)
         target = f"{self.path}/{folders.marked(name, unique, folders.DELETE)}"
         try:
-            # Not synced here: with a topic of thousands of partitions that is thousands of syncs.  A crash may bring the
-            # folder back under its old name, and the start deletes it again; `background` syncs before bytes go.
             self._disk.rename(folder, target)
         except OSError as problem:
             raise self.volume.failed(problem, f"delete {name}", at_risk=True) from problem
+        self._renamed = True
         self._doomed.append((self.volume.clock.now_ms() + delay_ms, target))
+
+    def deleted(self) -> None:
+        """What was deleted stays deleted: a crash would bring it back, in the place of a new topic of the same name.  One
+        sync for all, since a topic may have thousands of partitions."""
+        if self._renamed and self.problem is None:
+            self._renamed = False
+            try:
+                self._disk.sync_folder(self.path)
+            except OSError as problem:
+                raise self.volume.failed(problem, f"delete logs in {self.path}", at_risk=True) from problem
 
     def discard(self, folder: str) -> None:
         """A folder that is nobody's log: removed with the next round of housekeeping."""

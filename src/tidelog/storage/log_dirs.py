@@ -85,6 +85,7 @@ class LogDirs:
             if home.open(name, config).end < other.open(name, config).end:
                 home, other = other, home
             other.delete(name)
+            other.deleted()
         self._homes[name] = home
 
     # Finding
@@ -137,6 +138,7 @@ class LogDirs:
             if name in home.logs or home.topic_id(name) in (None, topic_id):
                 return home.open(name, config)
             self.delete(name)
+            self.deleted()
         home = self._wanted.pop(name, None) or self._emptiest()
         log = home.create(name, topic_id, config)
         self._homes[name] = home
@@ -162,6 +164,11 @@ class LogDirs:
         home = self.home(name)
         home.delete(name, self._configs(name.topic).file_delete_delay_ms)
         del self._homes[name]
+
+    def deleted(self) -> None:
+        """After some deletions: they are certain now."""
+        for each in self.online():
+            each.deleted()
 
     # Moving
 
