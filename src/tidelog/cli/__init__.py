@@ -64,7 +64,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP names the broker for all of them.",
+    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP names the broker for those that ask one, "
+    "TIDELOG_REGISTRY the registry for schemas.",
 )
 @click.version_option(tidelog.__version__, message="tidelog %(version)s")
 def cli() -> None:

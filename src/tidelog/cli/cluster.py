@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.disks import disks, tell_silent
-from tidelog.cli.output import bytes_text, print_json, print_table
+from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ async def _least_in_sync(admin: Any, topics: list[Topic]) -> dict[str, int]:
 
 
 def _print(found: dict[str, Any]) -> None:
-    click.echo(f"cluster {found['id']}, controller {found['controller']}, {found['partitions']} partitions")
+    partitions = counted(found["partitions"], "partition")
+    click.echo(f"cluster {found['id']}, controller {found['controller']}, {partitions}")
     rows = [(one["id"], one["leaders"], bytes_text(one["bytes"]) or "unknown") for one in found["brokers"]]
     print_table(("BROKER", "LEADS", "BYTES"), rows, right=("BROKER", "LEADS", "BYTES"))
     for key, words in (

@@ -28,6 +28,11 @@ def plain(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def counted(number: int, what: str) -> str:
+    """`1 broker`, `2 brokers`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
     """`right`: columns of numbers."""
     texts = [["-" if cell is None else plain(str(cell)) for cell in row] for row in rows]

@@ -10,7 +10,7 @@ import click
 
 from tidelog.cli import throttles, under_way
 from tidelog.cli.disks import Disks, disks, tell_silent
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.under_way import joined, total
 
@@ -280,7 +280,7 @@ def _show(session: Session, moves: list[Move], begun: bool) -> None:
     ]
     print_table(("TOPIC", "PARTITION", "FROM", "TO", "TO COPY"), rows_text, right=("PARTITION", "TO COPY"))
     what = "begun; --verify shows how far it is" if begun else "nothing is done yet: --execute begins it"
-    click.echo(f"{len(moves)} moves, {total(copied)} to copy: {what}")
+    click.echo(f"{counted(len(moves), 'move')}, {total(copied)} to copy: {what}")
 
 
 @partitions.command(
@@ -324,7 +324,11 @@ def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
             }
         )
     else:
-        click.echo(f"{len(outcome) - len(failed)} partitions have the leader they should have")
+        right = len(outcome) - len(failed)
+        if right == 1:
+            click.echo("1 partition has the leader it should have")
+        else:
+            click.echo(f"{right} partitions have the leader they should have")
     if failed:
         raise Failure(*[str(problem) for problem in failed.values()])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidelog.cli.disks import disks, tell_silent
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.session import Finite, Session, broker_options, command_help, run
 from tidelog.model import amounts
 from tidelog.model.amounts import size_text
@@ -222,13 +222,13 @@ def _print(load: Load, machine: Machine, wanted: Plan) -> None:
         ("network out", f"{size_text(wanted.rate_out)}/s", "at the peak: replication and consumers"),
     ]
     print_table(("NEEDED", "AMOUNT", "WHY"), rows, right=("AMOUNT",))
-    click.echo(f"\n{wanted.limit.capitalize()} limits first: it takes {wanted.brokers} brokers.")
+    click.echo(f"\n{wanted.limit.capitalize()} limits first: it takes {counted(wanted.brokers, 'broker')}.")
 
 
 def _print_comparison(session: Session, cluster: Measured, compared: Comparison) -> None:
     of = "nothing is kept" if cluster.message_bytes is None else f"{size_text(cluster.message_bytes)} each"
     click.echo(
-        f"The cluster at {session.bootstrap} has {cluster.brokers} brokers and takes "
+        f"The cluster at {session.bootstrap} has {counted(cluster.brokers, 'broker')} and takes "
         f"{cluster.messages_per_s:,.0f} messages/s ({of})."
     )
     rows = []

@@ -72,7 +72,9 @@ class ShareConsumer:
         metadata_max_age_ms: int = 300_000,
         security: Security | None = None,
         environment: Environment | None = None,
+        auto_offset_reset: None = None,
     ) -> None:
+        _check_start(auto_offset_reset, group_id)
         if acknowledgement_mode not in MODES:
             raise ValueError(
                 f"acknowledgement_mode cannot be {acknowledgement_mode!r}: use {' or '.join(MODES)}"
@@ -408,3 +410,12 @@ class ShareConsumer:
             await self._running().renew(self._cluster.options.request_timeout_ms)
         except* errors.TidelogError as problems:
             log.warning("locks were not renewed: %s", problems.exceptions)
+
+
+def _check_start(auto_offset_reset: object, group_id: str) -> None:
+    """Consumers have the option, so people try it here; one consumer cannot say it for a group."""
+    if auto_offset_reset is not None:
+        raise TypeError(
+            "auto_offset_reset is not an option of a share consumer: where a new group starts is a setting of the "
+            f"group: tidelog configs set group {group_id} share.auto.offset.reset={auto_offset_reset}"
+        )

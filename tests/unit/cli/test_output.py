@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from tidelog.cli.output import Progress, bytes_text, data_fields, plain, print_json, print_table, time_text
+from tidelog.cli.output import (
+    Progress,
+    bytes_text,
+    counted,
+    data_fields,
+    plain,
+    print_json,
+    print_table,
+    time_text,
+)
 
 
 def test_tables_are_plainly_aligned_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +35,10 @@ def test_tables_are_plainly_aligned_when_nobody_looks(capsys: pytest.CaptureFixt
 )
 def test_sizes_are_short(size: int | None, text: str | None) -> None:
     assert bytes_text(size) == text
+
+
+def test_one_is_not_several() -> None:
+    assert [counted(number, "broker") for number in (0, 1, 2)] == ["0 brokers", "1 broker", "2 brokers"]
 
 
 def test_times_are_utc_to_the_millisecond() -> None:

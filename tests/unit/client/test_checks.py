@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.client.stage import Stage, play
 from tests.unit.client.test_consumer import ORDERS, consumer_on, drain, fill
+from tidelog import ShareConsumer as BlockingShareConsumer
 from tidelog import errors
 from tidelog.aio import Admin, Consumer, NewTopic, Producer, ShareConsumer
 from tidelog.client.configs import setting_text
@@ -85,6 +86,14 @@ def test_a_topic_that_can_never_be_is_refused_by_all_who_read(name: str) -> None
     asyncio.run(scenario())
     check_topic("a" * 249)
     check_topic("__consumer_offsets")
+
+
+def test_a_share_consumer_says_whose_setting_the_start_is() -> None:
+    said = "tidelog configs set group jobs share.auto.offset.reset=earliest"
+    for kind in (ShareConsumer, BlockingShareConsumer):
+        options: dict[str, Any] = {"group_id": "jobs", "auto_offset_reset": "earliest"}
+        with pytest.raises(TypeError, match=f"auto_offset_reset .* setting of the group: {said}"):
+            kind("orders", **options)
 
 
 def test_one_name_is_one_and_not_its_letters() -> None:
