@@ -173,6 +173,8 @@ class Transactions:
         self, offsets: dict[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         self.state.in_transaction()
+        if not offsets:
+            return  # a poll that gave nothing: a transaction that the coordinator never heard of has nothing to commit
         self.state.started = True
         if not self.of_produce.implicit:
             add = AddOffsetsToTxnRequest(self.id, self.identity.id, self.identity.epoch, group.group_id)
