@@ -99,5 +99,5 @@ def test_both_faces_have_the_same_options(name: str) -> None:
     settings = getattr(module, f"{name}Settings").__annotations__
     options = inspect.signature(getattr(tidelog.aio, name).__init__).parameters
     assert set(settings) == set(options) - {"self", "topics"} - (
-        {"group_id"} if name == "ShareConsumer" else set()
+        {"group_id", "auto_offset_reset"} if name == "ShareConsumer" else set()
     )
