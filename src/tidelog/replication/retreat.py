@@ -45,5 +45,6 @@ class Retreat:
         except errors.TidelogError as problem:
             log.warning("partitions in %s cannot be left to other brokers now: %s", where.path, problem)
             return False
-        log.error("%s has failed: %d of its partitions were left to other brokers", where.path, left)
+        if left:
+            log.warning("%d partitions in %s, which has failed, were left to other brokers", left, where.path)
         return True
