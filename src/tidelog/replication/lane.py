@@ -82,9 +82,8 @@ class Lane:
         self._bytes_max = bytes_max
         self._session = Session(node)
         self.followed: dict[Key, Following] = {}
-        self.asked: dict[
-            Key, Following
-        ] = {}  # what the fetch under way names, until its answer is dealt with
+        # What the fetch under way names, until its answer is dealt with.
+        self.asked: dict[Key, Following] = {}
         self._delayed: dict[Key, int] = {}
         self._some = asyncio.Event()
         self._waits_at: Requester | None = None  # where the fetch under way can be hurried
