@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -230,10 +231,15 @@ def test_storage(new_broker: BrokerFactory) -> None:
             topics=[{"name": "synced", "partitions": [{"partition_index": 0, "offset": 1}]}],
         )  # fmt: skip
         eyes.until(lambda page: of(page, "mq_partition_log_start_offset", topic="synced") == 1, "a new start")
-        # A record that a disk has turned into another one.
-        spoil(broker)
-        write_keys(connection, 40)
-        eyes.until(lambda page: of(page, "mq_uncleanable_partitions") == 1, "the damage is found")
+
+        def found(page: Series) -> bool:
+            # A record that a disk has turned into another one; a round that had read it before writes it anew, whole.
+            with contextlib.suppress(FileNotFoundError):
+                spoil(broker)
+            write_keys(connection, 10)
+            return of(page, "mq_uncleanable_partitions") == 1
+
+        eyes.until(found, "the damage is found")
     assert STORAGE - eyes.seen == set()
 
 

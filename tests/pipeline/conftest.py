@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.conftest import BrokerFactory, bootstrap, name, topic
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.tidelog_broker import TidelogBroker
+from tidelog.pipeline import clients, decisions, producers
 
 __all__ = ["bootstrap", "name", "topic"]
 
@@ -52,6 +53,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for query in session.streams.active:
         query.stop()
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept() -> Iterator[None]:
+    """A driver keeps its clients from one trigger to the next; whatever runs next in this process has its own."""
+    yield
+    decisions.close_all()
+    producers.close_all()
+    clients.close_all()
 
 
 @pytest.fixture(scope="session")

@@ -215,6 +215,8 @@ def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Q
     query.restart()
     query.commit(6, query.tasks(6))
     assert seen(bootstrap, query.options, 56) == query.whole(range(7))
+    for kept in workers:
+        with_own(kept, decisions.close_all)
 
 
 def with_own(kept: OrderedDict[Any, Decisions], work: Callable[[], Any]) -> None:

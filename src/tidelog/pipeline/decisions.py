@@ -6,6 +6,7 @@ thought to be dead can decide behind the back of the one that has taken over.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import os
 from collections import OrderedDict
@@ -133,3 +134,9 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def close_all() -> None:
+    while _kept:
+        _kept.popitem()[1].close()
