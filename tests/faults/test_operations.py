@@ -22,8 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.conformance import apache_kafka
+from tests.conformance.batches import batch
 from tests.conformance.process import free_port, wait_until
 from tests.conformance.raw import Connection
+from tests.conformance.topics import fetch_fields
 from tests.contract.etcd import Etcd
 from tests.faults.broker import FaultyBroker
 from tests.faults.cluster_traffic import QUIET
@@ -148,6 +150,32 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
         made.end()
     for broker in made.brokers.values():
         assert not broker.unexpected(), broker.unexpected()[0]
+
+
+def test_who_asks_the_wrong_broker_is_told_which_one_is_right(operated: Operated) -> None:
+    operated.create("told", [[2, 1]])
+    data = [{"name": "told", "partition_data": [{"index": 0, "records": batch([b"x"])}]}]
+    # A follower takes no records; one that has nothing of the topic has none either.
+    for asked, fetches in ((1, False), (4, True)):
+        with Connection(operated.brokers[asked].bootstrap) as connection:
+            said = connection.call("produce", 12, acks=-1, timeout=10_000, topic_data=data)
+            parts = said.responses[0].partition_responses
+            if fetches:
+                wanted = fetch_fields("told", 0)
+                wanted["topics"][0]["topic_id"] = (
+                    connection.call("metadata", 12, topics=[{"name": "told"}]).topics[0].topic_id
+                )
+                said = connection.call("fetch", 17, **wanted)
+                parts += said.responses[0].partitions
+        for part in parts:
+            assert part.error_code.name == "not_leader_or_follower"
+            assert part.current_leader.leader_id == 2
+        [node] = said.node_endpoints
+        assert (node.node_id, f"{node.host}:{node.port}", node.rack) == (
+            2,
+            operated.brokers[2].bootstrap,
+            "a",
+        )
 
 
 def test_replicas_of_new_topics_are_in_different_racks(operated: Operated) -> None:

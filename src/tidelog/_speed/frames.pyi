@@ -23,8 +23,15 @@ ProduceAnswer = tuple[
     int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str | None]]
 ]
 
+# (node, host, port, rack)
+Endpoint = tuple[int, str, int, str | None]
+
 def encode_produce(
-    version: int, correlation_id: int, topics: list[tuple[str | bytes, list[ProduceAnswer]]], throttle_ms: int
+    version: int,
+    correlation_id: int,
+    topics: list[tuple[str | bytes, list[ProduceAnswer]]],
+    throttle_ms: int,
+    endpoints: Sequence[Endpoint] = (),
 ) -> bytes:
     """A whole frame, length included."""
 
@@ -66,5 +73,6 @@ def encode_fetch(
     error: int,
     session_id: int,
     topics: list[tuple[str | bytes, list[FetchAnswer]]],
+    endpoints: Sequence[Endpoint] = (),
 ) -> list[Any]:
     """The pieces of a whole frame: bytes, and the slices as they were given."""

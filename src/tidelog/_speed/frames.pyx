@@ -371,7 +371,7 @@ cdef class Writer:
         return PyBytes_FromStringAndSize(<char*>self.data + start, self.size - start)
 
 
-def encode_produce(int version, int32_t correlation_id, list topics, int32_t throttle_ms):
+def encode_produce(int version, int32_t correlation_id, list topics, int32_t throttle_ms, endpoints=()):
     cdef Writer out = Writer.__new__(Writer)
     cdef bint flexible = version >= 9
     out.put32(0)
@@ -406,9 +406,29 @@ def encode_produce(int version, int32_t correlation_id, list topics, int32_t thr
             out.put8(0)
     out.put32(throttle_ms)
     if flexible:
-        out.put8(0)
+        put_endpoints(out, endpoints if version >= 10 else ())
     put_int32(out.data, <int32_t>(out.size - 4))
     return out.cut(0)
+
+
+cdef int put_endpoints(Writer out, endpoints) except -1:
+    """(node, host, port, rack) of leaders, as the only tagged field of an answer; none without any."""
+    cdef Writer field
+    if not endpoints:
+        return out.put8(0)
+    field = Writer.__new__(Writer)
+    field.put_count(len(endpoints), True)
+    for node, host, port, rack in endpoints:
+        field.put32(node)
+        field.put_text(host, True)
+        field.put32(port)
+        field.put_text(rack, True)
+        field.put8(0)
+    out.put8(1)
+    out.put8(0)
+    out.put_varint(<uint32_t>field.size)
+    memcpy(out.extend(field.size), field.data, field.size)
+    return 0
 
 
 cdef int put_leader(Writer out, int tags, int tag, leader) except -1:
@@ -422,7 +442,13 @@ cdef int put_leader(Writer out, int tags, int tag, leader) except -1:
 
 
 def encode_fetch(
-    int version, int32_t correlation_id, int32_t throttle_ms, int16_t error, int32_t session_id, list topics
+    int version,
+    int32_t correlation_id,
+    int32_t throttle_ms,
+    int16_t error,
+    int32_t session_id,
+    list topics,
+    endpoints=(),
 ):
     cdef Writer out = Writer.__new__(Writer)
     cdef bint flexible = version >= 12
@@ -457,7 +483,7 @@ def encode_fetch(
         if flexible:
             out.put8(0)
     if flexible:
-        out.put8(0)
+        put_endpoints(out, endpoints if version >= 16 else ())
     if start < out.size:
         pieces.append(out.cut(start))
     total += out.size - 4
@@ -509,5 +535,6 @@ cdef int put_fetch_tags(Writer out, tuple answer) except -1:
 
 
 # Only for annotations: see frames.pyi.
+Endpoint = tuple
 ProduceAnswer = tuple
 FetchAnswer = tuple

@@ -60,7 +60,7 @@ class Router:
         client_id, at = request_header(frame, version >= route.flexible_from)
         connection.client_id = client_id
         if api_key == PRODUCE:
-            return produce(frame, at, version, correlation_id, client_id, self._services)
+            return produce(frame, at, version, correlation_id, connection, self._services)
         if len(frame) > self._bytes_max:
             # What they are about is looked at piece by piece, while nobody else is served.
             raise ValueError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidelog import errors
 from tidelog.client.addresses import Address
@@ -18,7 +18,7 @@ from tidelog.client.backoff import Backoff
 from tidelog.client.connections import Connections
 from tidelog.client.environment import Environment
 from tidelog.client.options import ConnectionOptions
-from tidelog.client.topology import Topic, Topology
+from tidelog.client.topology import NO_LEADER, Node, Topic, Topology
 from tidelog.net.requester import Requester, Unreachable
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -27,6 +27,20 @@ T = TypeVar("T")
 
 # How long one address has for itself before the next is tried beside it.
 STAGGER_MS = 300
+
+
+class _Leader(Protocol):
+    leader_id: int
+    leader_epoch: int
+
+
+class _Endpoint(Protocol):
+    """Answers to Produce and to Fetch have them alike."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 class Cluster:
@@ -160,6 +174,14 @@ class Cluster:
         before = Topology() if topics is None else self.topology
         self.topology = before.answered(answer)
         return self.topology
+
+    def told(self, of: TopicPartition, by: int, leader: _Leader, endpoints: Iterable[_Endpoint]) -> bool:
+        """What node `by` said of the leader of a partition that it does not lead.  Whether it is worth asking another one
+        at once: it is not when `by` itself lags behind what is known here, or will lead in a moment."""
+        nodes = [Node(one.node_id, one.host, one.port, one.rack) for one in endpoints]
+        self.topology = self.topology.led(of, leader.leader_id, leader.leader_epoch, nodes)
+        known, epoch = self.topology.partition(of), leader.leader_epoch
+        return known is not None and known.leader_epoch == epoch >= 0 and known.leader not in (by, NO_LEADER)
 
     async def refresh_ids(self, ids: Collection[uuid.UUID]) -> Topology:
         """Asks for topics by id; those that are gone stay unknown."""

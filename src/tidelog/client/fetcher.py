@@ -359,15 +359,18 @@ class Fetcher:
             current = {one.partition: one for one in asked}
             for partition, data in read_fetch(answer, call.names):
                 if partition in current:
+                    moved = data.error_code != errors.NONE and self._cluster.told(
+                        partition, node, data.current_leader, answer.node_endpoints
+                    )
                     with self._lock:
-                        self._partition_answered(current[partition], data)
+                        self._partition_answered(current[partition], data, moved)
         self.wake()
 
-    def _partition_answered(self, one: Assigned, data: PartitionData) -> None:
+    def _partition_answered(self, one: Assigned, data: PartitionData, moved: bool) -> None:
         if data.error_code == errors.OffsetOutOfRange.code:
             self._out_of_range(one)
         elif data.error_code != errors.NONE:
-            self._failed(one, problem_of(data.error_code, str(one.partition)))
+            self._failed(one, problem_of(data.error_code, str(one.partition)), moved)
         elif data.diverging_epoch.end_offset >= 0:
             self._truncated(one, data.diverging_epoch.end_offset)
         elif data.preferred_read_replica != NO_REPLICA and data.preferred_read_replica != one.replica:
@@ -420,7 +423,8 @@ class Fetcher:
         if one.problem is not None:
             self._arrived.set()
 
-    def _failed(self, one: Assigned, problem: errors.TidelogError) -> None:
+    def _failed(self, one: Assigned, problem: errors.TidelogError, moved: bool = False) -> None:
+        """`moved`: another broker is known to lead the partition now."""
         options, environment = self._cluster.options, self._cluster.environment
         if not problem.retriable:
             one.problem = problem
@@ -428,8 +432,10 @@ class Fetcher:
             wait_ms = delay_ms(
                 options.retry_backoff_ms, options.retry_backoff_max_ms, one.failures, environment.random
             )
-            one.failed(problem, environment.clock.monotonic_ms(), wait_ms, options.request_timeout_ms)
-            self._cluster.refresh_soon().add_done_callback(self.wake)
+            now_ms = environment.clock.monotonic_ms()
+            one.failed(problem, now_ms, 0 if moved else wait_ms, options.request_timeout_ms)
+            if not moved:
+                self._cluster.refresh_soon().add_done_callback(self.wake)
         if one.problem is not None:
             self._arrived.set()
 

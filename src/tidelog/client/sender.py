@@ -306,7 +306,7 @@ class Sender:
             sent.add_done_callback(self._then(node, lambda done: self._sent(chosen, done)))
         else:
             answer = connection.submit(call.request, ProduceResponse, version=call.version)
-            answer.add_done_callback(self._then(node, lambda done: self._answered(chosen, call, done)))
+            answer.add_done_callback(self._then(node, lambda done: self._answered(node, chosen, call, done)))
 
     def _then(self, node: int, act: Callable[[Any], None]) -> Callable[[Any], None]:
         began_s = self._loop.time()
@@ -334,6 +334,7 @@ class Sender:
 
     def _answered(
         self,
+        node: int,
         chosen: list[tuple[PartitionQueue, OutgoingBatch]],
         call: ProduceCall,
         done: asyncio.Future[ProduceResponse],
@@ -344,7 +345,8 @@ class Sender:
             for queue, batch in chosen:
                 self._failed(queue, batch, problem)
             return
-        answers = read_produce(done.result(), call.names)
+        response = done.result()
+        answers = read_produce(response, call.names)
         for queue, batch in chosen:
             answer = answers.get(batch.partition)
             if answer is None:
@@ -353,11 +355,16 @@ class Sender:
             elif answer.error_code in (errors.NONE, errors.DuplicateSequenceNumber.code):
                 self._finish(queue, batch, None, offset=answer.base_offset, time_ms=answer.log_append_time_ms)
             else:
-                self._failed(
-                    queue, batch, problem_of(answer.error_code, str(batch.partition), answer.error_message)
+                problem = problem_of(answer.error_code, str(batch.partition), answer.error_message)
+                moved = self._cluster.told(
+                    batch.partition, node, answer.current_leader, response.node_endpoints
                 )
+                self._failed(queue, batch, problem, moved)
 
-    def _failed(self, queue: PartitionQueue, batch: OutgoingBatch, problem: errors.TidelogError) -> None:
+    def _failed(
+        self, queue: PartitionQueue, batch: OutgoingBatch, problem: errors.TidelogError, moved: bool = False
+    ) -> None:
+        """`moved`: another broker is known to lead the partition now."""
         too_large = isinstance(problem, errors.MessageTooLarge | errors.RecordListTooLarge)
         if batch.done:
             queue.settled(batch)
@@ -376,8 +383,9 @@ class Sender:
             halves = queue.split(batch)
             self._unfinished.settled(batch, halves)
         elif problem.retriable and batch.attempts <= self._options.retries:
-            queue.again(batch, problem, self._retry_ms(queue))
-            self._cluster.refresh_soon().add_done_callback(self.wake)
+            queue.again(batch, problem, 0 if moved else self._retry_ms(queue))
+            if not moved:
+                self._cluster.refresh_soon().add_done_callback(self.wake)
         else:
             self._finish(queue, batch, problem)
 

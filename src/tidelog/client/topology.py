@@ -4,7 +4,7 @@ replaces its topology with every answer to Metadata."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -80,6 +80,19 @@ class Topology:
         """The leading node's id, when there is one and its address is known."""
         partition = self.partition(of)
         return partition.leader if partition is not None and partition.leader in self.nodes else None
+
+    def led(self, of: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node]) -> Topology:
+        """A broker that does not lead the partition has said who does; where that is no news, this very object."""
+        topic, known = self.topics.get(of.topic), self.partition(of)
+        if topic is None or known is None or known.leader_epoch >= epoch:
+            return self
+        places = {**self.nodes, **{one.id: one for one in nodes}}
+        if leader not in places:
+            return self
+        learned = replace(known, leader=leader, leader_epoch=epoch)
+        partitions = tuple(learned if one is known else one for one in topic.partitions)
+        topics = {**self.topics, of.topic: replace(topic, partitions=partitions)}
+        return replace(self, nodes=MappingProxyType(places), topics=MappingProxyType(topics))
 
     def answered(self, answer: MetadataResponse) -> Topology:
         """The topics in the answer replace what was known of them; the others stay."""

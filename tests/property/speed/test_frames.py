@@ -171,19 +171,28 @@ produce_answers = st.tuples(
 )
 
 
+endpoints_of_leaders = st.lists(st.tuples(int32, names, int32, st.none() | names), max_size=3)
+
+
 @given(
     st.lists(st.tuples(names, ids, st.lists(produce_answers, max_size=3)), max_size=3),
     int32,
+    endpoints_of_leaders,
     st.sampled_from(PRODUCE_VERSIONS),
 )
-def test_produce_answers_encode_as_the_message_does(topics: Any, throttle_ms: int, version: int) -> None:
+def test_produce_answers_encode_as_the_message_does(
+    topics: Any, throttle_ms: int, endpoints: Any, version: int
+) -> None:
     native = encode_produce(
         version,
         5,
         [(topic_key(version, 13, name, topic_id), answers) for name, topic_id, answers in topics],
         throttle_ms,
+        endpoints,
     )
     response = producing.ProduceResponse(throttle_time_ms=throttle_ms)
+    if version >= 10:
+        response.node_endpoints = [producing.NodeEndpoint(*one) for one in endpoints]
     for name, topic_id, answers in topics:
         row = producing.TopicProduceResponse(name=name, topic_id=topic_id)
         for index, error, base, time, start, message, leader, bad in answers:
@@ -228,11 +237,12 @@ fetch_answers = st.tuples(
     int32,
     int16,
     int32,
+    endpoints_of_leaders,
     st.sampled_from(FETCH_VERSIONS),
 )
 @settings(deadline=None)
 def test_fetch_answers_encode_as_the_message_does(
-    topics: Any, throttle_ms: int, error: int, session_id: int, version: int
+    topics: Any, throttle_ms: int, error: int, session_id: int, endpoints: Any, version: int
 ) -> None:
     if version < 7:
         error = session_id = 0
@@ -243,8 +253,11 @@ def test_fetch_answers_encode_as_the_message_does(
         error,
         session_id,
         [(topic_key(version, 13, name, topic_id), answers) for name, topic_id, answers in topics],
+        endpoints,
     )
     response = fetching.FetchResponse(throttle_time_ms=throttle_ms, error_code=error, session_id=session_id)
+    if version >= 16:
+        response.node_endpoints = [fetching.NodeEndpoint(*one) for one in endpoints]
     for name, topic_id, answers in topics:
         row = fetching.FetchableTopicResponse(topic=name, topic_id=topic_id)
         for index, code, committed, stable, start, diverging, leader, aborted, replica, records in answers:

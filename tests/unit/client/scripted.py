@@ -97,6 +97,7 @@ class World:
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         self.brokers: dict[int, ScriptedBroker] = {}
         self.next_producer_id = 1000
+        self.tells = False  # whether a broker that does not lead says who does
         self.grown = asyncio.Event()
 
     def create(self, topic: str, partitions: int = 1, leader: int = 1) -> None:
@@ -257,10 +258,19 @@ class ScriptedBroker:
                 problem, base = code or self._led(where), -1
                 if not problem:
                     problem, base = self.world.logs[where].append(part.records)
-                parts.append(produce.PartitionProduceResponse(part.index, problem, base))
+                told = self._told(where, produce.LeaderIdAndEpoch)
+                parts.append(produce.PartitionProduceResponse(part.index, problem, base, current_leader=told))
             responses.append(produce.TopicProduceResponse(topic.name or "", topic.topic_id, parts))
         self.world.wake()
-        return produce.ProduceResponse(responses) if request.acks else None
+        nodes = [produce.NodeEndpoint(*one) for one in self._endpoints()]
+        return produce.ProduceResponse(responses, node_endpoints=nodes) if request.acks else None
+
+    def _told(self, where: TopicPartition, kind: Any) -> Any:
+        return kind(*self.world.leaders.get(where, ())) if self.world.tells else kind()
+
+    def _endpoints(self) -> list[tuple[int, str, int]]:
+        brokers = self.world.brokers.values() if self.world.tells else ()
+        return [(one.node, one.host.name, one.port) for one in brokers]
 
     def _led(self, where: TopicPartition) -> int:
         if where not in self.world.logs:
@@ -315,9 +325,13 @@ class ScriptedBroker:
                         ):
                             data += one.data
                 empty = empty and not data and not problem
-                parts.append(fetch.PartitionData(part.partition, problem, end, records=data))
+                told = self._told(where, fetch.LeaderIdAndEpoch)
+                parts.append(
+                    fetch.PartitionData(part.partition, problem, end, records=data, current_leader=told)
+                )
             topics.append(fetch.FetchableTopicResponse(topic.topic, topic.topic_id, parts))
-        return fetch.FetchResponse(responses=topics), empty
+        nodes = [fetch.NodeEndpoint(*one) for one in self._endpoints()]
+        return fetch.FetchResponse(responses=topics, node_endpoints=nodes), empty
 
 
 async def read(socket: Any, size: int) -> bytes:

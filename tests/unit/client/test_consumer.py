@@ -484,6 +484,26 @@ def test_a_broker_frozen_in_the_middle_of_a_fetch_is_left_after_the_timeout() ->
     play(scenario)
 
 
+def test_who_is_told_of_another_leader_goes_there_at_once() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.world.tells = True
+        first = stage.broker(1)
+        stage.world.create("orders")
+        fill(stage, b"a")
+        async with consumer_on(stage, retry_backoff_ms=5_000) as consumer:
+            consumer.assign([ORDERS])
+            await drain(consumer, 1)
+            stage.broker(2)  # not in any answer to Metadata so far
+            stage.world.lead(ORDERS, 2)
+            start, asked = stage.clock.monotonic_ms(), first.asked.count("Metadata")
+            fill(stage, b"b")
+            assert [one.value for one in await consumer.poll(60_000)] == [b"b"]
+            assert stage.clock.monotonic_ms() - start < 1_000
+            assert first.asked.count("Metadata") == asked
+
+    play(scenario)
+
+
 def test_an_older_broker_without_topic_ids_gets_names() -> None:
     async def scenario(stage: Stage) -> None:
         broker = stage.broker()

@@ -548,6 +548,54 @@ def test_the_next_bootstrap_address_is_tried() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("tells", [True, False])
+def test_who_is_told_of_another_leader_goes_there_at_once(tells: bool) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.world.tells = tells
+        first = stage.broker(1)
+        stage.world.create("orders")
+        async with producer_on(stage, first, retry_backoff_ms=5_000, linger_ms=0) as producer:
+            await (await producer.send("orders", b"a"))
+            second = stage.broker(2)  # not in any answer to Metadata so far
+            stage.world.lead(ORDERS, 2)
+            start, asked = stage.clock.monotonic_ms(), first.asked.count("Metadata")
+            sent = [await producer.send("orders", b"%d" % number) for number in range(5)]
+            assert [(await one).offset for one in sent] == [1, 2, 3, 4, 5]
+            if tells:
+                assert stage.clock.monotonic_ms() - start < 100
+                assert first.asked.count("Metadata") + second.asked.count("Metadata") == asked
+            else:
+                assert first.asked.count("Metadata") + second.asked.count("Metadata") > asked
+
+    play(scenario)
+
+
+def test_brokers_that_send_one_to_each_other_are_not_asked_all_the_time() -> None:
+    """Neither of the two leads, and each one thinks that the other one does."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.world.tells = True
+        brokers = [stage.broker(1), stage.broker(2)]
+        stage.world.create("orders")
+        async with producer_on(stage, *brokers, retry_backoff_ms=100, linger_ms=0) as producer:
+            await (await producer.send("orders", b"a"))
+
+            async def neither(_: Any) -> int:
+                return errors.NotLeaderOrFollower.code
+
+            for one in brokers:
+                one.scripts[ProduceRequest.API_KEY] = neither
+            before = sum(one.asked.count("Produce") for one in brokers)
+            sent = await producer.send("orders", b"b")
+            await asyncio.sleep(5)
+            assert sum(one.asked.count("Produce") for one in brokers) - before < 60
+            for one in brokers:
+                one.scripts.clear()
+            assert (await sent).offset == 1
+
+    play(scenario)
+
+
 def test_an_older_broker_without_topic_ids_gets_names() -> None:
     async def scenario(stage: Stage) -> None:
         broker = stage.broker()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import uuid
 
 from tidelog import errors
-from tidelog.client.topology import Topology, under_replicated
+from tidelog.client.topology import Node, Topology, under_replicated
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataResponse,
@@ -37,6 +37,20 @@ def test_a_broker_that_lags_behind_does_not_bring_back_a_deposed_leader() -> Non
     known = Topology().answered(answer(2, 5)).answered(answer(1, 4))
     assert known.leader(ORDERS) == 2
     assert known.answered(answer(1, 6)).leader(ORDERS) == 1
+
+
+def test_a_broker_that_does_not_lead_says_who_does() -> None:
+    known = Topology().answered(answer(2, 5, nodes=(1, 2)))
+    assert known.led(ORDERS, 1, 6, ()).leader(ORDERS) == 1
+    assert known.led(ORDERS, 3, 6, [Node(3, "b3", 9092)]).nodes[3].host == "b3"
+    for told in (
+        known.led(ORDERS, 1, 5, ()),  # no news
+        known.led(ORDERS, 1, 4, ()),
+        known.led(ORDERS, 3, 6, ()),  # where is it?
+        known.led(TopicPartition("else", 0), 1, 6, ()),
+        known.led(TopicPartition("orders", 1), 1, 6, ()),
+    ):
+        assert told is known
 
 
 def test_a_topic_made_anew_starts_over() -> None:

@@ -14,6 +14,7 @@ from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
 from tidelog._speed.level import sort_level, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
+from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Partition
@@ -33,6 +34,7 @@ Found = list[tuple[str | bytes, FetchAnswer]]
 class Caller(Protocol):
     frames: int
     client_id: str | None
+    listener: str
 
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
 
@@ -46,7 +48,7 @@ def fetch(
     except errors.TidelogError as problem:
         services.tallies.failed(FETCH, problem.code, caller.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
-    one = FetchInFlight(ask, session, version, correlation_id, caller.client_id, services)
+    one = FetchInFlight(ask, session, version, correlation_id, caller.client_id, caller.listener, services)
     return one.answer_now() or one.answer_later(caller)
 
 
@@ -58,7 +60,9 @@ class FetchInFlight:
         "_ask",
         "_client_id",
         "_correlation_id",
+        "_leaders",
         "_level",
+        "_listener",
         "_put_off",
         "_services",
         "_session",
@@ -76,6 +80,7 @@ class FetchInFlight:
         version: int,
         correlation_id: int,
         client_id: str | None,
+        listener: str,
         services: Services,
     ) -> None:
         self._ask = ask
@@ -83,8 +88,10 @@ class FetchInFlight:
         self._version = version
         self._correlation_id = correlation_id
         self._client_id = client_id
+        self._listener = listener
         self._services = services
         self._taken: list[Taken] = []
+        self._leaders: set[int] = set()  # of partitions that are asked for here in vain
         self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
@@ -158,6 +165,7 @@ class FetchInFlight:
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
         found: Found = []
         taken = self._taken = []
+        self._leaders.clear()
         held: list[Partition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
@@ -173,6 +181,7 @@ class FetchInFlight:
                 leader = None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
                     leader = self._services.partitions.leader_of(topic, index)
+                    self._leaders.update(leader[:1] if leader is not None else ())
                 answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
                 settled = True
                 self._services.tallies.failed(FETCH, problem.code, self._client_id)
@@ -262,7 +271,11 @@ class FetchInFlight:
         topics: dict[str | bytes, list[FetchAnswer]] = {}
         for topic, answer in found:
             topics.setdefault(topic, []).append(answer)
-        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, list(topics.items()))
+        rows = list(topics.items())
+        if not self._leaders:
+            return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows)
+        leaders = endpoints_of(sorted(self._leaders), self._services, self._listener)
+        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, leaders)
 
 
 def _all_wanted(ask: FetchAsk) -> Iterator[tuple[Key, Wanted]]:

@@ -8,14 +8,14 @@ Batches in transactions take a turn through `produce_in_transaction` first."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
-from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
+from tidelog._speed.frames import Endpoint, ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer
+from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
@@ -32,20 +32,26 @@ CODEC_AT = ATTRIBUTES_AT + 1
 _NOT_YET = (errors.RequestTimedOut, errors.NotEnoughReplicasAfterAppend)  # what may still come right
 Key = tuple[str | bytes, int]  # topic name or id, partition
 _NOT_ENLISTED: Mapping[Key, Enlisted | errors.TidelogError] = {}
+_NOTHING = memoryview(b"")
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
 # Where the answer of a batch stands, and what it waits for.
 Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
 
 
+class Caller(Protocol):
+    client_id: str | None
+    listener: str
+
+
 def produce(
-    frame: memoryview, at: int, version: int, correlation_id: int, client_id: str | None, services: Services
+    frame: memoryview, at: int, version: int, correlation_id: int, caller: Caller, services: Services
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
     ask = decode_produce(frame, at, version)
+    request = ProduceInFlight(
+        frame, ask, version, correlation_id, caller.client_id, caller.listener, services
+    )
     if not -1 <= ask.acks <= 1:
-        return _refused(
-            ask.topics, errors.InvalidRequiredAcks(), version, correlation_id, client_id, services
-        )
-    request = ProduceInFlight(frame, ask, version, correlation_id, client_id, services)
+        return _refused(request, errors.InvalidRequiredAcks())
     if services.registry.validation.topics:
         from tidelog.broker.handlers.produce_validated import held_for_schemas
 
@@ -60,7 +66,7 @@ def produce(
         problem = errors.TransactionalIdAuthorizationFailed("batches in transactions need a transactional id")
         if ask.acks == 0:
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
-        return _refused(ask.topics, problem, version, correlation_id, client_id, services)
+        return _refused(request, problem)
     return append_all(request, _NOT_ENLISTED)
 
 
@@ -82,6 +88,7 @@ class ProduceInFlight(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
+    listener: str
     services: Services
 
 
@@ -89,12 +96,13 @@ def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, correlation_id, client_id, services = request
+    frame, ask, version, correlation_id, client_id, _, services = request
     acks = ask.acks
     now_ms = services.clock.now_ms()
     led_here = services.partitions.led_here
     answers: Answers = []
     waits: list[Wait] = []
+    moved_on = False
     for topic, parts in ask.topics:
         row: list[ProduceAnswer] = []
         for index, start, size in parts:
@@ -110,7 +118,8 @@ def append_all(
                 data = frame[start : start + max(size, 0)]
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said)
             except errors.TidelogError as problem:
-                row.append(_failed(index, problem, services, topic, client_id))
+                row.append(_failed(request, topic, index, problem))
+                moved_on = moved_on or isinstance(problem, errors.NotLeaderOrFollower)
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)
@@ -124,10 +133,14 @@ def append_all(
         if any(answer[1] for _, row in answers for answer in row):
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
         return None
-    if not waits:
-        return encode_produce(version, correlation_id, answers, 0)
-    failed = partial(services.tallies.failed, PRODUCE, client_id=client_id)
-    return Acknowledgement(version, correlation_id, answers, waits, acks, ask.timeout_ms, failed).answer
+    if waits:
+        return Acknowledgement(request, answers, waits).answer
+    return encode_produce(version, correlation_id, answers, 0, _leaders(request, answers) if moved_on else ())
+
+
+def _leaders(request: ProduceInFlight, answers: Answers) -> list[Endpoint]:
+    nodes = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
+    return endpoints_of(sorted(nodes), request.services, request.listener)
 
 
 class Acknowledgement:
@@ -135,39 +148,18 @@ class Acknowledgement:
 
     Plain callbacks instead of a task: a broker that syncs every append spends its time here."""
 
-    __slots__ = (
-        "_acks",
-        "_answers",
-        "_correlation_id",
-        "_failed",
-        "_left",
-        "_timer",
-        "_version",
-        "_waits",
-        "answer",
-    )
+    __slots__ = ("_answers", "_left", "_request", "_timer", "_waits", "answer")
 
-    def __init__(
-        self,
-        version: int,
-        correlation_id: int,
-        answers: Answers,
-        waits: list[Wait],
-        acks: int,
-        timeout_ms: int,
-        failed: Callable[[int], None],
-    ) -> None:
-        """`failed` is told the code of each append that is not acknowledged."""
+    def __init__(self, request: ProduceInFlight, answers: Answers, waits: list[Wait]) -> None:
         loop = asyncio.get_running_loop()
-        self._version = version
-        self._correlation_id = correlation_id
+        self._request = request._replace(
+            frame=_NOTHING
+        )  # what was appended need not be kept until it is acknowledged
         self._answers = answers
         self._waits = waits
-        self._acks = acks
-        self._failed = failed
         self._left = len(waits)
         self.answer: asyncio.Future[bytes] = loop.create_future()
-        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._finish)
+        self._timer = loop.call_later(max(request.ask.timeout_ms, 0) / 1000, self._finish)
         for _, _, partition, appended in waits:
             if appended.durable is not None:
                 appended.durable.add_done_callback(lambda _, p=partition, a=appended: self._synced(p, a))  # type: ignore[misc]
@@ -177,7 +169,7 @@ class Acknowledgement:
     def _synced(self, partition: Partition, appended: Appended) -> None:
         durable = appended.durable
         failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
-        if not failed and self._acks == ACKS_ALL and not is_committed(partition, appended):
+        if not failed and self._request.ask.acks == ACKS_ALL and not is_committed(partition, appended):
             when_committed(partition, appended).add_done_callback(self._settled)
         else:
             self._settled(None)
@@ -193,12 +185,14 @@ class Acknowledgement:
         self._timer.cancel()
         if self.answer.done():
             return
+        request, answers = self._request, self._answers
+        leaders: Sequence[Endpoint] = ()
         for row, place, partition, appended in self._waits:
-            problem = _unsettled(partition, appended, self._acks)
+            problem = _unsettled(partition, appended, request.ask.acks)
             if problem is not None:
-                self._failed(problem.code)
-                row[place] = (row[place][0], problem.code, -1, -1, -1, str(problem), None, ())
-        self.answer.set_result(encode_produce(self._version, self._correlation_id, self._answers, 0))
+                row[place] = _failed(request, partition.topic, partition.index, problem)
+                leaders = _leaders(request, answers)
+        self.answer.set_result(encode_produce(request.version, request.correlation_id, answers, 0, leaders))
 
 
 def settle_late(
@@ -258,26 +252,19 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
 
 
 def _failed(
-    index: int, problem: errors.TidelogError, services: Services, topic: str | bytes, client_id: str | None
+    request: ProduceInFlight, topic: str | bytes, index: int, problem: errors.TidelogError
 ) -> ProduceAnswer:
-    services.tallies.failed(PRODUCE, problem.code, client_id)
+    services = request.services
+    services.tallies.failed(PRODUCE, problem.code, request.client_id)
     leader = None
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
     return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
 
 
-def _refused(
-    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]],
-    problem: errors.TidelogError,
-    version: int,
-    correlation_id: int,
-    client_id: str | None,
-    services: Services,
-) -> bytes:
-    answers: Answers = [
-        (topic, [(index, problem.code, -1, -1, -1, str(problem), None, ()) for index, _, _ in parts])
-        for topic, parts in topics
+def _refused(request: ProduceInFlight, problem: errors.TidelogError) -> bytes:
+    answers = [
+        (topic, [_failed(request, topic, index, problem) for index, _, _ in parts])
+        for topic, parts in request.ask.topics
     ]
-    services.tallies.failed(PRODUCE, problem.code, client_id, sum(len(row) for _, row in answers))
-    return encode_produce(version, correlation_id, answers, 0)
+    return encode_produce(request.version, request.correlation_id, answers, 0)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Context
 from tidelog.groups.share_fetching import Fetched, Limits, ShareFetch
 from tidelog.groups.share_partition import Acknowledgement, check_acknowledgements
@@ -63,7 +64,8 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
     named = list(session.parts) if session and request.share_session_epoch == INITIAL_EPOCH else []
     response.responses = _fetch_topics(named, acknowledged, fetched, context)
     response.node_endpoints = [
-        wire.NodeEndpoint(*one) for one in _leaders(_moved(response.responses), context)
+        wire.NodeEndpoint(*one)
+        for one in endpoints_of(_moved(response.responses), context.services, context.listener)
     ]
     return response
 
@@ -138,7 +140,8 @@ async def share_acknowledge(
         await shares.end_session((group, member))
     response.responses = _acknowledge_topics(acknowledged, context)
     response.node_endpoints = [
-        ack.NodeEndpoint(*one) for one in _leaders(_moved(response.responses), context)
+        ack.NodeEndpoint(*one)
+        for one in endpoints_of(_moved(response.responses), context.services, context.listener)
     ]
     return response
 
@@ -271,14 +274,3 @@ def _moved(
             if code in codes or one.error_code in codes:
                 found.append(one.current_leader.leader_id)
     return sorted(set(found))
-
-
-def _leaders(nodes: Iterable[int], context: Context) -> list[tuple[int, str, int, str | None]]:
-    brokers = context.services.image().brokers
-    found = []
-    for node in nodes:
-        broker = brokers.get(node)  # type: ignore[call-overload]
-        endpoint = None if broker is None else broker.endpoint(context.listener)
-        if broker is not None and endpoint is not None:
-            found.append((node, endpoint.host, endpoint.port, broker.rack))
-    return found
