@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Failures = dict[int, str]
 """What is wrong with a row, by its place in the batch."""
@@ -15,6 +16,8 @@ def decode_rows(
     values: pa.BinaryArray, decode: Callable[[bytes], Any], kind: pa.StructType
 ) -> tuple[pa.StructArray, Failures]:
     """A null stays one; a value that cannot be decoded is null, and among the failures."""
+    import pyarrow as pa
+
     rows: list[Any] = []
     failures: Failures = {}
     for index, data in enumerate(values.to_pylist()):
@@ -34,6 +37,8 @@ def decode_rows(
 
 def _one_by_one(rows: list[Any], kind: pa.StructType, failures: Failures) -> pa.StructArray:
     """Some row does not fit the schema: which?"""
+    import pyarrow as pa
+
     for index, row in enumerate(rows):
         try:
             pa.array([row], kind)

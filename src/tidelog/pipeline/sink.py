@@ -23,7 +23,6 @@ from tidelog import errors
 from tidelog.pipeline.decision import Epoch, Part
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.outgoing import RecordColumnsOfRows
-from tidelog.pipeline.producers import producer_of
 from tidelog.pipeline.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -57,6 +56,9 @@ class TaskWriter:
         self._id = uuid.uuid4().hex
 
     def write(self, batches: Iterator[pyarrow.RecordBatch]) -> Written:
+        # Only tasks need a client: whoever plans a write shall not wait for it.
+        from tidelog.pipeline.producers import producer_of
+
         task = TaskContext.get()
         assert task is not None, "Spark runs this in tasks only"
         index, attempt = task.partitionId(), task.attemptNumber()
@@ -78,6 +80,8 @@ class TaskWriter:
         first = next((one for one in batches if one.num_rows), None)
         if first is None:
             return Part(index, None, 0, 0)
+        from tidelog.pipeline.producers import producer_of
+
         with producer_of(self._options, transactional_id) as producer:
             producer.begin_transaction()
             try:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tidelog.pipeline.ddl_types import spark_schema_of_ddl
@@ -20,6 +19,9 @@ from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.row_values import Failures
 from tidelog.pipeline.source_options import Decoding
 from tidelog.schema.registry import Registered, Registry, RegistryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OF_REGISTRY = {"json": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 
@@ -128,6 +130,7 @@ class _Unframed:
         self._inner = inner
 
     def decode(self, values: pa.BinaryArray, topic: str) -> tuple[pa.StructArray, Failures]:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         framed = pc.equal(pc.binary_slice(values, 0, 1), pa.scalar(b"\0", pa.binary()))

@@ -17,6 +17,7 @@ BY_WORKER = {
         "pyspark.sql.streaming.stateful_processor_api_client",
         "tidelog.pipeline.stream_source",
         "tidelog.pipeline.sink",
+        "tidelog.pipeline.producers",
     ),
     "pyspark.sql.worker.plan_data_source_read": ("tidelog.pipeline.batch_source", "tidelog.pipeline.survey"),
     "pyspark.sql.worker.write_into_data_source": ("tidelog.pipeline.sink",),
