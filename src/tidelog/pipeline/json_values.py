@@ -1,14 +1,16 @@
 """Values that are JSON, as columns.  Arrow's own parser reads all values of a batch at once.
 
 Each value is wrapped as {"v": [...]}: so a value that is empty, or several, or has something behind it, cannot pass or
-shift the rows behind it unseen.  A batch with a bad value in it is halved until the bad ones are alone; schemas that
-Arrow's parser does not know (maps, binary) are read row by row.
+shift the rows behind it unseen.  What could be the end of one object and a field beside "v" (`{}], "x": [`) is wrapped
+with a mark behind it whose name nobody outside knows, and which must still stand there.  A batch with a bad value in
+it is halved until the bad ones are alone; schemas that Arrow's parser does not know (maps, binary) are read row by row.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import secrets
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,6 +25,9 @@ from tidelog.pipeline.row_values import Failures, decode_rows
 # What JSON has no numbers for is text, as Spark's `to_json` writes it.
 NO_NUMBERS_TEXT = ("NaN", "Infinity", "-Infinity")
 NO_NUMBERS = tuple(f'"{one}"'.encode() for one in NO_NUMBERS_TEXT)
+# An object in a list, with a field behind it.  Any value that leaves its wrapping has this, and few others do.
+LEAVES = r'\}\s*\]\s*,\s*"'
+MARK = secrets.token_hex(16)
 ZONED = r"(Z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -61,27 +66,50 @@ class JsonValues:
     def _parse(self, values: pa.BinaryArray) -> pa.StructArray:
         if not len(values):
             return pa.nulls(0, self._kind)
-        before, behind, nothing = (pa.scalar(one, pa.binary()) for one in (b'{"v":[', b"]}\n", b""))
-        wrapped = pc.binary_join_element_wise(
-            before, values, behind, nothing, null_handling="replace", null_replacement=b"null"
-        )
-        text = wrapped.buffers()[2]
-        table = pyarrow.json.read_json(
-            pa.BufferReader(text),
-            # One block: values may have line breaks in them.
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=pa.schema([("v", pa.list_(self._parsed_kind))]),
-                unexpected_field_behavior="ignore",
-            ),
-        )
-        lists = table.column("v").combine_chunks()
-        if table.num_rows != len(values) or pc.max(pc.list_value_length(lists)).as_py() != 1:
+        marked = bool(pc.any(pc.match_substring_regex(values, LEAVES)).as_py())
+        kind = self._parsed_kind
+        if marked:
+            kind = pa.struct([*kind, pa.field(MARK, pa.bool_())])
+        end = f',{{"{MARK}":true}}]}}\n'.encode() if marked else b"]}\n"
+        lists = _lists(values, end, kind)
+        if len(lists) != len(values) or pc.max(pc.list_value_length(lists)).as_py() != 1 + marked:
             raise pa.ArrowInvalid("a value is one JSON object, not several or none")
         found = lists.flatten()
+        if marked:
+            found = _without_marks(found)
         if len(found) != len(values) or found.null_count != values.null_count:
             raise pa.ArrowInvalid("a value is one JSON object, not nothing")
         return _converted(found, self._kind)
+
+
+def _lists(values: pa.BinaryArray, end: bytes, kind: pa.StructType) -> pa.ListArray:
+    """What is in each wrapping: objects of this kind."""
+    before, behind, nothing = (pa.scalar(one, pa.binary()) for one in (b'{"v":[', end, b""))
+    wrapped = pc.binary_join_element_wise(
+        before, values, behind, nothing, null_handling="replace", null_replacement=b"null"
+    )
+    text = wrapped.buffers()[2]
+    table = pyarrow.json.read_json(
+        pa.BufferReader(text),
+        # One block: values may have line breaks in them.
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=pa.schema([("v", pa.list_(kind))]), unexpected_field_behavior="ignore"
+        ),
+    )
+    return table.column("v").combine_chunks()
+
+
+def _without_marks(found: pa.StructArray) -> pa.StructArray:
+    """Every second one is a mark."""
+    marks = found.field(MARK)
+    if len(found) % 2 or marks.null_count * 2 != len(found) or marks[1::2].null_count:
+        raise pa.ArrowInvalid("a value is one JSON object, with nothing behind it")
+    objects = found.take(pa.array(range(0, len(found), 2), pa.int64()))
+    kept = [one for one in found.type if one.name != MARK]
+    return pa.StructArray.from_arrays(
+        [objects.field(one.name) for one in kept], fields=kept, mask=objects.is_null()
+    )
 
 
 def _needs_rows(kind: Any) -> bool:

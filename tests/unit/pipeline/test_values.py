@@ -94,12 +94,27 @@ def test_json_of_every_type() -> None:
         b'{"a":1},"w":5',
         b'{"a":1},{"a":2}',
         b'{"a":1}]',
+        b'{"a":1}],"x":[5',
+        b'{"a":1} ] ,\n"x":[{"a":2}',
+        b'{"a":1}],"v":[{"a":2}',
+        b'{"a":1},{}],"x":[{"a":2}',
+        b'{"a":1},null],"x":[{}',
+        b'null],"x":[{}',
+        b'{"a":1}]}{"v":[{"a":2}',
     ],
 )
 def test_a_bad_value_is_alone_in_its_failure(bad: bytes) -> None:
     rows, failures = json_rows("a bigint", *[b'{"a":%d}' % one for one in range(5)], bad, b'{"a":6}', None)
     assert list(failures) == [5] and failures[5]
     assert rows == [{"a": one} for one in range(5)] + [None, {"a": 6}, None]
+
+
+def test_lists_of_objects_are_no_bad_values() -> None:
+    value = b'{"a":[{"b":1}, {"b":2}], "c":"}],\\"", "d":[{"e":[{}]}],"f":[]}'
+    rows, failures = json_rows("a array<struct<b: int>>, c string", value, None, b"{}", value)
+    assert not failures
+    assert rows[0] == rows[3] == {"a": [{"b": 1}, {"b": 2}], "c": '}],"'}
+    assert rows[1] is None and rows[2] == {"a": None, "c": None}
 
 
 def encoded(ddl: str, *rows: dict[str, Any]) -> list[bytes]:
