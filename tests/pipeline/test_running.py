@@ -172,6 +172,40 @@ def test_sql_from_the_command_line_where_there_is_no_java(
     )
 
 
+def test_ctrl_c_ends_a_query_without_noise(bootstrap: str, copy: tuple[Path, str, str], home: Path) -> None:
+    _, source, _ = copy
+    send(bootstrap, source, [{"n": 1}, {"n": 2}], key="n")
+    text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT n FROM numbers EMIT CHANGES;"
+    words = [
+        "sql",
+        "-e",
+        text,
+        "--json",
+        "--bootstrap",
+        bootstrap,
+        "--home",
+        str(home),
+        "--master",
+        "local[2]",
+    ]
+    running = subprocess.Popen(
+        [sys.executable, "-c", "from tidelog.cli import main; main()", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA},
+    )
+    try:
+        assert running.stdout is not None
+        shown = [json.loads(running.stdout.readline()) for _ in range(3)]
+        assert sorted(one["n"] for one in shown[1:]) == [1, 2]
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=WAIT_S)[1]
+    finally:
+        running.kill()
+    assert running.returncode == 0 and "Traceback" not in said and "ERROR" not in said, said[-3000:]
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A standalone master with two workers."""

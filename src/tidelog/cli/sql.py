@@ -7,11 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.interruptible import Interruptible
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs
 
@@ -135,15 +137,19 @@ def sql(
         raise Failure(str(problem)) from None
     except OSError as problem:
         raise Failure(f"cannot read {file}: {problem.strerror}") from None
+    spark = Interruptible(engine.cancel)
     try:
         if text is not None:
-            _script(engine, text, "", session.json)
+            spark.run(lambda: _script(engine, text, "", session.json))
         elif file is not None:
-            _script(engine, script, file, session.json)
+            spark.run(lambda: _script(engine, script, file, session.json))
         elif sys.stdin.isatty():
-            _shell(engine, session.json, Path(home) if home else None)
+            _shell(engine, spark, session.json, Path(home) if home else None)
         else:
-            _script(engine, sys.stdin.read(), "", session.json)
+            script = sys.stdin.read()
+            spark.run(lambda: _script(engine, script, "", session.json))
+    except KeyboardInterrupt:
+        pass
     finally:
         engine.stop()
 
@@ -171,13 +177,10 @@ def _script(engine: Engine, text: str, where: str, as_json: bool) -> None:
     """Statement by statement, then until the continuous queries that it started have ended."""
     from tidelog.pipeline.sql.statements import parse_script
 
-    try:
-        with _clear_errors(where):
-            for statement in parse_script(text):
-                _print(engine.execute(statement), as_json)
-            engine.wait()
-    except KeyboardInterrupt:
-        pass
+    with _clear_errors(where):
+        for statement in parse_script(text):
+            _print(engine.execute(statement), as_json)
+        engine.wait()
 
 
 @contextlib.contextmanager
@@ -276,7 +279,7 @@ class Topics:
         return self._names
 
 
-def _shell(engine: Engine, as_json: bool, home: Path | None) -> None:
+def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | None) -> None:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
@@ -288,6 +291,11 @@ def _shell(engine: Engine, as_json: bool, home: Path | None) -> None:
     os.makedirs(folder, exist_ok=True)
 
     topics = Topics(engine)
+
+    def carry_out(text: str) -> None:
+        with _clear_errors():
+            for statement in parse_script(text):
+                _print(engine.execute(statement), as_json)
 
     def words() -> list[str]:
         return [*WORDS, *(one.name for one in engine.catalog), *topics.known()]
@@ -311,9 +319,7 @@ def _shell(engine: Engine, as_json: bool, home: Path | None) -> None:
         if not text.strip() or not is_complete(text):
             continue
         try:
-            with _clear_errors():
-                for statement in parse_script(text):
-                    _print(engine.execute(statement), as_json)
+            spark.run(partial(carry_out, text))
         except Failure as problem:
             problem.show()
         except KeyboardInterrupt:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+STATEMENT = "tidelog-sql-statement"
+LOOK_EVERY_S = 0.5
+
+
 @dataclass(frozen=True)
 class Said:
     text: str
@@ -59,6 +63,8 @@ class Engine:
         self._until_done = until_done
         self.catalog = catalog or Catalog()
         self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and what runs it
+        self._watched: Live | None = None
+        self._cancelled = False
 
     def script(self, text: str, where: str = "") -> list[Result]:
         """Everything in a text, in order; an error names the file."""
@@ -79,12 +85,22 @@ class Engine:
             statements.Drop: self._drop,
             statements.Set: self._set,
         }
+        self._cancelled, self._watched = False, None
         return work[type(statement)](statement)
 
     def wait(self) -> None:
         """Until the continuous queries have ended."""
         for _, running in list(self.queries.values()):
-            running.wait()
+            while not self._cancelled and not running.wait(LOOK_EVERY_S):
+                pass
+
+    def cancel(self) -> None:
+        """Ends the statement that another thread carries out, or its wait for what it has started.  Continuous queries go
+        on."""
+        self._cancelled = True
+        if self._watched is not None:
+            self._watched.stop()
+        self._pipeline.cancel_jobs(STATEMENT)
 
     def stop(self) -> None:
         for _, running in self.queries.values():
@@ -105,6 +121,7 @@ class Engine:
     def _select(self, statement: statements.Select) -> Result:
         query = statement.query
         if query.emit is None:
+            self._can_be_cancelled()
             rows = self._plan(query, streaming=False).df
             return Rows(rows.columns, (tuple(one) for one in rows.toLocalIterator()))
         if not self._starting:
@@ -112,8 +129,12 @@ class Engine:
                 "SELECT ... EMIT CHANGES shows rows to a person: in a file, CREATE STREAM ... AS SELECT"
             )
         plan = self._plan(query, streaming=True)
-        live = Live(plan.df, plan.mode, query.limit, self._until_done)
-        return Rows(plan.df.columns, iter(live), live=True)
+        self._watched = Live(plan.df, plan.mode, query.limit, self._until_done)
+        return Rows(plan.df.columns, iter(self._watched), live=True)
+
+    def _can_be_cancelled(self) -> None:
+        """The jobs that this thread starts from now on; those of continuous queries have groups of their own."""
+        self._pipeline.spark.sparkContext.setJobGroup(STATEMENT, "a statement", interruptOnCancel=True)
 
     def _explain(self, statement: statements.Explain) -> Result:
         plan = self._plan(statement.query, streaming=statement.query.emit is not None)
@@ -236,6 +257,7 @@ class Engine:
                 _insert_name(target.name), plan, _keys(target, plan.df), target, f".{digest}"
             )
             return Said(f"{target.name} is written to by query {name}")
+        self._can_be_cancelled()
         if statement.rows is not None:
             rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows}")
         else:

@@ -32,7 +32,7 @@ class Live:
         running = writer.start()
         given = 0
         try:
-            while True:
+            while not self._ended:
                 active = running.isActive
                 try:
                     batch = self._batches.get(timeout=LOOK_EVERY_S)
@@ -51,6 +51,10 @@ class Live:
         finally:
             self._ended = True
             running.stop()
+
+    def stop(self) -> None:
+        """No more rows: from another thread."""
+        self._ended = True
 
     def _arrived(self, rows: DataFrame, number: int) -> None:
         batch = [tuple(row) for row in rows.collect()]

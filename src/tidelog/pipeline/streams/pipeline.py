@@ -118,6 +118,10 @@ class Pipeline:
             self._spark = session(self.name, self._master, self._settings)
         return self._spark
 
+    def cancel_jobs(self, group: str) -> None:
+        if self._spark is not None:
+            self._spark.sparkContext.cancelJobGroup(group)
+
     # In
 
     def stream(
