@@ -10,7 +10,7 @@ from tests.conformance import batches
 from tests.conformance.batches import batch
 from tests.conformance.process import wait_until
 from tests.conformance.raw import Connection
-from tests.conformance.topics import append, create_topic, fetch, list_offset, produce
+from tests.conformance.topics import append, await_leaders, create_topic, fetch, list_offset, produce
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -266,6 +266,23 @@ def test_changed_settings_take_effect(connection: Connection, topic: Any) -> Non
     end = list_offset(connection, known, -1).offset
     (stored,) = batches.read(fetch(connection, known, end - 1).records)
     assert stored.attributes == batches.LOG_APPEND_TIME
+
+
+def test_settings_that_changed_before_anybody_came_take_effect(connection: Connection, name: Any) -> None:
+    known = name()
+    wanted = {"name": known, "num_partitions": 2, "replication_factor": 1}
+    created = connection.call("create_topics", 7, topics=[wanted], timeout=10_000)
+    assert created.topics[0].error_code == 0, created
+    assert alter(connection, known, (APPEND, "cleanup.policy", "compact")).error_code == 0
+    await_leaders(connection, known, 2)
+    for partition in range(2):
+        wait_until(
+            lambda at=partition: (
+                produce(connection, known, batch([b"no key"]), at).error_code.name == "invalid_record"
+            ),
+            10,
+            "records need a key",
+        )
 
 
 def test_brokers_settings_are_defaults_for_topics(own_broker: Any) -> None:

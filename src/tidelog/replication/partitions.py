@@ -190,10 +190,9 @@ class Partitions:
             if after is not None:
                 await self._topic_changed(before, after)
         if update.broker_configs:
-            self._reconfigure(self.open_ones())
+            self._reconfigure(None)
         elif update.topic_configs:
-            changed = frozenset(update.topic_configs)
-            self._reconfigure(partition for partition in self.open_ones() if partition.topic in changed)
+            self._reconfigure(frozenset(update.topic_configs))
 
     async def _topic_deleted(self, topic: Topic) -> None:
         problem = errors.UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
@@ -264,9 +263,17 @@ class Partitions:
         except errors.KafkaStorageError as problem:
             log.error("deleted logs may come back: %s", problem)
 
-    def _reconfigure(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            partition.reconfigure(self._configs(partition.topic))
+    def _reconfigure(self, topics: frozenset[str] | None) -> None:
+        """`topics`: whose settings have changed; None for all."""
+        for partition in self.open_ones():
+            if topics is None or partition.topic in topics:
+                partition.reconfigure(self._configs(partition.topic))
+        # A log is open from its creation on, before anybody holds its partition: retention looks at it, and whoever
+        # comes first to produce finds it as it is.
+        for home in self._dirs.dirs:
+            for name, it in home.logs.items():
+                if (topics is None or name.topic in topics) and name not in self._held:
+                    it.reconfigure(self._configs(name.topic))
 
     # Between directories
 
