@@ -117,10 +117,9 @@ def initialized(
     if known is None:
         assert fresh_id is not None
         return Transaction(transactional_id, fresh_id, 0, timeout_ms, now_ms, previous_producer_id=fresh_id)
+    _check_not_being_completed(known)
     if expected is not None and not _may_go_on(known, expected):
         raise fencing(known, expected.epoch)
-    if known.state in DECIDED:
-        raise concurrent(known)
     assert known.state in RESTING, known.state
     if known.exhausted and (expected is None or expected.epoch == known.epoch):
         assert fresh_id is not None
@@ -170,6 +169,7 @@ def with_partitions(
     now_ms: int,
 ) -> Transaction:
     """`known` itself when all of them are in it already."""
+    _check_not_being_completed(known)
     known = _of_this_instance(known, instance)
     if known.state is State.ONGOING and partitions <= known.partitions:
         return known
@@ -239,6 +239,7 @@ def _ended(
 ) -> Transaction:
     if known is None:
         raise foreign(known, instance)
+    _check_not_being_completed(known)
     overflowed = (
         known.previous_producer_id == instance.producer_id
         and instance.epoch == EPOCH_MAX - 1
@@ -247,13 +248,8 @@ def _ended(
     again = known.epoch == instance.epoch + 1 or overflowed
     if known.producer_id != instance.producer_id and not overflowed:
         raise foreign(known, instance)
-    if known.state in DECIDED:
-        valid = known.epoch == instance.epoch + 1
-    elif known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-        valid = again or known.epoch == instance.epoch
-    else:
-        valid = known.epoch == instance.epoch
-    if not valid:
+    again = again and known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    if not again and known.epoch != instance.epoch:
         raise fencing(known, instance.epoch)
     if known.state is State.ONGOING:
         return _decided(known, commit, version, fresh_id, now_ms)
@@ -330,6 +326,13 @@ def fencing(known: Transaction, epoch: int) -> errors.TidelogError:
     return errors.ProducerFenced(
         f"transactional id {known.id!r} has epoch {known.epoch} now, not {epoch}: another instance took over"
     )
+
+
+def _check_not_being_completed(known: Transaction | None) -> None:
+    """Who it is does not matter yet: a producer has its next epoch, or id, as soon as the outcome is certain, and may be
+    further in its next transaction than the partitions are in the last one."""
+    if known is not None and known.state in DECIDED:
+        raise concurrent(known)
 
 
 def concurrent(known: Transaction) -> errors.TidelogError:

@@ -104,6 +104,22 @@ def test_while_markers_are_written_everything_else_has_to_wait() -> None:
         ended(decided, Instance(7, 0), False, 0, None, 3_000)
 
 
+@pytest.mark.parametrize("epoch", [0, EPOCH_MAX - 1])
+def test_a_producer_that_is_at_its_next_transaction_while_markers_are_written_is_not_taken_for_another(
+    epoch: int,
+) -> None:
+    decided = ended(replace(OPEN, epoch=epoch), Instance(7, epoch), True, 2, 8, 3_000)
+    done = completed(decided, 3_001)
+    now = Instance(done.producer_id, done.epoch)  # what the answer to its end told it
+    with pytest.raises(errors.ConcurrentTransactions):
+        ended(decided, now, False, 2, 9, 3_000)
+    with pytest.raises(errors.ConcurrentTransactions):
+        with_partitions(decided, now, frozenset((B,)), 2, 3_000)
+    with pytest.raises(errors.ConcurrentTransactions):
+        initialized(decided, "t", 60_000, now, None, 3_000)
+    assert ended(done, now, False, 2, None, 3_002).state is State.PREPARE_ABORT
+
+
 def test_before_version_2_an_end_keeps_the_epoch_and_may_come_twice() -> None:
     done = completed(ended(OPEN, Instance(7, 0), True, 0, None, 3_000), 3_001)
     assert (done.state, done.epoch, done.partitions) == (State.COMPLETE_COMMIT, 0, frozenset())
