@@ -66,10 +66,11 @@ class ShareGroups:
             await asyncio.sleep(beat.again_ms / 1000)
             shard, beat = self._beat(request, client, may_assign=True)
         await shard.settled(self._groups.commit_timeout_ms)
+        interval_ms = self.config(request.group_id).share_heartbeat_interval_ms
         response = ShareGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=beat.epoch,
-            heartbeat_interval_ms=self.config(request.group_id).share_heartbeat_interval_ms,
+            heartbeat_interval_ms=membership.next_ms(interval_ms, beat.again_ms),
         )
         if beat.assignment is not None:
             response.assignment = Assignment(

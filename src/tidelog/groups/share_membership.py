@@ -47,6 +47,7 @@ from tidelog.wire.messages.share_group_target_assignment_metadata_record import 
 
 JOIN, LEAVE = 0, -1
 MEMBER_ID_BYTES_MAX = 36  # the text of a UUID
+AGAIN_MS_MIN = 100  # librdkafka gives up on an answer after the interval it was last told
 
 
 class TopicFacts(NamedTuple):
@@ -71,6 +72,11 @@ class Beat(NamedTuple):
     epoch: int
     assignment: Assignment | None
     again_ms: int | None
+
+
+def next_ms(interval_ms: int, again_ms: int | None) -> int:
+    """The interval to tell: a member that has to come again comes when its assignment can be made."""
+    return interval_ms if not again_ms else min(interval_ms, max(again_ms, AGAIN_MS_MIN))
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
@@ -123,7 +129,8 @@ def heartbeat(
             again_ms = 0
         else:
             again_ms = wait_ms
-    return _reconciled(group, member, request, entries, target, assignment_epoch, again_ms)
+    own = _wanted_of(target.get(member.id, {}), member, topics)
+    return _reconciled(group, member, request, entries, own, assignment_epoch, again_ms)
 
 
 def _joined(
@@ -220,17 +227,22 @@ def _target_entries(
     return [*entries, Entry(ShareGroupTargetAssignmentMetadataKey(group.id), value)]
 
 
+def _wanted_of(target: Assignment, member: ShareMember, topics: Topics) -> Assignment:
+    """A topic that it does not subscribe to any more it does not get, before there is a new target."""
+    wanted = {topics[name].id for name in member.topics if name in topics}
+    return {topic: indexes for topic, indexes in target.items() if topic in wanted}
+
+
 def _reconciled(
     group: ShareGroup,
     member: ShareMember,
     request: ShareGroupHeartbeatRequest,
     entries: list[Entry],
-    target: Mapping[str, Assignment],
+    own: Assignment,
     assignment_epoch: int,
     again_ms: int | None,
 ) -> Beat:
-    """The member goes to the target at once: nobody has to give up anything first."""
-    own = target.get(member.id, {})
+    """The member goes to its part of the target at once: nobody has to give up anything first."""
     fresh = member
     if member.epoch != assignment_epoch or member.assigned != _flat(own):
         fresh = member._replace(epoch=assignment_epoch, previous_epoch=member.epoch, assigned=_flat(own))

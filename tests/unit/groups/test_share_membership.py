@@ -20,6 +20,7 @@ from tidelog.groups.share_membership import (
     initializing,
     leave,
     missing,
+    next_ms,
 )
 from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
@@ -159,6 +160,25 @@ def test_a_subscription_that_changes_a_topic_that_grows_and_a_member_that_leaves
     driver.make_states()
     driver.now_ms += INTERVAL_MS
     assert driver.beat("ben", epoch_of(driver, "ben")).assignment == {JOBS: [0, 1, 2, 3, 4]}
+
+
+def test_a_topic_that_a_member_left_is_not_its_own_before_there_is_a_new_assignment() -> None:
+    driver = joined("ann")
+    hasty = driver.beat("ann", epoch_of(driver, "ann"), ["mails"], may_assign=False)
+    assert hasty.assignment == {}
+    driver.make_states()
+    waiting = driver.beat("ann", epoch_of(driver, "ann"), ["mails"])
+    assert (waiting.assignment, waiting.again_ms) == ({}, INTERVAL_MS)
+    assert driver.beat("ann", epoch_of(driver, "ann")).entries == []
+    driver.now_ms += INTERVAL_MS
+    assert driver.beat("ann", epoch_of(driver, "ann")).assignment == {MAILS: [0]}
+
+
+@pytest.mark.parametrize(
+    ("again_ms", "told_ms"), [(None, 5_000), (0, 5_000), (3, 100), (700, 700), (9_000, 5_000)]
+)
+def test_who_has_to_come_again_is_told_when(again_ms: int | None, told_ms: int) -> None:
+    assert next_ms(5_000, again_ms) == told_ms
 
 
 def test_a_full_group_takes_nobody_new() -> None:
