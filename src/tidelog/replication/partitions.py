@@ -278,8 +278,9 @@ class Partitions:
     # Between directories
 
     def move(self, name: TopicPartition, path: str) -> None:
-        """Begins to move a log to another directory of this broker; reads and writes go on meanwhile."""
-        partition = self.led_here(*name)
+        """Begins to move a log to another directory of this broker; reads and writes go on meanwhile, and a follower
+        goes on following."""
+        partition = self.held_here(*name)
         under_way = self._dirs.moves.get(name)
         move = self._dirs.move(name, path)
         if move is not None and move is not under_way:
@@ -290,22 +291,26 @@ class Partitions:
     async def _move(self, partition: Partition, move: Move) -> None:
         name = partition.name
         try:
-            async for count in move.copying():
-                await self._pace.copied(count)
+            while True:
+                async for count in move.copying():
+                    await self._pace.copied(count)
+                    if self._dirs.moves.get(name) is not move:
+                        return
+                while partition.log.next != partition.log.end:
+                    # Appends that are on their way to the old disk: they are for the old log.
+                    await partition.log.flush()
                 if self._dirs.moves.get(name) is not move:
                     return
-            while partition.log.next != partition.log.end:
-                # Appends that are on their way to the old disk: they are for the old log.
-                await partition.log.flush()
-            if self._dirs.moves.get(name) is not move:
-                return
+                if not move.cut:
+                    break
             for tell in self.forgotten:
                 tell(name)
             partition.moved(self._dirs.finish_move(name))
             log.info("%s moved to %s", name, move.target.path)
         except errors.TidelogError as problem:
-            log.error("%s was not moved: %s", name, problem)
-            self._dirs.cancel_move(name)
+            if self._dirs.moves.get(name, move) is move:  # not given up for another one
+                log.error("%s was not moved: %s", name, problem)
+                self._dirs.cancel_move(name)
 
     async def stop(self) -> None:
         for task in self._moving:

@@ -31,7 +31,7 @@ from tidelog.types import TopicPartition
 
 
 class Log(Extent):
-    __slots__ = ("_last_queued", "_opened_end")
+    __slots__ = ("_last_queued", "_opened_end", "cuts")
 
     def __init__(
         self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded
@@ -39,6 +39,7 @@ class Log(Extent):
         """`loaded` is what `loading.load` found in the folder; `Log.open` is the usual way in."""
         super().__init__(volume, folder, name, config, loaded)
         self._opened_end = self.end
+        self.cuts = 0  # how often records went from its end
         self._queued = 0
         self._last_queued: Append | None = None
         self.reconfigure(config)
@@ -256,11 +257,13 @@ class Log(Extent):
         larger."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
         if offset < self.end:
+            self.cuts += 1
             self._change(partial(self._cut, offset), f"truncate {self.name}")
 
     def restart_at(self, offset: int) -> None:
         """Empty, with `offset` as the next one: for a follower whose leader has nothing older."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
+        self.cuts += 1
         self._change(partial(self._clear, offset), f"restart {self.name}")
 
     # Times

@@ -32,6 +32,8 @@ class Move:
         self.target = target
         self._config = config
         self._from = source.open(name, config)
+        self._cuts = self._from.cuts
+        self._given_up = False
         unique = UUID(int=target.volume.random.getrandbits(128), version=4)
         self._folder = f"{target.path}/{folders.marked(name, unique, folders.FUTURE)}"
         # What fitted into a segment once may be too large for the present settings.
@@ -56,6 +58,11 @@ class Move:
     def size(self) -> int:
         return self._to.size
 
+    @property
+    def cut(self) -> bool:
+        """What was copied may not be in the log any more: copy again before `swap`."""
+        return self._from.cuts != self._cuts
+
     async def copy(self) -> None:
         """Done when the copy has caught up and is on disk; appends may have come since."""
         async for _ in self.copying():
@@ -65,6 +72,10 @@ class Move:
         """As `copy`, and tells the bytes of each step: whoever goes on slowly copies slowly."""
         while (part := self._next()) is not None:
             data = await self.source.volume.disk.run(partial(part.file.read, part.size, part.position))
+            if self._given_up:
+                return
+            if self.cut:
+                continue
             self._append(data)
             yield len(data)
         await self._to.flush()
@@ -72,6 +83,7 @@ class Move:
     def swap(self) -> Log:
         """The log in its new place; the old one must not be used any more.  Blocks for what came since `copy`: nothing
         may be appended in between, so this does not wait."""
+        assert not self.cut, "the copy has records that the log has not"
         while (part := self._next()) is not None:
             self._append(part.file.read(part.size, part.position))
         assert self._from.next == self._from.end, "appends are on their way to the old log"
@@ -88,6 +100,7 @@ class Move:
         return self.target.open(self.name, self._config)
 
     def cancel(self) -> None:
+        self._given_up = True
         self._to.abandon()
         self.target.discard(self._folder)
 
@@ -106,9 +119,10 @@ class Move:
         self.target.volume.recovery_points.offsets[self.name] = self._to.recovery_point
 
     def _next(self) -> Slice | None:
-        """What to copy next.  Records may have been deleted since the last time."""
+        """What to copy next.  Records may have been deleted since the last time, or cut: then all is copied again."""
         source, copy = self._from, self._to
-        if copy.end < source.start:
+        if copy.end < source.start or self.cut:
+            self._cuts = source.cuts
             # The log may start in the middle of a batch, which comes whole.
             first = source.read(source.start, 1, source.end)
             copy.restart_at(source.start if first is None else _first_header(first).base_offset)

@@ -123,6 +123,40 @@ def test_a_partition_moves_while_it_is_written() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_log_that_is_cut_while_it_moves_has_nothing_of_what_was_cut(again: bool) -> None:
+    """As one of a follower may be; and it grows past its old end with other records before the move is done."""
+
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        for disk in disks:
+            disk.run_delay_s_max = 0.01
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        fill(log, 40)
+        move = dirs.move(ORDERS, "/b")
+        assert move is not None
+        copying = asyncio.ensure_future(move.copy())
+        if again:
+            await copying
+        else:
+            while move.lag > 10:
+                await asyncio.sleep(0.001)
+        log.restart_at(15) if again else log.truncate_to(15)
+        while log.next < 60:
+            append(log, batch(log.next, 3, epoch=1))
+        if again:
+            assert move.cut
+            copying = asyncio.ensure_future(move.copy())
+        await copying
+        moved = dirs.finish_move(ORDERS)
+        assert list(moved.epochs) == ([(1, 15)] if again else [(0, 0), (1, 15)])
+        assert (moved.start, moved.end) == (15 if again else 0, 60)
+        assert offsets(moved) == list(range(moved.start, 60))
+
+    run(scenario)
+
+
 def _last(log):  # type: ignore[no-untyped-def]
     from tidelog._speed.batch import walk
 
