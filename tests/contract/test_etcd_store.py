@@ -62,6 +62,44 @@ def test_a_server_that_accepts_and_never_answers_is_left(etcd: Etcd) -> None:
     world.run(scenario)
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_call_whose_connection_is_closed_under_it_is_made_again(etcd: Etcd, streamed: bool) -> None:
+    """As after a pause that was longer than a link has to end its calls.  It must not look like a cancellation: that would
+    end whatever loop of the broker has made the call."""
+    world = RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        lease = await world.store().lease(60_000)
+        request = messages.lease_request(lease.id) if streamed else messages.range_request(b"a")
+        method = messages.LEASE_KEEP_ALIVE if streamed else messages.RANGE
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            address = f"127.0.0.1:{mute.getsockname()[1]}"
+            client = world.client(endpoints=(address, *etcd.endpoints))
+            while client.link().endpoint != address:
+                client.leave(client.link())
+            calling = asyncio.create_task(client.call(method, request, streamed=streamed))
+            await asyncio.sleep(0.2)
+            await client.link().channel.close(0)
+            assert (await calling).tries == 2
+
+    world.run(scenario)
+
+
+def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
+    world = RealEtcd(etcd)
+
+    async def scenario(_: World) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            client = world.client(endpoints=(f"127.0.0.1:{mute.getsockname()[1]}",))
+            calling = asyncio.create_task(client.call(messages.RANGE, messages.range_request(b"a")))
+            await asyncio.sleep(0.2)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+
+    world.run(scenario)
+
+
 def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
     one, other = RealEtcd(etcd), RealEtcd(etcd)
 

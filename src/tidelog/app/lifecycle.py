@@ -81,6 +81,7 @@ class Broker:
     def __init__(self, config: BrokerConfig, around: Surroundings) -> None:
         self._given = config
         self._around = around
+        self._stopping = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
@@ -342,16 +343,22 @@ class Broker:
             cleaner.backoff_ms = config.log_cleaner_backoff_ms
 
     def _run(self, work: Coroutine[Any, Any, None], doing: str) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and task.exception() is not None and not self.ended.done():
-                log.critical("%s failed", doing, exc_info=task.exception())
-                self.ended.set_exception(errors.UnknownServerError(f"{doing} failed: {task.exception()}"))
-
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(ended)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        # In a turn of its own: a process that was killed has none left in which it could complain.
+        task.add_done_callback(lambda _: loop.call_soon(self._task_ended, task, doing))
         self._tasks.append(task)
 
+    def _task_ended(self, task: asyncio.Task[None], doing: str) -> None:
+        """None of them ends by itself, and without one of them a broker is none."""
+        problem = asyncio.CancelledError("cancelled") if task.cancelled() else task.exception()
+        if problem is not None and not self._stopping and not self.ended.done():
+            log.critical("%s failed", doing, exc_info=problem)
+            self.ended.set_exception(errors.UnknownServerError(f"{doing} failed: {problem}"))
+            self.ended.exception()  # it is in the log: nobody has to ask for it
+
     async def _end_tasks(self) -> None:
+        self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

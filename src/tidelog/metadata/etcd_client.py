@@ -7,6 +7,8 @@ the majority refuses it at once.  A call may reach etcd twice; its author must m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -83,18 +85,20 @@ class Link:
         """Done when the client has moved on: whoever still uses this link should too."""
 
     async def ask(self, method: str, request: bytes, metadata: Any) -> bytes:
-        answer: bytes = await self.channel.unary_unary(method)(
-            request, timeout=TRY_MS / 1000, metadata=metadata
-        )
+        with _cut_off():
+            answer: bytes = await self.channel.unary_unary(method)(
+                request, timeout=TRY_MS / 1000, metadata=metadata
+            )
         return answer
 
     async def ask_stream(self, method: str, request: bytes, metadata: Any) -> bytes:
         """One request and one answer on a method that streams both."""
         call = self.channel.stream_stream(method)([request], timeout=TRY_MS / 1000, metadata=metadata)
         try:
-            answer = await call.read()
-            if answer is grpc.aio.EOF:
-                raise Lost(f"{await call.code()}: {await call.details()}")
+            with _cut_off():
+                answer = await call.read()
+                if answer is grpc.aio.EOF:
+                    raise Lost(f"{await call.code()}: {await call.details()}")
         finally:
             call.cancel()
         assert isinstance(answer, bytes)
@@ -103,6 +107,20 @@ class Link:
 
 class Lost(Exception):
     """The member did not answer, or cannot: another one may."""
+
+
+@contextmanager
+def _cut_off() -> Iterator[None]:
+    """A channel that is closed cancels the calls on it.  To whoever waits for one this looks as if he himself were
+    cancelled, which would end his task for good: a process that stood still for longer than a link has to end its calls
+    comes back to just that."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise Lost("the connection was closed before the answer came") from None
 
 
 class EtcdClient:

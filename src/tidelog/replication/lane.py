@@ -103,7 +103,9 @@ class Lane:
         self._some.set()
         connection, self._waits_at = self._waits_at, None
         if connection is not None:
-            connection.submit(ApiVersionsRequest(), ApiVersionsResponse, version=0)
+            hurried = connection.submit(ApiVersionsRequest(), ApiVersionsResponse, version=0)
+            # Whether it was answered is of no interest; a connection that broke tells the fetch.
+            hurried.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def run(self) -> None:
         """For ever; cancelled by its owner."""
