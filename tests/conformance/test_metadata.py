@@ -110,6 +110,11 @@ def test_authorized_operations_come_when_asked_for(connection: Connection, topic
     (asked,) = metadata(connection, {"name": known}, include_topic_authorized_operations=True).topics
     # read write create delete alter describe alter_configs describe_configs: bits 3-8, 10, 11
     assert asked.topic_authorized_operations == 0b110111111000
+    asking = {"include_topic_authorized_operations": True, "allow_auto_topic_creation": False}
+    (missing,) = metadata(connection, {"name": f"{known}-missing"}, **asking).topics
+    assert missing.topic_authorized_operations == 0b110111111000
+    (nobody,) = metadata(connection, {"topic_id": uuid.uuid4(), "name": None}, **asking).topics
+    assert nobody.topic_authorized_operations == NOT_ASKED
 
 
 def describe_partitions(connection: Connection, *names: str, limit: int = 2000, cursor: Any = None) -> Any:

@@ -44,7 +44,7 @@ async def metadata(request: MetadataRequest, context: Context) -> MetadataRespon
         return _refused(request, problem)
     if context.version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
-            if not topic.error_code:
+            if topic.name:  # also one that is not there, but not an id that stands for none
                 topic.topic_authorized_operations = _TOPIC_OPERATIONS
     image = services.image()
     response = MetadataResponse(
