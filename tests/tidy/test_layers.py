@@ -107,6 +107,7 @@ PURE = [
     "groups/assignors.py",
     "groups/classic.py",
     "groups/classic_join.py",
+    "groups/cadence.py",
     "groups/classic_member.py",
     "groups/classic_sync.py",
     "groups/classic_turn.py",

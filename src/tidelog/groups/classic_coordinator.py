@@ -201,16 +201,17 @@ class ClassicGroups:
         except errors.TidelogError as problem:
             return problem.code
         if group.state is State.STABLE and not self._draining:
-            hold_ms = min(
+            most_ms = min(
                 self._groups.config.tidelog_group_heartbeat_hold_ms, int(session_ms * HELD_SESSIONS_MAX)
             )
+            hold_ms = group.members[member_id].cadence.hold_ms(most_ms, asyncio.get_running_loop().time())
             find = partial(self._news, shard, group, request)
             held = self._held.answer(group.id, member_id, hold_ms, hold, find)
             if held is not None:
                 return held
         return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
 
-    def _news(self, shard: GroupShard, group: ClassicGroup, request: HeartbeatRequest, _: bool) -> int:
+    def _news(self, shard: GroupShard, group: ClassicGroup, request: HeartbeatRequest, expired: bool) -> int:
         """What a heartbeat that was held is answered."""
         if shard.machine.groups.get(group.id) is not group:
             return errors.NONE  # it became a consumer group, and the member one of that
@@ -218,6 +219,8 @@ class ClassicGroups:
             heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
         except errors.TidelogError as problem:
             return problem.code
+        if expired:
+            group.members[request.member_id].cadence.expired(asyncio.get_running_loop().time())
         return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:

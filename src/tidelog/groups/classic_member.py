@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.groups.cadence import Cadence
 from tidelog.wire.messages.group_metadata_record import MemberMetadata
 
 Protocols = Sequence[tuple[str, bytes]]
@@ -30,6 +31,7 @@ class Member:
     waited: bool = field(
         default=False, compare=False
     )  # its answer was withheld for a generation: once is enough
+    cadence: Cadence = field(default_factory=Cadence, compare=False)
 
     @property
     def is_static(self) -> bool:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from tests.unit.groups.consumer_node import Node
 from tidelog import errors
 from tidelog.coordination.shard import Writer
@@ -128,14 +130,32 @@ def test_a_held_heartbeat_is_answered_when_a_rebalance_begins() -> None:
 def test_a_hold_ends_long_before_the_session() -> None:
     async def test(node: Node) -> None:
         first = await Member(node, "first").form(0)
-        start = asyncio.get_running_loop().time()
-        assert await first.heartbeat() == errors.NONE
-        assert 2.4 < elapsed_since(start) < 2.6
         # A second one of the same member ends the first.
         beats = [asyncio.ensure_future(first.heartbeat()) for _ in range(2)]
         await asyncio.sleep(0.1)
         assert [beat.done() for beat in beats] == [True, False]
         beats[1].cancel()
+        start = asyncio.get_running_loop().time()
+        assert await first.heartbeat() == errors.NONE
+        assert 2.4 < elapsed_since(start) < 2.6
+
+    scenario(test)
+
+
+@pytest.mark.parametrize(("interval_s", "held_s"), [(0.4, 0.4), (3, 2.5)])
+def test_no_heartbeat_is_held_longer_than_its_client_waits_between_two(
+    interval_s: float, held_s: float
+) -> None:
+    async def test(node: Node) -> None:
+        first = await Member(node, "first").form(0)
+        loop, held = asyncio.get_running_loop(), []
+        for _ in range(6):
+            start = loop.time()
+            assert await first.heartbeat() == errors.NONE
+            held.append(elapsed_since(start))
+            await asyncio.sleep(max(0, interval_s - held[-1]))
+        assert held[0] == pytest.approx(2.5, abs=0.1)
+        assert held[2:] == pytest.approx([held_s] * 4, abs=0.1)
 
     scenario(test)
 
