@@ -226,6 +226,14 @@ def test_a_strict_fetch_gives_no_record_more_and_an_easy_one_whole_batches(world
     assert [(first, last) for first, last, _ in acquired(easy)] == [(3, 9)]
 
 
+def test_who_wants_no_records_or_no_bytes_is_given_nothing(world: World) -> None:
+    ann, part = world.member()
+    world.append(2)
+    for limit in ("max_bytes", "max_records"):
+        assert acquired(ann.fetch([part], max_wait_ms=0, **{limit: 0})) == []
+    assert gather(ann, 2) == [(0, 1, 1)]
+
+
 def test_records_that_are_given_are_bounded(world: World) -> None:
     set_group(world.bootstrap, world.group, share_partition_max_record_locks="100")
     ann, part = world.member()

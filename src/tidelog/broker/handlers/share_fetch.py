@@ -49,7 +49,7 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
     fetched: Mapping[Part, Fetched | errors.TidelogError] = {}
     if session is None:
         await shares.end_session((group, member))
-    elif not request.is_renew_ack and request.max_records > 0:
+    elif not request.is_renew_ack and request.max_records > 0 and request.max_bytes > 0:
         limits = Limits(
             wait_ms=max(request.max_wait_ms, 0),
             bytes_min=max(request.min_bytes, 0),
