@@ -14,6 +14,7 @@ from tests.conformance import batches, coordinated
 from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.raw import API_KEYS, Connection
 from tests.conformance.scene import Scene
+from tests.conformance.test_security_apis import ACL, ANY_ACL
 from tests.conformance.topics import append, describe
 
 # What Apache Kafka 4.3 advertises for the APIs that Tidelog serves.  Produce is advertised from 0 for old librdkafka
@@ -32,6 +33,11 @@ ADVERTISED = {
     "offset_for_leader_epoch": (2, 4),
     "describe_configs": (1, 4),
     "alter_configs": (0, 2),
+    "describe_acls": (1, 3),
+    "create_acls": (1, 3),
+    "delete_acls": (1, 3),
+    "describe_client_quotas": (0, 1),
+    "describe_user_scram_credentials": (0, 0),
     "alter_replica_log_dirs": (1, 2),
     "describe_log_dirs": (1, 5),
     "create_partitions": (0, 3),
@@ -121,11 +127,22 @@ SAMPLES: dict[str, Callable[[Scene], dict[str, Any]]] = {
     "list_config_resources": lambda s: {},
     "describe_topic_partitions": lambda s: {"topics": [{"name": s.topic}], "response_partition_limit": 10},
     "get_telemetry_subscriptions": lambda s: {},
+    "describe_acls": lambda s: ANY_ACL,
+    "create_acls": lambda s: {"creations": [ACL]},
+    "delete_acls": lambda s: {"filters": [ANY_ACL]},
+    "describe_client_quotas": lambda s: {"components": [], "strict": False},
+    "describe_user_scram_credentials": lambda s: {"users": None},
     **coordinated.SAMPLES,
 }
 
-# Valid requests that have nothing to do here: the preferred leader leads already.
-EXPECTED_ERRORS = {"elect_leaders": {"election_not_needed"}, **coordinated.EXPECTED_ERRORS}
+# Valid requests that have nothing to do here: the preferred leader leads already, and there is no authorizer.
+EXPECTED_ERRORS = {
+    "elect_leaders": {"election_not_needed"},
+    "describe_acls": {"security_disabled"},
+    "create_acls": {"security_disabled"},
+    "delete_acls": {"security_disabled"},
+    **coordinated.EXPECTED_ERRORS,
+}
 
 # On a fresh broker the first call may find the coordinator's topic, or a block of producer ids, still on its way.
 NOT_YET = {"coordinator_not_available", "coordinator_load_in_progress", "not_coordinator"}
