@@ -3,6 +3,7 @@ others hear of it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -374,3 +375,23 @@ def test_a_new_group_waits_for_more_members(own_broker: Any) -> None:
     second.announce()
     assert first.receive_join().generation_id == second.receive_join().generation_id == 1
     assert len(first.others) + len(second.others) == 2
+
+
+def test_a_client_that_asks_for_one_thing_at_a_time_is_not_held_up_for_long(member: Members) -> None:
+    only = member(session_ms=7_500).form()
+    only.connection.call("metadata", 9, topics=[])  # the first of its kind takes the test a while
+
+    def beat() -> float:
+        begun_s = time.monotonic()
+        only.send_heartbeat()
+        assert only.receive_heartbeat() == NONE
+        return time.monotonic() - begun_s
+
+    for _ in range(
+        6
+    ):  # a broker may take its time to answer until something else is asked, and has to see that nothing is
+        if beat() < 1:
+            return
+        only.connection.call("metadata", 9, topics=[])
+        time.sleep(0.3)
+    raise AssertionError("heartbeats hold up what comes after them")

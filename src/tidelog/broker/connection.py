@@ -11,6 +11,7 @@ from tidelog._speed.connection import Answer, FrameConnection
 from tidelog._speed.poller import Poller
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH
+from tidelog.broker.turns import Turns
 from tidelog.logs import request_id
 
 log = logging.getLogger("tidelog.connection")
@@ -19,7 +20,7 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer")
+    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer", "turns")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Connection(FrameConnection):
             watcher, sock, scratch, frame_bytes_max, in_flight_max, router.shortcut, router.tallies.requests
         )
         self.client_id: str | None = None  # as the last request that was not answered natively said
+        self.turns = Turns()
         self._router = router
         self.peer = peer
         self.listener = listener

@@ -16,8 +16,8 @@ from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
-from tidelog.broker.routes import API_VERSIONS, FETCH, PLAIN, PRODUCE, ROUTES, Route
-from tidelog.broker.services import Context, Services
+from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
+from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.groups.held import HeldAnswer
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
@@ -59,6 +59,8 @@ class Router:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
         connection.client_id = client_id
+        if connection.turns.expired_s is not None and api_key != HEARTBEAT:
+            connection.turns.asked(api_key, asyncio.get_running_loop().time())
         if api_key == PRODUCE:
             return produce(frame, at, version, correlation_id, connection, self._services)
         if len(frame) > self._bytes_max:
@@ -81,18 +83,27 @@ class Router:
             client_id,
             connection.peer,
             connection.listener,
-            partial(connection.hold, connection.frames),
+            answer_at_once if connection.turns.one_by_one else partial(connection.hold, connection.frames),
         )
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return self._encoded(route, version, correlation_id, pending, client_id)
         if isinstance(pending, HeldAnswer):
-            held = pending.turned(
-                lambda response: self._encoded(route, version, correlation_id, response, client_id)
-            )
-            return cast("asyncio.Future[bytes]", held)  # as much of one as a connection needs
+            return self._held(pending, route, version, correlation_id, connection)
         return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+
+    def _held(
+        self, held: HeldAnswer[Any], route: Route, version: int, correlation_id: int, connection: Connection
+    ) -> Pending:
+        client_id = connection.client_id
+
+        def encoded(response: Message) -> bytes:
+            if held.expired:
+                connection.turns.expired(asyncio.get_running_loop().time())
+            return self._encoded(route, version, correlation_id, response, client_id)
+
+        return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
 
     def _run(self, answer: Coroutine[Any, Any, bytes], pending: Awaitable[Any]) -> asyncio.Task[bytes]:
         task = asyncio.get_running_loop().create_task(answer)

@@ -11,6 +11,7 @@ from tidelog.wire.apis import APIS
 
 PRODUCE = 0
 FETCH = 1
+HEARTBEAT = 12
 API_VERSIONS = 18
 
 

@@ -69,7 +69,7 @@ class Services:
     tallies: Tallies = field(default_factory=Tallies)
 
 
-def _answer_at_once(waits: Future[Any]) -> bool:
+def answer_at_once(waits: Future[Any]) -> bool:
     return False
 
 
@@ -82,6 +82,6 @@ class Context:
     client_id: str | None
     peer: str
     listener: str
-    hold: Callable[[Future[Any]], bool] = _answer_at_once
+    hold: Callable[[Future[Any]], bool] = answer_at_once
     """For an answer that may wait as long as nobody is held up by it: completes the future when the connection gets
     another request.  False: it must not wait."""

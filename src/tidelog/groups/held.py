@@ -20,7 +20,7 @@ class HeldAnswer(Generic[T]):
     """An answer that is found out when the wait is over.  As much of a future as a connection needs, without a task and
     without turns of the loop: heartbeats are many, and nearly all of them bring nothing."""
 
-    __slots__ = ("_cancelled", "_done", "_find", "_heard", "_outcome", "_problem")
+    __slots__ = ("_cancelled", "_done", "_find", "_heard", "_outcome", "_problem", "expired")
 
     def __init__(self, find: Callable[[bool], T]) -> None:
         """`find` gets what the wait ended with."""
@@ -29,6 +29,7 @@ class HeldAnswer(Generic[T]):
         self._outcome: Any = None
         self._problem: Exception | None = None
         self._done = self._cancelled = False
+        self.expired = False  # it waited for as long as it may
 
     def turned(self, into: Callable[[Any], Any]) -> HeldAnswer[Any]:
         """Itself, with what `into` makes of its answer."""
@@ -39,7 +40,7 @@ class HeldAnswer(Generic[T]):
     def set_result(self, ended: bool | None) -> None:
         if self._done:
             return
-        self._done = True
+        self._done, self.expired = True, ended is True
         find, self._find = self._find, _found  # which may lead back here: no rings for the collector
         try:
             self._outcome = find(ended is True)
