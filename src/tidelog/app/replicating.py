@@ -64,7 +64,7 @@ class Replicating:
         self._followers = Followers(node, partitions, self._follower)
 
     def _follower(self, leader: NodeId) -> Follower:
-        def lane(bytes_max: int) -> Lane:
+        def lane(bytes_max: int, unwritten_max: int) -> Lane:
             return Lane(
                 leader,
                 self._node,
@@ -75,6 +75,7 @@ class Replicating:
                 self._truncated,
                 self._inbound,
                 bytes_max,
+                unwritten_max,
             )
 
         return Follower(lane)

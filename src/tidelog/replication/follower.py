@@ -16,14 +16,17 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.types import Epoch
 
-# Long answers keep both brokers from serving others for a while; short ones waste round trips.
-CATCH_UP_BYTES_MAX = 1 << 20
+# Long answers keep both brokers from serving others for a while, short ones waste round trips: a move goes half as fast
+# as with 1 MiB, and producers beside it wait half as long.
+CATCH_UP_BYTES_MAX = 1 << 18
+UNWRITTEN_BYTES_MAX = 8 << 20
 
 
 class Follower:
-    def __init__(self, lane: Callable[[int], Lane]) -> None:
-        """`lane` makes one, for answers of so many bytes at most."""
-        self._in_sync, self._behind = lane(NO_LIMIT), lane(CATCH_UP_BYTES_MAX)
+    def __init__(self, lane: Callable[[int, int], Lane]) -> None:
+        """`lane` makes one, for answers of so many bytes at most, with so many bytes that are not on disk yet."""
+        self._in_sync = lane(NO_LIMIT, NO_LIMIT)
+        self._behind = lane(CATCH_UP_BYTES_MAX, UNWRITTEN_BYTES_MAX)
         self._in_sync.beside, self._behind.beside = self._behind, self._in_sync
 
     def __len__(self) -> int:

@@ -17,8 +17,8 @@ from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
 from tidelog.replication.following import Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
-from tidelog.replication.throttle import Throttle
-from tidelog.storage.log import is_offline
+from tidelog.replication.throttle import NO_LIMIT, Throttle
+from tidelog.storage.log import Log, is_offline
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -54,7 +54,8 @@ class Following(NamedTuple):
 
 
 class Lane:
-    """`bytes_max`: of an answer, where the broker's settings allow more."""
+    """`bytes_max`: of an answer, where the broker's settings allow more.  `unwritten_max`: bytes that may wait to be put
+    on disk."""
 
     beside: Lane
     """The other lane.  A partition that came from there waits until no request of that lane names it: a leader that hears
@@ -71,6 +72,7 @@ class Lane:
         truncated: Callable[[Partition], None],
         throttle: Throttle,
         bytes_max: int,
+        unwritten_max: int,
     ) -> None:
         self._leader = leader
         self._peers = peers
@@ -80,6 +82,9 @@ class Lane:
         self._truncated = truncated
         self._throttle = throttle
         self._bytes_max = bytes_max
+        self._unwritten_max = unwritten_max
+        self._unwritten = 0
+        self._grown: set[Log] = set()
         self._session = Session(node)
         self.followed: dict[Key, Following] = {}
         # What the fetch under way names, until its answer is dealt with.
@@ -145,11 +150,21 @@ class Lane:
                 for pending in self._take(answer):
                     # A leader that hears of an offset takes it for held; what a topic wants synced is held when it is.
                     await asyncio.wait([pending])
+            if self._unwritten >= self._unwritten_max:
+                await self._write_out()
         finally:
             gone_over = not self.asked.keys().isdisjoint(self.beside.followed.keys())
             self.asked = {}
             if gone_over:
                 self.beside.wake()
+
+    async def _write_out(self) -> None:
+        """What was copied reaches the disk before more is asked for.  A system that has far more to write than its disks
+        take makes whoever writes most wait, for a tenth of a second at a time: that would be all of this broker."""
+        grown, self._grown, self._unwritten = self._grown, set(), 0
+        flushes = [it.flush() for it in grown if not is_offline(it)]
+        if flushes:
+            await asyncio.wait(flushes)
 
     async def _ask(self, connection: Requester, wanted: dict[Key, Wanted]) -> FetchResponse | None:
         """None when the leader wants a new session."""
@@ -265,6 +280,9 @@ class Lane:
             return
         if part.records:
             partition.replicate(memoryview(part.records))
+            if self._unwritten_max < NO_LIMIT:
+                self._unwritten += len(part.records)
+                self._grown.add(it)
             if partition.throttled_in:
                 self._throttle.took(len(part.records), self._clock.monotonic_ms())
         partition.leader_committed(Offset(part.high_watermark), Offset(part.log_start_offset))
