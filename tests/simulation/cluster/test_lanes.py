@@ -7,10 +7,14 @@ from collections import Counter
 import pytest
 
 from tests.simulation.cluster.play import play
+from tidelog.replication import follower
 from tidelog.replication.follower import CATCH_UP_BYTES_MAX
 from tidelog.replication.following import Key, Wanted
 from tidelog.replication.lane import Lane
+from tidelog.storage.log import is_offline
 from tidelog.wire.messages.fetch import FetchResponse
+
+UNWRITTEN_BYTES = 500
 
 
 def test_a_partition_is_asked_for_in_the_lane_it_belongs_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +34,27 @@ def test_a_partition_is_asked_for_in_the_lane_it_belongs_to(monkeypatch: pytest.
     assert asked[False, True] > 100 and asked[True, False] > 20
     # Metadata that is just being applied may be a step ahead of the lanes.
     assert asked[True, True] + asked[False, False] < 0.1 * asked.total()
+
+
+def test_what_catches_up_is_on_disk_before_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, write_out = Lane._ask, Lane._write_out
+    written: Counter[bool] = Counter()
+
+    async def checked(self: Lane, connection: object, wanted: dict[Key, Wanted]) -> FetchResponse | None:
+        assert self._unwritten < UNWRITTEN_BYTES
+        return await ask(self, connection, wanted)  # type: ignore[arg-type]
+
+    async def seen(self: Lane) -> None:
+        ends = {it: it.end for it in self._grown}
+        await write_out(self)
+        # A log may be cut, and a disk may fail, while it is waited for.
+        written.update(
+            it.recovery_point >= min(end, it.end) for it, end in ends.items() if not is_offline(it)
+        )
+
+    monkeypatch.setattr(follower, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES)
+    monkeypatch.setattr(Lane, "_ask", checked)
+    monkeypatch.setattr(Lane, "_write_out", seen)
+    for seed in range(4):
+        play(seed)
+    assert written[True] > 20 and not written[False]
