@@ -12,6 +12,7 @@ from tidelog.pipeline.clients import clients
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.source_options import SourceOptions
 from tidelog.pipeline.splits import Range
+from tidelog.pipeline.worker_memory import task_done
 from tidelog.record.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def read_range(options: SourceOptions, wanted: Range) -> Iterator[pyarrow.Record
                 start = behind
                 if batch.num_rows:
                     yield batch
+            task_done()
             return
         except errors.UnknownTopicOrPartition as problem:
             lost(options, f"{wanted.partition} cannot be read from {start} to {wanted.end}: {problem}")

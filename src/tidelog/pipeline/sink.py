@@ -24,6 +24,7 @@ from tidelog.pipeline.decision import Epoch, Part
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.outgoing import RecordColumnsOfRows
 from tidelog.pipeline.sink_options import SinkOptions
+from tidelog.pipeline.worker_memory import task_done
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,6 +66,7 @@ class TaskWriter:
         if not self._options.exactly_once:
             with producer_of(self._options, None) as producer:
                 rows, size = self._send(producer, batches)
+            task_done()
             return Written(None, Part(index, None, rows, size), attempt, False)
         query = task.getLocalProperty(QUERY)
         epoch = Epoch(
@@ -74,6 +76,7 @@ class TaskWriter:
             int(task.getLocalProperty(BATCH) or 0) if query else 0,
         )
         part = self._write_part(f"{epoch.prefix}{index}/{attempt}", index, batches)
+        task_done()
         return Written(epoch, part, attempt, query is None)
 
     def _write_part(self, transactional_id: str, index: int, batches: Iterator[Any]) -> Part:
@@ -160,6 +163,7 @@ class Driver:
                 attempts=any(one.attempt for one in written),
                 last=any(one.passing for one in written),
             )
+        task_done()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from tidelog.pipeline import committing

@@ -6,6 +6,7 @@ in its place (`spark.python.daemon.module`), as `python -m tidelog.pipeline.work
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -38,4 +39,5 @@ if __name__ == "__main__":
     from pyspark.daemon import manager
 
     warm(sys.argv[1] if len(sys.argv) > 1 else "")
+    gc.freeze()  # workers collect garbage after every task: not among what they were forked with
     manager()
