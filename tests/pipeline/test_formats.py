@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -128,6 +129,32 @@ def test_sql_writes_avro_and_protobuf(
     ):
         with pytest.raises(SqlError, match=said):
             sql(text)
+
+
+def test_sql_writes_and_reads_json_of_a_registry(
+    spark: Any, bootstrap: str, registry: str, name: Callable[[], str], tmp_path: Path
+) -> None:
+    pipeline = Pipeline("sql-json", bootstrap=bootstrap, checkpoint=str(tmp_path), spark=spark)
+    engine = Engine(pipeline, catalog=Catalog(), until_done=True)
+    prices = name()
+    engine.script(
+        f"""
+        CREATE STREAM prices (sku STRING, count INT) WITH
+          (topic = '{prices}', format = 'json', key = 'sku', registry = '{registry}');
+        INSERT INTO prices VALUES ('pear', 3), ('fig', 5);
+        CREATE STREAM again WITH (topic = '{prices}', format = 'json', registry = '{registry}');
+        """
+    )
+    found = engine.script("SELECT sku, count FROM again ORDER BY sku")[-1]
+    assert not isinstance(found, Said) and list(found.rows) == [("fig", 5), ("pear", 3)]
+    client = SchemaRegistryClient({"url": registry})
+    assert client.get_latest_version(f"{prices}-value").schema.schema_type == "JSON"
+    read, where = (
+        JSONDeserializer(None, schema_registry_client=client),
+        SerializationContext(prices, MessageField.VALUE),
+    )
+    values = [read(one.value, where) for one in records(bootstrap, prices)]
+    assert sorted(values, key=str) == [{"sku": "fig", "count": 5}, {"sku": "pear", "count": 3}]
 
 
 def test_rows_that_are_deleted_have_no_value(spark: Any, bootstrap: str, registry: str, topic: Topic) -> None:

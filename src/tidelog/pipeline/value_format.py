@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OF_REGISTRY = {"json": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 
+VALUE_BYTES_MAX = 2**31 - 1
+
 
 class Values(Protocol):
     def decode(self, values: pa.BinaryArray, topic: str) -> tuple[pa.StructArray, Failures]: ...
@@ -134,7 +136,8 @@ class _Unframed:
         import pyarrow.compute as pc
 
         framed = pc.equal(pc.binary_slice(values, 0, 1), pa.scalar(b"\0", pa.binary()))
-        content = pc.if_else(framed, pc.binary_slice(values, 5), pa.scalar(b"", pa.binary()))
+        # With an end: without one, pyarrow 26 fails for more than one value.
+        content = pc.if_else(framed, pc.binary_slice(values, 5, VALUE_BYTES_MAX), pa.scalar(b"", pa.binary()))
         decoded, failures = self._inner.decode(content, topic)
         for index, well in enumerate(framed.to_pylist()) if failures else ():
             if well is False:

@@ -18,7 +18,7 @@ from tidelog.pipeline.sql.declaring import check_columns, declared
 from tidelog.pipeline.sql.live import Live
 from tidelog.pipeline.sql.planning import Plan, planned
 from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
-from tidelog.pipeline.sql.schemas import with_schema
+from tidelog.pipeline.sql.schemas import has_schema, with_schema
 from tidelog.pipeline.sql.statements import SqlError, parse_script
 from tidelog.pipeline.streams.encode import encoded
 from tidelog.pipeline.streams.pipeline import Pipeline
@@ -153,7 +153,7 @@ class Engine:
             )
         relation = declared(statement)
         if statement.query is None:
-            if not statement.columns and relation.format == "json":
+            if not statement.columns and relation.format == "json" and not has_schema(relation):
                 raise SqlError(
                     f"{statement.name} has no columns: CREATE {statement.kind.upper()} name (id BIGINT, ...)"
                 )

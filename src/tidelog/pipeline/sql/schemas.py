@@ -1,4 +1,4 @@
-"""Streams and tables of Avro and Protobuf: their columns from the schema, or the schema from their columns."""
+"""Streams and tables of Avro and Protobuf, and of JSON with a schema: columns from the schema, or the schema from them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from tidelog.pipeline.streams.decode import struct_type
 from tidelog.pipeline.value_format import value_format
 
 
+def has_schema(relation: Relation) -> bool:
+    """Its own, or that of a registry."""
+    return "schema" in relation.options or "registry" in relation.options
+
+
 def with_schema(relation: Relation) -> Relation:
     """Checked before anything is made: the schema has the columns.  A subject that is new gets its first schema."""
-    if relation.format not in ("avro", "protobuf"):
-        return relation
     given = relation.options
-    if "schema" not in given and "registry" not in given:
+    if relation.format not in ("avro", "protobuf") and not (
+        relation.format == "json" and has_schema(relation)
+    ):
+        return relation
+    if not has_schema(relation):
         raise SqlError(f"format {relation.format} needs WITH (registry = 'http://...'), or (schema = '...')")
     wanted = Decoding(
         relation.format,
