@@ -18,7 +18,7 @@ from tidelog.net.requester import Requester
 from tidelog.replication.following import Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT, Throttle
-from tidelog.storage.log import Log, is_offline
+from tidelog.storage.log import is_offline
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -84,7 +84,7 @@ class Lane:
         self._bytes_max = bytes_max
         self._unwritten_max = unwritten_max
         self._unwritten = 0
-        self._grown: set[Log] = set()
+        self._grown: set[Key] = set()
         self._session = Session(node)
         self.followed: dict[Key, Following] = {}
         # What the fetch under way names, until its answer is dealt with.
@@ -150,21 +150,29 @@ class Lane:
                 for pending in self._take(answer):
                     # A leader that hears of an offset takes it for held; what a topic wants synced is held when it is.
                     await asyncio.wait([pending])
-            if self._unwritten >= self._unwritten_max:
-                await self._write_out()
         finally:
             gone_over = not self.asked.keys().isdisjoint(self.beside.followed.keys())
             self.asked = {}
             if gone_over:
                 self.beside.wake()
+        # Those that have caught up need not wait for it: producers may wait for them by now.
+        if self._unwritten >= self._unwritten_max:
+            await self._write_out()
 
     async def _write_out(self) -> None:
         """What was copied reaches the disk before more is asked for.  A system that has far more to write than its disks
         take makes whoever writes most wait, for a tenth of a second at a time: that would be all of this broker."""
         grown, self._grown, self._unwritten = self._grown, set(), 0
-        flushes = [it.flush() for it in grown if not is_offline(it)]
+        flushes = []
+        for key in grown:
+            following = self.followed.get(key) or self.beside.followed.get(key)
+            if following is not None and not is_offline(following.partition.log):
+                flush = following.partition.log.flush()
+                # A disk that fails is noticed by who uses it next.
+                flush.add_done_callback(lambda done: done.cancelled() or done.exception())
+                flushes.append(flush)
         if flushes:
-            await asyncio.wait(flushes)
+            await asyncio.wait(flushes)  # others may wait for them as well: not cancelled with this task
 
     async def _ask(self, connection: Requester, wanted: dict[Key, Wanted]) -> FetchResponse | None:
         """None when the leader wants a new session."""
@@ -240,7 +248,7 @@ class Lane:
                     self._session.forget(key)
                     continue
                 try:
-                    self._take_partition(following.partition, part)
+                    self._take_partition(key, following.partition, part)
                 except errors.TidelogError as problem:
                     self._delay(key, following.partition, problem)
                 durable = following.partition.log.durable
@@ -256,7 +264,7 @@ class Lane:
         self._session.forget(key)
         self._delayed[key] = self._clock.monotonic_ms() + delay_ms
 
-    def _take_partition(self, partition: Partition, part: PartitionData) -> None:
+    def _take_partition(self, key: Key, partition: Partition, part: PartitionData) -> None:
         it = partition.log
         if it.next != it.end:
             return  # appends of its own time as leader are on their way to the disk: let them land first
@@ -282,7 +290,7 @@ class Lane:
             partition.replicate(memoryview(part.records))
             if self._unwritten_max < NO_LIMIT:
                 self._unwritten += len(part.records)
-                self._grown.add(it)
+                self._grown.add(key)
             if partition.throttled_in:
                 self._throttle.took(len(part.records), self._clock.monotonic_ms())
         partition.leader_committed(Offset(part.high_watermark), Offset(part.log_start_offset))

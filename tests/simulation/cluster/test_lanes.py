@@ -11,7 +11,7 @@ from tidelog.replication import follower
 from tidelog.replication.follower import CATCH_UP_BYTES_MAX
 from tidelog.replication.following import Key, Wanted
 from tidelog.replication.lane import Lane
-from tidelog.storage.log import is_offline
+from tidelog.storage.log import Log, is_offline
 from tidelog.wire.messages.fetch import FetchResponse
 
 UNWRITTEN_BYTES = 500
@@ -36,6 +36,11 @@ def test_a_partition_is_asked_for_in_the_lane_it_belongs_to(monkeypatch: pytest.
     assert asked[True, True] + asked[False, False] < 0.1 * asked.total()
 
 
+def _log_of(lane: Lane, key: Key) -> Log | None:
+    following = lane.followed.get(key) or lane.beside.followed.get(key)
+    return None if following is None else following.partition.log
+
+
 def test_what_catches_up_is_on_disk_before_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ask, write_out = Lane._ask, Lane._write_out
     written: Counter[bool] = Counter()
@@ -45,7 +50,7 @@ def test_what_catches_up_is_on_disk_before_there_is_much_of_it(monkeypatch: pyte
         return await ask(self, connection, wanted)  # type: ignore[arg-type]
 
     async def seen(self: Lane) -> None:
-        ends = {it: it.end for it in self._grown}
+        ends = {it: it.end for key in self._grown if (it := _log_of(self, key)) is not None}
         await write_out(self)
         # A log may be cut, and a disk may fail, while it is waited for.
         written.update(
