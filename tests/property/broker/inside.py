@@ -19,6 +19,7 @@ from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
+from tidelog.broker.turns import Turns
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidRequest
 from tidelog.metadata.planning import NewTopic
@@ -41,7 +42,12 @@ TOPICS: dict[str, dict[str, str]] = {
 ANSWER_SECONDS_MAX = 60  # virtual ones
 
 _PEER: Any = SimpleNamespace(
-    peer="fuzz:1", listener="PLAINTEXT", frames=0, unanswered=0, hold=lambda frames, waits: False
+    peer="fuzz:1",
+    listener="PLAINTEXT",
+    frames=0,
+    unanswered=0,
+    turns=Turns(),
+    hold=lambda frames, waits: False,
 )
 
 
