@@ -387,11 +387,10 @@ def test_a_client_that_asks_for_one_thing_at_a_time_is_not_held_up_for_long(memb
         assert only.receive_heartbeat() == NONE
         return time.monotonic() - begun_s
 
-    for _ in range(
-        6
-    ):  # a broker may take its time to answer until something else is asked, and has to see that nothing is
+    # A broker may take its time to answer until something else is asked, and has to see that nothing is.
+    for _ in range(6):
         if beat() < 1:
             return
         only.connection.call("metadata", 9, topics=[])
-        time.sleep(0.3)
+        time.sleep(0.3)  # as an interval: a heartbeat at once would tell of another kind of client
     raise AssertionError("heartbeats hold up what comes after them")

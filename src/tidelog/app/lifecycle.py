@@ -343,10 +343,8 @@ class Broker:
             cleaner.backoff_ms = config.log_cleaner_backoff_ms
 
     def _run(self, work: Coroutine[Any, Any, None], doing: str) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(work)
-        # In a turn of its own: a process that was killed has none left in which it could complain.
-        task.add_done_callback(lambda _: loop.call_soon(self._task_ended, task, doing))
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda task: self._task_ended(task, doing))
         self._tasks.append(task)
 
     def _task_ended(self, task: asyncio.Task[None], doing: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +58,17 @@ class TaskWriter:
         self._id = uuid.uuid4().hex
 
     def write(self, batches: Iterator[pyarrow.RecordBatch]) -> Written:
-        # Only tasks need a client: whoever plans a write shall not wait for it.
-        from tidelog.pipeline.producers import producer_of
+        written = self._write(batches)
+        task_done()
+        return written
 
+    def _write(self, batches: Iterator[pyarrow.RecordBatch]) -> Written:
         task = TaskContext.get()
         assert task is not None, "Spark runs this in tasks only"
         index, attempt = task.partitionId(), task.attemptNumber()
         if not self._options.exactly_once:
-            with producer_of(self._options, None) as producer:
+            with _producer_of(self._options, None) as producer:
                 rows, size = self._send(producer, batches)
-            task_done()
             return Written(None, Part(index, None, rows, size), attempt, False)
         query = task.getLocalProperty(QUERY)
         epoch = Epoch(
@@ -76,16 +78,13 @@ class TaskWriter:
             int(task.getLocalProperty(BATCH) or 0) if query else 0,
         )
         part = self._write_part(f"{epoch.prefix}{index}/{attempt}", index, batches)
-        task_done()
         return Written(epoch, part, attempt, query is None)
 
     def _write_part(self, transactional_id: str, index: int, batches: Iterator[Any]) -> Part:
         first = next((one for one in batches if one.num_rows), None)
         if first is None:
             return Part(index, None, 0, 0)
-        from tidelog.pipeline.producers import producer_of
-
-        with producer_of(self._options, transactional_id) as producer:
+        with _producer_of(self._options, transactional_id) as producer:
             producer.begin_transaction()
             try:
                 rows, size = self._send(producer, _after(first, batches))
@@ -113,6 +112,13 @@ class TaskWriter:
         for one in sent:
             one.get()
         return rows, size
+
+
+def _producer_of(options: SinkOptions, transactional_id: str | None) -> AbstractContextManager[Producer]:
+    """Only tasks need a client: whoever plans a write shall not wait until it is imported."""
+    from tidelog.pipeline.producers import producer_of
+
+    return producer_of(options, transactional_id)
 
 
 def _run_of(task: TaskContext) -> str:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.unit.storage.making import HandClock, batch, offsets
-from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, PATHS, TOPIC_ID, started
+from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, PATHS, TOPIC_ID, slow_disks, started
 from tidelog import errors
 from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.sharded import ShardedMap
@@ -36,10 +36,7 @@ async def following(disks: list[VirtualDisk]) -> tuple[Partitions, LogDirs]:
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_replica_that_follows_moves_while_it_follows(cut: bool) -> None:
     async def scenario(random: Random) -> None:
-        disks = [VirtualDisk(random) for _ in PATHS]
-        for disk in disks:
-            disk.run_delay_s_max = 0.01
-        partitions, dirs = await following(disks)
+        partitions, dirs = await following(slow_disks(random))
         replica = partitions.held_here(*ORDERS)
         first = replica.log.folder
         while replica.log.next < 60:

@@ -36,6 +36,13 @@ async def started(disks: list[VirtualDisk], config: TopicConfig = CONFIG) -> Log
     return dirs
 
 
+def slow_disks(random: Random) -> list[VirtualDisk]:
+    disks = [VirtualDisk(random) for _ in PATHS]
+    for disk in disks:
+        disk.run_delay_s_max = 0.01
+    return disks
+
+
 def test_partitions_are_spread_evenly_and_found_again() -> None:
     async def scenario(random: Random) -> None:
         disks = [VirtualDisk(random) for _ in PATHS]
@@ -86,9 +93,7 @@ def test_a_broken_directory_is_passed_over() -> None:
 
 def test_a_partition_moves_while_it_is_written() -> None:
     async def scenario(random: Random) -> None:
-        disks = [VirtualDisk(random) for _ in PATHS]
-        for disk in disks:
-            disk.run_delay_s_max = 0.01
+        disks = slow_disks(random)
         dirs = await started(disks)
         log = dirs.create(ORDERS, TOPIC_ID)
         for n in range(60):
@@ -128,9 +133,7 @@ def test_a_log_that_is_cut_while_it_moves_has_nothing_of_what_was_cut(again: boo
     """As one of a follower may be; and it grows past its old end with other records before the move is done."""
 
     async def scenario(random: Random) -> None:
-        disks = [VirtualDisk(random) for _ in PATHS]
-        for disk in disks:
-            disk.run_delay_s_max = 0.01
+        disks = slow_disks(random)
         dirs = await started(disks)
         log = dirs.create(ORDERS, TOPIC_ID)
         fill(log, 40)

@@ -60,7 +60,6 @@ class FetchInFlight:
         "_ask",
         "_client_id",
         "_correlation_id",
-        "_leaders",
         "_level",
         "_listener",
         "_put_off",
@@ -91,7 +90,6 @@ class FetchInFlight:
         self._listener = listener
         self._services = services
         self._taken: list[Taken] = []
-        self._leaders: set[int] = set()  # of partitions that are asked for here in vain
         self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
@@ -165,7 +163,6 @@ class FetchInFlight:
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
         found: Found = []
         taken = self._taken = []
-        self._leaders.clear()
         held: list[Partition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
@@ -181,7 +178,6 @@ class FetchInFlight:
                 leader = None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
                     leader = self._services.partitions.leader_of(topic, index)
-                    self._leaders.update(leader[:1] if leader is not None else ())
                 answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
                 settled = True
                 self._services.tallies.failed(FETCH, problem.code, self._client_id)
@@ -272,10 +268,9 @@ class FetchInFlight:
         for topic, answer in found:
             topics.setdefault(topic, []).append(answer)
         rows = list(topics.items())
-        if not self._leaders:
-            return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows)
-        leaders = endpoints_of(sorted(self._leaders), self._services, self._listener)
-        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, leaders)
+        leaders = {answer[6][0] for _, answer in found if answer[6] is not None}
+        endpoints = endpoints_of(sorted(leaders), self._services, self._listener) if leaders else ()
+        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, endpoints)
 
 
 def _all_wanted(ask: FetchAsk) -> Iterator[tuple[Key, Wanted]]:

@@ -8,12 +8,12 @@ Batches in transactions take a turn through `produce_in_transaction` first."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
-from tidelog._speed.frames import Endpoint, ProduceAnswer, ProduceAsk, decode_produce, encode_produce
+from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services
@@ -96,13 +96,12 @@ def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, correlation_id, client_id, _, services = request
+    frame, ask, version, _, client_id, _, services = request
     acks = ask.acks
     now_ms = services.clock.now_ms()
     led_here = services.partitions.led_here
     answers: Answers = []
     waits: list[Wait] = []
-    moved_on = False
     for topic, parts in ask.topics:
         row: list[ProduceAnswer] = []
         for index, start, size in parts:
@@ -119,7 +118,6 @@ def append_all(
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said)
             except errors.TidelogError as problem:
                 row.append(_failed(request, topic, index, problem))
-                moved_on = moved_on or isinstance(problem, errors.NotLeaderOrFollower)
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)
@@ -135,12 +133,13 @@ def append_all(
         return None
     if waits:
         return Acknowledgement(request, answers, waits).answer
-    return encode_produce(version, correlation_id, answers, 0, _leaders(request, answers) if moved_on else ())
+    return _encoded(request, answers)
 
 
-def _leaders(request: ProduceInFlight, answers: Answers) -> list[Endpoint]:
-    nodes = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
-    return endpoints_of(sorted(nodes), request.services, request.listener)
+def _encoded(request: ProduceInFlight, answers: Answers) -> bytes:
+    leaders = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
+    endpoints = endpoints_of(sorted(leaders), request.services, request.listener) if leaders else ()
+    return encode_produce(request.version, request.correlation_id, answers, 0, endpoints)
 
 
 class Acknowledgement:
@@ -152,9 +151,8 @@ class Acknowledgement:
 
     def __init__(self, request: ProduceInFlight, answers: Answers, waits: list[Wait]) -> None:
         loop = asyncio.get_running_loop()
-        self._request = request._replace(
-            frame=_NOTHING
-        )  # what was appended need not be kept until it is acknowledged
+        # The frame is not kept for as long as this waits.
+        self._request = ProduceInFlight(_NOTHING, *request[1:])
         self._answers = answers
         self._waits = waits
         self._left = len(waits)
@@ -185,14 +183,12 @@ class Acknowledgement:
         self._timer.cancel()
         if self.answer.done():
             return
-        request, answers = self._request, self._answers
-        leaders: Sequence[Endpoint] = ()
+        request = self._request
         for row, place, partition, appended in self._waits:
             problem = _unsettled(partition, appended, request.ask.acks)
             if problem is not None:
                 row[place] = _failed(request, partition.topic, partition.index, problem)
-                leaders = _leaders(request, answers)
-        self.answer.set_result(encode_produce(request.version, request.correlation_id, answers, 0, leaders))
+        self.answer.set_result(_encoded(request, self._answers))
 
 
 def settle_late(
@@ -267,4 +263,4 @@ def _refused(request: ProduceInFlight, problem: errors.TidelogError) -> bytes:
         (topic, [_failed(request, topic, index, problem) for index, _, _ in parts])
         for topic, parts in request.ask.topics
     ]
-    return encode_produce(request.version, request.correlation_id, answers, 0)
+    return _encoded(request, answers)
