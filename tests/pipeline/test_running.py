@@ -175,7 +175,7 @@ def test_sql_from_the_command_line_where_there_is_no_java(
 def test_ctrl_c_ends_a_query_without_noise(bootstrap: str, copy: tuple[Path, str, str], home: Path) -> None:
     _, source, _ = copy
     send(bootstrap, source, [{"n": 1}, {"n": 2}], key="n")
-    text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT n FROM numbers EMIT CHANGES;"
+    text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT n FROM numbers EMIT CHANGES; SHOW TOPICS;"
     words = [
         "sql",
         "-e",
@@ -200,10 +200,11 @@ def test_ctrl_c_ends_a_query_without_noise(bootstrap: str, copy: tuple[Path, str
         shown = [json.loads(running.stdout.readline()) for _ in range(3)]
         assert sorted(one["n"] for one in shown[1:]) == [1, 2]
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=WAIT_S)[1]
+        more, said = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()
     assert running.returncode == 0 and "Traceback" not in said and "ERROR" not in said, said[-3000:]
+    assert not more, "the next statement was carried out"
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 END_S_MAX = 30.0
-LOOK_S = 0.2
 
 
 class Interruptible:
@@ -37,18 +36,9 @@ class Interruptible:
         done: Future[T] = Future()
         self._given.put((work, done))
         try:
-            while not done.done():
-                _await(done, LOOK_S)
             return done.result()
         except KeyboardInterrupt:
             if not done.done():
                 self._cancel()
-                _await(done, END_S_MAX)
+                wait([done], END_S_MAX)
             raise
-
-
-def _await(done: Future[Any], seconds: float) -> None:
-    try:
-        done.exception(seconds)
-    except TimeoutError:
-        pass

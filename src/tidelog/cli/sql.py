@@ -175,11 +175,9 @@ def _engine(
 
 def _script(engine: Engine, text: str, where: str, as_json: bool) -> None:
     """Statement by statement, then until the continuous queries that it started have ended."""
-    from tidelog.pipeline.sql.statements import parse_script
-
     with _clear_errors(where):
-        for statement in parse_script(text):
-            _print(engine.execute(statement), as_json)
+        for result in engine.results(text):
+            _print(result, as_json)
         engine.wait()
 
 
@@ -285,7 +283,7 @@ def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | Non
     from prompt_toolkit.history import FileHistory
 
     from tidelog.pipeline.running.apps import default_home
-    from tidelog.pipeline.sql.statements import is_complete, parse_script
+    from tidelog.pipeline.sql.statements import is_complete
 
     folder = home or default_home()
     os.makedirs(folder, exist_ok=True)
@@ -294,8 +292,8 @@ def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | Non
 
     def carry_out(text: str) -> None:
         with _clear_errors():
-            for statement in parse_script(text):
-                _print(engine.execute(statement), as_json)
+            for result in engine.results(text):
+                _print(result, as_json)
 
     def words() -> list[str]:
         return [*WORDS, *(one.name for one in engine.catalog), *topics.known()]

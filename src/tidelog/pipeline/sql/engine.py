@@ -73,6 +73,13 @@ class Engine:
         except SqlError as problem:
             raise SqlError(f"{where}: {problem}" if where else str(problem)) from None
 
+    def results(self, text: str) -> Iterator[Result]:
+        """Statement by statement, for somebody who looks at each before the next; none follows after `cancel`."""
+        self._cancelled = False
+        for statement in parse_script(text):
+            if not self._cancelled:
+                yield self.execute(statement)
+
     def execute(self, statement: statements.Statement) -> Result:
         work: dict[type, Callable[[Any], Result]] = {
             statements.Create: self._create,
@@ -85,7 +92,7 @@ class Engine:
             statements.Drop: self._drop,
             statements.Set: self._set,
         }
-        self._cancelled, self._watched = False, None
+        self._watched = None
         return work[type(statement)](statement)
 
     def wait(self) -> None:
