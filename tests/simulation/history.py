@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,6 +60,8 @@ class PartitionHistory:
     power_losses: int = 0
     may_have_lost: bool = False
     """The power went since the partition was last read from end to end."""
+    was_cut: bool = False
+    """As `may_have_lost`, where it is known to the record what was lost."""
 
     def sent(self, origin: Origin, value: bytes, key: bytes | None, idempotent: bool) -> None:
         session = self.sessions.setdefault((origin.producer, origin.session), Session(idempotent))
@@ -105,6 +108,20 @@ class PartitionHistory:
             for session in self.sessions.values():
                 session.power_losses += 1
 
+    def cut_to(self, end: int, kept: Mapping[int, bytes]) -> None:
+        """After power cuts no replica has more than `kept`: nothing else is promised any more."""
+        self.power_losses += 1
+        gone = [at for at, value in self.promised.items() if kept.get(at) != value]
+        gone += [at for at, value in self.shown.items() if kept.get(at) != value]
+        if gone or end < self.committed:
+            self.promised = {at: value for at, value in self.promised.items() if kept.get(at) == value}
+            self.shown = {at: value for at, value in self.shown.items() if kept.get(at) == value}
+            self.committed = min(self.committed, end)
+            self.was_cut = True
+        # What was sent and not answered may be gone as well, and the memory of its sequences with it.
+        for session in self.sessions.values():
+            session.power_losses += 1
+
     def settle(self, found: Found) -> None:
         """What a power loss took was not promised beyond it."""
         if self.may_have_lost:
@@ -112,3 +129,4 @@ class PartitionHistory:
             self.shown = {at: value for at, value in self.shown.items() if at < found.end}
             self.committed = min(self.committed, found.end)
             self.may_have_lost = False
+        self.was_cut = False
