@@ -50,6 +50,8 @@ class PartitionHistory:
     """Of each value, in a compacted topic."""
     sessions: dict[tuple[int, int], Session] = field(default_factory=dict)
     promised: dict[int, bytes] = field(default_factory=dict)
+    without_lease: dict[int, bytes] = field(default_factory=dict)
+    """Promised by leaders that could not know any more that they led: only with all replicas may they."""
     shown: dict[int, bytes] = field(default_factory=dict)
     committed: int = 0
     """The highest end that anybody was told of."""
@@ -81,6 +83,10 @@ class PartitionHistory:
                 raise OneValuePerOffset(f"{self.name}: {offset} was promised to {before!r} and {value!r}")
         if self.synced:
             self.committed = max(self.committed, base + len(values))
+
+    def acknowledged_without_lease(self, base: int, values: list[bytes], power_losses: int) -> None:
+        if power_losses == self.power_losses:
+            self.without_lease.update(enumerate(values, base))
 
     def was_shown(self, offset: int, value: bytes, power_losses: int) -> None:
         if power_losses == self.power_losses or self.synced:
@@ -118,6 +124,7 @@ class PartitionHistory:
             self.shown = {at: value for at, value in self.shown.items() if kept.get(at) == value}
             self.committed = min(self.committed, end)
             self.was_cut = True
+        self.without_lease = {at: value for at, value in self.without_lease.items() if kept.get(at) == value}
         # What was sent and not answered may be gone as well, and the memory of its sequences with it.
         for session in self.sessions.values():
             session.power_losses += 1

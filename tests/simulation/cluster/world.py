@@ -172,7 +172,10 @@ class Cluster:
         finally:
             requester.close()
 
-    async def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, settings: Mapping[str, str], watched: bool = True
+    ) -> None:
+        """`watched`: what is written to it, and read, is noted in `partitions`."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -183,7 +186,7 @@ class Cluster:
         code = (await self.ask(request, CreateTopicsResponse)).topics[0].error_code
         if code != errors.NONE:
             raise errors.by_code(code)()
-        for index in range(partitions):
+        for index in range(partitions if watched else 0):
             partition = TopicPartition(name, index)
             self.partitions[partition] = PartitionHistory(
                 partition,

@@ -7,14 +7,18 @@ from random import Random
 from typing import Protocol
 
 from tests.simulation import invariants
+from tests.simulation.cluster.concurrent.group_clients import Group
+from tests.simulation.cluster.concurrent.share_clients import Share
+from tests.simulation.cluster.concurrent.transaction_clients import Transactions
 from tests.simulation.cluster.survivors import Problems
 from tests.simulation.cluster.world import Cluster, LeaderOf
-from tests.simulation.history import Found
+from tests.simulation.history import Found, PartitionHistory
 from tests.simulation.producers import Producer
-from tests.simulation.readers import Unreadable, follow, read_all
+from tests.simulation.readers import LATEST, Unreadable, follow, list_offset, read_all
 from tidelog import errors
 from tidelog.types import TopicPartition
 
+PLAIN = "plain"
 DATA = {
     "min.insync.replicas": "2",
     "segment.index.bytes": "120",
@@ -50,7 +54,7 @@ class Plain:
     async def hire(self) -> None:
         cluster, random = self._cluster, self._random
         synced = {"flush.messages": "1"} if self._synced else {}
-        await cluster.create_topic("plain", random.choice((1, 2)), {**DATA, **synced})
+        await cluster.create_topic(PLAIN, random.choice((1, 2)), {**DATA, **synced})
         for name, history in cluster.partitions.items():
             for acks in (-1, random.choice((-1, 1))):
                 place = LeaderOf(cluster, name)
@@ -63,7 +67,7 @@ class Plain:
                     acks=acks,
                 )
                 if acks == 1:
-                    producer.binding = place.lease_is_over
+                    producer.without_lease = place.lease_is_over
                 self.producers.append(producer)
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -71,6 +75,8 @@ class Plain:
         for name, history in self._cluster.partitions.items():
             reader = follow(LeaderOf(self._cluster, name), Random(self._random.getrandbits(64)), history)
             tasks.append(asyncio.ensure_future(reader))
+            asking = ask_for_ends(self._cluster, Random(self._random.getrandbits(64)), history)
+            tasks.append(asyncio.ensure_future(asking))
         return tasks
 
     def progress(self) -> dict[str, int]:
@@ -93,9 +99,46 @@ class Plain:
             raise Unreadable(f"{name}: {problem}") from problem
 
 
+class NoStaleEnd:
+    """A leader that is asked after an acknowledgement where its log ends tells of what was acknowledged."""
+
+    @classmethod
+    def check(cls, name: TopicPartition, acknowledged: int, end: int) -> None:
+        if end < acknowledged:
+            text = f"{name}: {acknowledged} were acknowledged, and the leader says that it ends at {end}"
+            raise invariants.Violated([(cls.__name__, text)])
+
+
+async def ask_for_ends(cluster: Cluster, random: Random, history: PartitionHistory) -> None:
+    """Until cancelled.  Only the word of a broker counts that leads when it is asked and still does when it has answered."""
+    while True:
+        await asyncio.sleep(random.random())
+        before, losses = cluster.stored(history.name), history.power_losses
+        if before is None or before.leader is None:
+            continue
+        acknowledged = max(history.promised, default=-1) + 1
+        try:
+            requester = await cluster.connect(before.leader, "ends")
+            try:
+                end = await list_offset(requester, history.name, LATEST)
+            finally:
+                requester.close()
+        except (OSError, errors.TidelogError, Unreadable):
+            continue
+        after = cluster.stored(history.name)
+        if after is not None and after[2:4] == before[2:4] and losses == history.power_losses:
+            NoStaleEnd.check(history.name, acknowledged, end)
+
+
 class Clients:
     def __init__(self, cluster: Cluster, random: Random, kinds: tuple[str, ...], synced: bool) -> None:
         self.kinds: list[Kind] = [Plain(cluster, random, synced)]
+        if "group" in kinds:
+            self.kinds.append(Group(cluster, random))
+        if "transactions" in kinds:
+            self.kinds.append(Transactions(cluster, random))
+        if "share" in kinds:
+            self.kinds.append(Share(cluster, random, PLAIN))
         self._before: dict[str, int] = {}
 
     async def hire(self) -> None:

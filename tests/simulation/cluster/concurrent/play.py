@@ -40,7 +40,7 @@ SETTINGS = {
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.assignment.interval.ms": "0",
-    "group.share.delivery.count.limit": "10",
+    "group.share.max.delivery.count.limit": "25",
 }
 
 
@@ -167,7 +167,12 @@ class Play:
             held = {node: part for node, part in self.cluster.replicas(name) if node in stored.replicas}
             ends = {part.log.end for part in held.values()} | {part.state.committed for part in held.values()}
             full = set(stored.in_sync) == set(stored.replicas) == held.keys()
-            if stored.leader != stored.replicas[0] or not full or stored.adding or rules.doubted_nodes(stored):
+            if (
+                stored.leader != stored.replicas[0]
+                or not full
+                or stored.adding
+                or rules.doubted_nodes(stored)
+            ):
                 waiting.append(f"{name}: {stored}")
             elif len(ends) > 1:
                 told = {node: (part.log.end, part.state.committed) for node, part in held.items()}
