@@ -73,7 +73,12 @@ def _sound_batches(data: bytes) -> Iterable[Batch]:
 
 
 def holders(partition: Partition) -> set[int]:
-    return {*partition.in_sync, *getattr(partition, "eligible", ())}
+    return {*partition.in_sync, *partition.eligible}
+
+
+def doubted_nodes(partition: Partition) -> set[int]:
+    """Replicas that have reported that they may lack committed records."""
+    return {tail.node for tail in partition.doubts}
 
 
 class Survivors:
@@ -97,22 +102,31 @@ class Survivors:
         self._committed = committed
         self._committed_before: dict[TopicPartition, int] = {}
         self._doubts: dict[TopicPartition, dict[int, SurvivingLog | None]] = {}
+        self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
 
     # What happens to machines
 
     def power_lost(self, node: int) -> None:
-        """From now on nobody knows what this machine has; once it is on again, its disk tells."""
+        """From now on nobody knows what this machine has; once it is on again, its disk tells.  A replica that was in doubt
+        before has at most what it had then: it has not been elected since."""
+        disk = self._machines[node].disk
+        logs = self._at_power_cut[node] = {}
         for name, partition in self.partitions():
             if node in partition.replicas:
-                self._doubts.setdefault(name, {})[node] = None
                 before = self._committed_before.get(name, 0)
                 self._committed_before[name] = max(before, self._committed(name))
+                if self._doubts.setdefault(name, {}).setdefault(node, None) is None:
+                    logs[name] = SurvivingLog.read(disk, name)
 
     def power_on(self, node: int) -> None:
-        """After the disk was left as the power cut left it, before the broker starts."""
+        """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by
+        it is as good as before, whatever its broker can know of that."""
+        before = self._at_power_cut.pop(node, {})
         for name, doubts in self._doubts.items():
-            if node in doubts and doubts[node] is None:
-                doubts[node] = SurvivingLog.read(self._machines[node].disk, name)
+            if node in doubts and not self._machines[node].is_down:
+                log = doubts[node] = SurvivingLog.read(self._machines[node].disk, name)
+                if name in before and before[name].segments == log.segments:
+                    del doubts[node]
 
     def disk_failed(self, node: int) -> None:
         """The broker starts again and does not trust a disk that refused work: it may say so."""
@@ -170,21 +184,25 @@ class Survivors:
         log = doubts.get(leader)
         if log is None:
             return  # it has everything; or it is off, and says what it lacks before it leads
-        if sure := candidates - doubts.keys():
+        complete = candidates - doubts.keys()
+        if sure := complete - doubted_nodes(before):
             self._problem(
                 "DoubtedNeverLead", name, f"broker {leader} was without power, and {sure} have everything"
             )
             return
-        known = {node: found for node in candidates if (found := doubts[node]) is not None}
+        known = {node: found for node in candidates if (found := doubts.get(node)) is not None}
+        known |= {node: SurvivingLog.read(self._machines[node].disk, name) for node in complete}
         if off := candidates - known.keys():
             self._problem("AllHoldersReport", name, f"broker {leader} leads before {off} are back")
             return
         best = max(known.values(), key=lambda kept: kept.reach)
-        if log.reach < best.reach:
+        if log.reach < best.reach and log.segments != best.segments:
+            reaches = {node: kept.reach for node, kept in known.items()}
             self._problem(
-                "LongestLogLeads", name, f"broker {leader} reaches {log.reach}, another {best.reach}"
+                "LongestLogLeads", name, f"broker {leader} leads, and logs reach {reaches}: {before}"
             )
-        self._lost(name, best)
+        if not complete:
+            self._lost(name, best)
         del doubts[leader]
 
     def _operator_chose(self, name: TopicPartition, leader: int) -> None:

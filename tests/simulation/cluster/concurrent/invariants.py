@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.simulation.cluster.survivors import Problems, holders
+from tests.simulation.cluster.survivors import Problems, doubted_nodes, holders
 from tests.simulation.cluster.world import Cluster, host
 from tidelog.metadata.image import Partition
 from tidelog.types import TopicPartition
@@ -21,12 +21,6 @@ class AtEveryChange(Protocol):
     def stored(
         self, cluster: Cluster, name: TopicPartition, before: Partition, after: Partition
     ) -> Problems: ...
-
-
-def doubted_nodes(partition: Partition) -> set[int]:
-    """Replicas that have said that they may lack committed records."""
-    doubts = getattr(partition, "doubts", None)
-    return {tail.node for tail in (getattr(partition, "unsure", ()) if doubts is None else doubts)}
 
 
 class BrokersGoOn:
@@ -76,7 +70,7 @@ class OnlyTheLeaderShrinks:
         author = cluster.metadata.author
         by_leader = before.leader is not None and author == host(before.leader)
         by_itself = author in {host(node) for node in gone}
-        if not gone or by_leader or by_itself or name in cluster.survivors.operators_choice:
+        if not gone or by_leader or by_itself:
             return []
         return [(type(self).__name__, f"{name}: {author or 'the end of a lease'} took out {gone}: {before}")]
 
@@ -106,7 +100,7 @@ class StandsStillWhileEligible:
         for name in cluster.partitions:
             stored = cluster.stored(name)
             before = self._seen.pop(name, None)
-            if stored is None or stored.leader is None or not getattr(stored, "eligible", ()):
+            if stored is None or stored.leader is None or not stored.eligible:
                 continue
             held = dict(cluster.replicas(name)).get(stored.leader)
             if held is None or held.leader != stored.leader or held.state.epoch != stored.leader_epoch:
@@ -119,29 +113,9 @@ class StandsStillWhileEligible:
         return problems
 
 
-class FollowersFollowTheSure:
-    """Nobody fetches from a leader whose machine was without power and that has not been elected since."""
-
-    def look(self, cluster: Cluster) -> Problems:
-        problems = []
-        for name in cluster.partitions:
-            doubted = cluster.survivors.doubted(name)
-            stored = cluster.stored(name)
-            for node, held in cluster.replicas(name):
-                leader = held.leader
-                if stored is None or leader in (None, node) or leader not in doubted:
-                    continue
-                if doubted[int(leader or 0)] is not None and held.state.epoch == stored.leader_epoch:
-                    problems.append(
-                        (type(self).__name__, f"{name}: {node} follows {leader}, which is in doubt")
-                    )
-        return problems
-
-
 ALWAYS: tuple[Callable[[], AtEveryMoment], ...] = (
     BrokersGoOn,
     DoubtedNeverServe,
-    FollowersFollowTheSure,
     StandsStillWhileEligible,
 )
 CHANGES: tuple[Callable[[], AtEveryChange], ...] = (
@@ -150,4 +124,4 @@ CHANGES: tuple[Callable[[], AtEveryChange], ...] = (
     EpochsAscend,
 )
 
-__all__ = ["ALWAYS", "CHANGES", "holders"]
+__all__ = ["ALWAYS", "CHANGES", "doubted_nodes", "holders"]

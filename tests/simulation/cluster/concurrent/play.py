@@ -89,8 +89,9 @@ class Play:
             await self._check()
 
     def _stored(self, happened: Changes) -> None:
+        chosen = set(self.cluster.survivors.operators_choice)
         for name, before, after in self.cluster.survivors.stored(happened):
-            for rule in self._changes:
+            for rule in self._changes if name not in chosen else ():
                 self._problems.extend(rule.stored(self.cluster, name, before, after))
 
     async def _traffic(self) -> None:
