@@ -55,8 +55,6 @@ class Outcome(Enum):
 class Transaction:
     values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
     outcome: Outcome = Outcome.OPEN
-    forgiven: bool = False
-    """Power cuts took records from before its end, or the memory of it."""
 
 
 class Brokers(Protocol):

@@ -16,7 +16,7 @@ from tidelog.metadata import changes
 from tidelog.metadata.image import Image, Partition, changed_partitions
 from tidelog.metadata.store import Changes
 from tidelog.record.reader import Batch, read_batches
-from tidelog.storage.loading import read_epochs
+from tidelog.storage.checkpoints import LEADER_EPOCHS, CorruptCheckpoint, decode_epochs
 from tidelog.testing import Machine, VirtualDisk
 from tidelog.types import TopicPartition
 
@@ -46,7 +46,8 @@ class SurvivingLog(NamedTuple):
     @staticmethod
     def read(disk: VirtualDisk, name: TopicPartition) -> SurvivingLog:
         folder = f"/data/{name}"
-        files = {path: data for path, data in disk.files(folder).items() if path.endswith(".log")}
+        content = disk.files(folder)
+        files = {path: data for path, data in content.items() if path.endswith(".log")}
         segments: list[bytes] = []
         epoch, end = -1, 0
         for path in sorted(files):
@@ -61,8 +62,10 @@ class SurvivingLog(NamedTuple):
                 epoch, end = batches[-1].header.leader_epoch, batches[-1].header.last_offset + 1
             if any(files[path][size:]):
                 break
-        known = [began for began, start in read_epochs(disk, folder) if start <= end] if segments else []
-        return SurvivingLog(max(epoch, *known) if known else epoch, end, tuple(segments))
+        known = _epochs(content.get(f"{folder}/{LEADER_EPOCHS}", b"")) if segments else []
+        return SurvivingLog(
+            max([epoch, *(began for began, start in known if start <= end)]), end, tuple(segments)
+        )
 
 
 def _sound_batches(data: bytes) -> Iterable[Batch]:
@@ -70,6 +73,13 @@ def _sound_batches(data: bytes) -> Iterable[Batch]:
         yield from read_batches(data)
     except (errors.CorruptMessage, errors.InvalidRecord):
         return
+
+
+def _epochs(checkpoint: bytes) -> list[tuple[int, int]]:
+    try:
+        return list(decode_epochs(checkpoint))
+    except CorruptCheckpoint:
+        return []
 
 
 def holders(partition: Partition) -> set[int]:
@@ -102,6 +112,7 @@ class Survivors:
         self._committed = committed
         self._committed_before: dict[TopicPartition, int] = {}
         self._doubts: dict[TopicPartition, dict[int, SurvivingLog | None]] = {}
+        self._starting: set[int] = set()
         self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
 
     # What happens to machines
@@ -115,12 +126,16 @@ class Survivors:
             if node in partition.replicas:
                 before = self._committed_before.get(name, 0)
                 self._committed_before[name] = max(before, self._committed(name))
-                if self._doubts.setdefault(name, {}).setdefault(node, None) is None:
-                    logs[name] = SurvivingLog.read(disk, name)
+                doubts = self._doubts.setdefault(name, {})
+                if doubts.get(node) is None:
+                    log = SurvivingLog.read(disk, name)
+                    doubts[node] = log if node in doubted_nodes(partition) else None
+                    logs[name] = log
 
     def power_on(self, node: int) -> None:
         """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by
         it is as good as before, whatever its broker can know of that."""
+        self._starting.add(node)
         before = self._at_power_cut.pop(node, {})
         for name, doubts in self._doubts.items():
             if node in doubts and not self._machines[node].is_down:
@@ -149,10 +164,13 @@ class Survivors:
 
     # What happens to the metadata
 
-    def stored(self, happened: Changes) -> list[tuple[TopicPartition, Partition, Partition]]:
-        """Called at the instant of every change; the partitions that differ, before and after."""
+    def stored(
+        self, happened: Changes, author: str = ""
+    ) -> list[tuple[TopicPartition, Partition, Partition]]:
+        """Called at the instant of every change that `author` makes; the partitions that differ, before and after."""
         update = changes.advance(self.image, happened)
         self.image = update.image
+        self._starting -= {node for node in update.image.brokers if author == f"broker-{node}"}
         changed = []
         for topic_name in update.topics:
             topic = update.image.topics.get(topic_name)
@@ -161,11 +179,11 @@ class Survivors:
             for before, after in changed_partitions(update.before.topics.get(topic_name), topic):
                 if before is not None:
                     name = TopicPartition(topic_name, after.index)
-                    self._changed(name, before, after)
+                    self._changed(name, before, after, author)
                     changed.append((name, before, after))
         return changed
 
-    def _changed(self, name: TopicPartition, before: Partition, after: Partition) -> None:
+    def _changed(self, name: TopicPartition, before: Partition, after: Partition, author: str) -> None:
         doubts = self._doubts.get(name, {})
         for node in set(after.in_sync) - set(before.in_sync):
             if doubts.get(node) is not None:
@@ -173,7 +191,8 @@ class Survivors:
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
             self._operator_chose(name, int(after.leader or 0))
-        elif leads:
+        elif leads and not (after.leader in self._starting and author != f"broker-{after.leader}"):
+            # One that starts just now has yet to report, and does not lead before it has.
             self._elected(name, before, int(after.leader or 0))
 
     def _elected(self, name: TopicPartition, before: Partition, leader: int) -> None:

@@ -13,7 +13,7 @@ from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
 from tidelog.metadata.image import Partition as Stored
-from tidelog.metadata.store import MetadataStore
+from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
@@ -48,7 +48,7 @@ class Cluster:
         """Machines whose disks did not do what was asked of them since the broker there was last started."""
         self._settings = settings or {}
         self.survivors = Survivors(self.machines, self.partitions, self._committed)
-        self.metadata.observers.append(self.survivors.stored)
+        self.metadata.observers.append(self._stored)
 
     # Brokers
 
@@ -121,6 +121,9 @@ class Cluster:
         )
 
     # What can be seen from above
+
+    def _stored(self, happened: Changes) -> None:
+        self.survivors.stored(happened, self.metadata.author)
 
     def stored(self, name: TopicPartition) -> Stored | None:
         """The partition's state in the metadata, whoever knows of it."""

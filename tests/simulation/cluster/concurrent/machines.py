@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from random import Random
+from typing import Any
 
 from tests.simulation.cluster.world import Cluster, Crashed
 from tidelog import errors
@@ -11,6 +13,17 @@ from tidelog import errors
 # A lease lasts two seconds: machines are back long before it ends, shortly before, shortly after, long after.
 BACK_S = (0.01, 0.3, 1.0, 1.9, 2.2, 4.0, 7.0)
 STARTS_MAX = 40
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """All at the same time; what one of them raises ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def running(cluster: Cluster) -> list[int]:
@@ -43,11 +56,17 @@ async def _down_and_back(cluster: Cluster, node: int, random: Random, power: boo
 async def _some_go_down(cluster: Cluster, random: Random, nodes: list[int], power: bool) -> None:
     """All at once or one after the other; each is back after a time of its own."""
     apart_s = random.choice((0.0, 0.0, 0.2, 1.0))
-    async with asyncio.TaskGroup() as group:
-        for node in nodes:
-            if not cluster.machines[node].is_down:
-                group.create_task(_down_and_back(cluster, node, random, power))
-            await asyncio.sleep(apart_s * random.random())
+    waits_s = [apart_s * random.random() for _ in nodes]
+    starts_s = [sum(waits_s[:count]) for count in range(len(nodes))]
+    await together(
+        *(_goes_down_later(cluster, *one, random, power) for one in zip(nodes, starts_s, strict=True))
+    )
+
+
+async def _goes_down_later(cluster: Cluster, node: int, after_s: float, random: Random, power: bool) -> None:
+    await asyncio.sleep(after_s)
+    if not cluster.machines[node].is_down:
+        await _down_and_back(cluster, node, random, power)
 
 
 async def machine_loses_power(cluster: Cluster, random: Random) -> None:

@@ -90,7 +90,7 @@ class Play:
 
     def _stored(self, happened: Changes) -> None:
         chosen = set(self.cluster.survivors.operators_choice)
-        for name, before, after in self.cluster.survivors.stored(happened):
+        for name, before, after in self.cluster.survivors.stored(happened, self.cluster.metadata.author):
             for rule in self._changes if name not in chosen else ():
                 self._problems.extend(rule.stored(self.cluster, name, before, after))
 

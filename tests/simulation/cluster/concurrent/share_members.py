@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
+from tests.simulation.cluster.concurrent.machines import together
 from tests.simulation.cluster.world import Cluster
 from tests.simulation.invariants import Violated
 from tests.simulation.readers import records_of
@@ -76,9 +77,7 @@ class ShareMember:
         return str(UUID(int=self.number + 1))
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._stay())
-            group.create_task(self._take())
+        await together(self._stay(), self._take())
 
     # Membership
 

@@ -33,14 +33,13 @@ class Transactions:
             for number in range(2)
         ]
         self.readers = [CommittedReader(name, leaders_change=True) for name in names]
+        self._lost_some = False
         cluster.survivors.on_loss.append(self._lost)
 
     def _lost(self, name: TopicPartition) -> None:
-        """A transaction whose records, or whose state, were on a partition that lost some is not judged."""
+        """Where records or the state of transactions were lost, some may stay open for ever: they are not judged."""
         if name.topic in (TOPIC, STATE):
-            for producer in self.producers:
-                for transaction in producer.transactions:
-                    transaction.forgiven = True
+            self._lost_some = True
             for reader in self.readers:
                 reader.lost()
 
@@ -58,6 +57,8 @@ class Transactions:
         return {producer.name: producer.completed for producer in self.producers}
 
     async def check(self) -> Problems:
+        if self._lost_some:
+            return []
         for producer in self.producers:
             await self._begin(producer)
         await asyncio.sleep(5)  # markers that had to wait

@@ -68,9 +68,8 @@ def some_kinds(random: Random, groups: tuple[tuple[Trouble, ...], ...] = ALL) ->
 
 async def strike(cluster: Cluster, random: Random, kinds: list[Trouble], lanes: int) -> None:
     """Until cancelled: in each lane one trouble after the other, and the lanes at the same time."""
-    async with asyncio.TaskGroup() as group:
-        for _ in range(lanes):
-            group.create_task(_lane(cluster, Random(random.getrandbits(64)), kinds))
+    lane_randoms = [Random(random.getrandbits(64)) for _ in range(lanes)]
+    await machines.together(*(_lane(cluster, lane_random, kinds) for lane_random in lane_randoms))
 
 
 async def _lane(cluster: Cluster, random: Random, kinds: list[Trouble]) -> None:
