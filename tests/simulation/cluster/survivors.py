@@ -52,16 +52,15 @@ class SurvivingLog(NamedTuple):
         epoch, end = -1, 0
         for path in sorted(files):
             base = int(path.rsplit("/", 1)[1].removesuffix(".log"))
-            batches = list(_sound_batches(files[path]))
-            if segments and base < end:
+            if segments and base != end:
                 break
-            size = sum(batch.header.size for batch in batches)
+            end, size = base, 0
+            for batch in _sound_batches(files[path]):
+                if batch.header.base_offset != end:
+                    break
+                epoch, end = batch.header.leader_epoch, batch.header.last_offset + 1
+                size += batch.header.size
             segments.append(files[path][:size])
-            end = base
-            if batches:
-                epoch, end = batches[-1].header.leader_epoch, batches[-1].header.last_offset + 1
-            if any(files[path][size:]):
-                break
         known = _epochs(content.get(f"{folder}/{LEADER_EPOCHS}", b"")) if segments else []
         return SurvivingLog(
             max([epoch, *(began for began, start in known if start <= end)]), end, tuple(segments)
