@@ -185,7 +185,7 @@ class Survivors:
     def _changed(self, name: TopicPartition, before: Partition, after: Partition, author: str) -> None:
         doubts = self._doubts.get(name, {})
         for node in set(after.in_sync) - set(before.in_sync):
-            if doubts.get(node) is not None:
+            if doubts.get(node) is not None and node != after.leader:
                 del doubts[node]  # it has fetched all that was committed
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
