@@ -22,6 +22,7 @@ from tidelog.storage.durability import Append
 from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
+from tidelog.storage.log_folder import Covered
 from tidelog.storage.lookup import TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import OFFSETS_MAX, Segment
@@ -70,7 +71,7 @@ class Log(Extent):
             self._changed
             or self.next != self._opened_end
             or self.recovery_point < self._active.end
-            or self.epochs.dirty
+            or not self._durability.epochs_saved
             or self._trash
         )
 
@@ -294,8 +295,8 @@ class Log(Extent):
         """A small file in the log's folder is to be made durable with the next sync."""
         self._durability.wrote(path)
 
-    def plan_names(self, plan: Plan) -> None:
-        self._durability.plan_names(plan)
+    def plan_names(self, plan: Plan) -> Covered:
+        return self._durability.plan_names(plan)
 
     def append_started(self, append: Append) -> None:
         if self._gathering is append:
@@ -304,7 +305,7 @@ class Log(Extent):
     def append_written(self, append: Append) -> None:
         append.segment.written(append.size, append.end)
         self.end = append.end
-        self._durability.appended_durably(append.end)
+        self._durability.appended_durably(append.end, append.covered)
         self._queued -= 1
         if not self._queued:
             self._last_queued = None
@@ -316,7 +317,6 @@ class Log(Extent):
         if self._durability.abandoned:
             return KafkaStorageError(f"{self.name} is deleted")
         error = self._volume.failed(problem, f"append to {self.name}")
-        self._durability.plan_failed()
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
         self._last_queued = self._gathering = None

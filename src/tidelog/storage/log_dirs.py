@@ -194,8 +194,9 @@ class LogDirs:
 
     def finish_move(self, name: TopicPartition) -> Log:
         """The log in its new place, at once: whoever held the old one must take this one before he appends."""
-        move = self.moves.pop(name)
+        move = self.moves[name]
         log = move.swap()
+        del self.moves[name]
         self._homes[name] = move.target
         return log
 

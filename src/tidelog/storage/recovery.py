@@ -255,7 +255,7 @@ class Recovery:
         bad = [each for segment in self._segments for each in segment.bad]
         if bad != known:
             disk.replace_file(f"{folder}/{damage.DAMAGE}", damage.encode(bad))
-        if self._epochs.dirty:
+        if self._epochs.version:
             data = checkpoints.encode_epochs(self._epochs)
             disk.replace_file(f"{folder}/{checkpoints.LEADER_EPOCHS}", data)
         for segment in self._segments:
