@@ -168,7 +168,7 @@ class Log(Extent):
         try:
             segment.transactions.truncate_to(offset)
         except OSError as problem:
-            self._volume.failed(problem, f"cut {self.name}", at_risk=True)
+            self._volume.failed(problem, f"cut {self.name}")
 
     def learned(self, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
         """A batch with a producer, made by another log, was appended: a follower's, or a copy's."""
@@ -177,7 +177,11 @@ class Log(Extent):
             try:
                 self._active.transactions.append(gone)
             except OSError as problem:
-                raise self._volume.failed(problem, f"append to {self.name}", at_risk=True) from problem
+                # Its marker is in the log.
+                self._active.transactions.remember(gone)
+                error = self._volume.failed(problem, f"append to {self.name}")
+                if self._volume.problem is not None:
+                    raise error from problem
 
     def _append_failed(self, problem: OSError) -> Exception:
         """Part of it may have been written.  If cutting it fails too, the next append overwrites it."""

@@ -21,6 +21,7 @@ from tidelog.storage import checkpoints, folders, identity
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
 from tidelog.storage.disk import Disk, Lock
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.flusher import NotDurable
 from tidelog.storage.identity import Identity, LastRun
 from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
@@ -159,7 +160,8 @@ class LogDir:
             try:
                 await self._disk.run(self._stop)
             except OSError as problem:
-                self.volume.failed(problem, f"stop {self.path}", at_risk=True)
+                # All that found no room can be had from the logs: this was not a clean stop, and nothing worse.
+                self.volume.failed(problem, f"stop {self.path}", isinstance(problem, NotDurable))
         self.let_go()
 
     def let_go(self) -> None:
@@ -175,13 +177,19 @@ class LogDir:
         for log in self.logs.values():
             log.close(renames)
         if not resting:
-            self._disk.sync_all(self.path)
+            self._sync_all()
         for fresh, path in renames:
             self._disk.rename(fresh, path)
         if renames:
-            self._disk.sync_all(self.path)
+            self._sync_all()
         self.checkpoint()
         identity.mark_clean(self._disk, self.path)
+
+    def _sync_all(self) -> None:
+        try:
+            self._disk.sync_all(self.path)
+        except OSError as problem:
+            raise NotDurable(*problem.args) from problem
 
     # Logs
 

@@ -12,7 +12,7 @@ from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.identity import CLEAN, PROPERTIES
+from tidelog.storage.identity import CLEAN, PROPERTIES, read_last_run
 from tidelog.storage.log_dir import LogDir
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
@@ -247,5 +247,21 @@ def test_sizes_are_known_of_logs_that_are_not_open() -> None:
         home = await started(disk)
         assert home.size_of(ORDERS) == size
         assert home.logs == {}
+
+    run(scenario)
+
+
+def test_a_disk_that_is_full_at_the_stop_costs_a_recovery_and_no_doubt() -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        home = await started(disk)
+        fill(home.create(ORDERS, TOPIC_ID, CONFIG), 30)
+        disk.fail("write", "*.snapshot", errno.ENOSPC)
+        await home.stop()
+        disk.heal()
+        disk.kill()
+        last = read_last_run(disk, "/srv/data")
+        assert (last.clean, last.failed, last.power_lost) == (False, False, False)
+        assert offsets((await started(disk)).open(ORDERS, CONFIG)) == list(range(30))
 
     run(scenario)
