@@ -156,7 +156,8 @@ def tails_of(node: NodeId, image: Image, dirs: LogDirs) -> list[tuple[TopicParti
     for topic in image.topics.values():
         for partition in topic.partitions:
             name = TopicPartition(topic.name, partition.index)
-            if node in partition.in_sync and len(partition.in_sync) > 1 and name in dirs:
+            counted = node in partition.in_sync and len(partition.in_sync) > 1
+            if counted and name in dirs and dirs.is_of(name, topic.id):
                 it = dirs.open(name)
                 tails.append((name, Tail(node, it.epochs.latest, it.end)))
     return tails

@@ -75,8 +75,9 @@ class Durability:
         self._set_due()
 
     def wrote(self, path: str) -> None:
-        """A small file in the folder, which is to be durable with the next sync."""
+        """A small file in the folder, which is to be durable with the next sync, by housekeeping at the latest."""
         self._folder.wrote(path)
+        self._volume.rolled[self] = None
 
     def rolled(self, fresh: Segment, sealed: Segment | None = None, snapshot: str | None = None) -> None:
         """`snapshot` is the path of what was known of producers then."""

@@ -296,7 +296,7 @@ class Log(Extent):
         return self._durability.flush()
 
     def wrote(self, path: str) -> None:
-        """A small file in the log's folder is to be made durable with the next sync."""
+        """A small file in the log's folder is to be made durable with the next sync, by housekeeping at the latest."""
         self._durability.wrote(path)
 
     def plan_names(self, plan: Plan) -> Covered:

@@ -48,7 +48,7 @@ class Volume:
     """What took the directory offline, and with it every log in it."""
 
     rolled: dict[Syncable, None] = field(default_factory=dict)
-    """Logs that have sealed segments which are not synced yet, in the order they came: sets have none, and a
+    """Logs that are new, or have sealed segments which are not synced yet, in the order they came: sets have none, and a
     simulated run has to repeat itself."""
     trashed: dict[Emptied, None] = field(default_factory=dict)
     """Logs that have deleted files still on disk."""
