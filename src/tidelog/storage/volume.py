@@ -69,8 +69,15 @@ class Volume:
             return self._tell(f"{doing}: {problem.strerror}; raise the limits of this process")
         if self.problem is None:
             self.problem = problem
-            identity.mark_failed(self.disk, self.path)
             logger.error("%s failed: %s", doing, self.offline())
+            if not identity.mark_failed(self.disk, self.path):
+                logger.error(
+                    "%s does not take the note that it has failed: before this broker is started again, restart the "
+                    "machine or remove %s/%s, or else records that never reached the disk count as written",
+                    self.path,
+                    self.path,
+                    identity.RUNNING,
+                )
         return self.offline()
 
     def _tell(self, message: str) -> KafkaStorageError:
