@@ -79,7 +79,7 @@ class Producer(ProducerTail):
 
 
 class Producers(ProducerTable):
-    __slots__ = ("_decided", "_last_end", "_open")
+    __slots__ = ("_decided", "_last_end", "_open", "restored_to")
 
     _producers: dict[int, Producer]
 
@@ -90,6 +90,9 @@ class Producers(ProducerTable):
             tuple[int, int]
         ] = []  # (first offset, marker's offset) while that is not committed
         self._last_end = -1  # the latest marker: nothing above it can be undone by forgetting batches alone
+        self.restored_to = (
+            0  # where the log ended when the snapshot was made: markers before it are not known
+        )
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -263,7 +266,7 @@ class Producers(ProducerTable):
     def truncate_to(self, offset: int) -> bool:
         """Forgets what the log forgot at `offset` and later; false when that takes more than is kept here, and the
         state has to be built anew from a snapshot and the log."""
-        if self._last_end >= offset:
+        if self._last_end >= offset or offset < self.restored_to:
             return False
         for producer in list(self._producers.values()):
             kept = [batch for batch in producer.batches if batch.last_offset < offset]
@@ -284,6 +287,7 @@ class Producers(ProducerTable):
         self._open.clear()
         self._decided.clear()
         self._last_end = -1
+        self.restored_to = 0
 
     def expire(self, before_ms: int) -> int:
         """Forgets producers silent since `before_ms`, unless a transaction of theirs is open; how many."""
