@@ -64,9 +64,6 @@ class Services:
     transactions: Transactions
     markers: Markers
     registry: SchemaRegistry
-    lease_proven: Callable[[], bool] = lambda: True
-    """Whether this broker's own clock says that its lease lasts.  If not, others may lead what this broker believes to
-    lead."""
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)

@@ -84,6 +84,12 @@ class Coordinator(Generic[M]):
     def loading(self) -> bool:
         return bool(self._loading)
 
+    @property
+    def lease_proven(self) -> bool:
+        """If not, another broker may coordinate what this one does: what is read here is told only after a record that
+        changes nothing was committed.  A broker that was replaced cannot commit one."""
+        return self._partitions.lease_proven()
+
     def leader_of(self, name: str, count: int, image: Image) -> NodeId | None:
         partition = image.partition(self.topic.name, partition_for(name, count))
         return None if partition is None else partition.leader

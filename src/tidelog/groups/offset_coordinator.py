@@ -17,6 +17,7 @@ from tidelog.groups.classic_coordinator import ClassicGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.machine import GroupMachine
 from tidelog.groups.offset_commits import Commit, Committer, Found, Limits
+from tidelog.groups.offset_records import tombstone
 from tidelog.groups.offsets import Committed, Partition, Place
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Topic
@@ -28,6 +29,7 @@ Topics = Sequence[tuple[Topic, list[Partition]]]
 ENTRIES_MAX = 1000  # deleted in one batch
 _MINUTE_MS = 60_000
 _EXPIRY = ("offsets", "expiry")
+_NOTHING = tombstone("", "", 0)  # no group has an empty name
 
 
 class Committing(NamedTuple):
@@ -125,7 +127,7 @@ class GroupOffsets:
             ]
         else:
             found = [Found(None) for _ in asked]
-        await shard.settled(self._groups.commit_timeout_ms)
+        await self._latest(shard)
         return found
 
     async def fetch_all(
@@ -140,8 +142,16 @@ class GroupOffsets:
                 for place, known in machine.offsets.of(group_id).items()
                 if offset_commits.is_of(known, self._present(place[0]))
             }
-        await shard.settled(self._groups.commit_timeout_ms)
+        await self._latest(shard)
         return found
+
+    async def _latest(self, shard: GroupShard) -> None:
+        """Returns when what was read can be told: it is committed, and no other coordinator has newer offsets."""
+        timeout_ms = self._groups.commit_timeout_ms
+        if self._groups.coordinator.lease_proven:
+            await shard.settled(timeout_ms)
+        else:
+            await shard.committed(shard.append([_NOTHING]), timeout_ms)
 
     async def delete(self, group_id: str, places: Sequence[Place]) -> list[int]:
         if not group_id:

@@ -58,6 +58,8 @@ class Partitions:
         self._gone = Counts(0, 0, 0, 0, 0)  # of those that this node does not hold any more
         self.forgotten: list[Callable[[TopicPartition], None]] = []
         """Told of every log that is deleted or moves to another directory."""
+        self.lease_proven: Callable[[], bool] = lambda: True
+        """By this broker's own clock.  Without it others may lead what this broker believes to lead."""
 
     # For handlers
 

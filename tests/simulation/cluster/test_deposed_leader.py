@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from random import Random
 
-import pytest
-
+from tests.simulation.cluster.test_deleted_topics import commit, coordinator, listed
+from tests.simulation.cluster.test_transactional_offsets import GROUP, TOPIC, stable_offset
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.test_found import NAME, batch, produce
 from tidelog import errors
-from tidelog.app.lifecycle import Broker
-from tidelog.broker.services import Services
 from tidelog.net.requester import Requester
 from tidelog.testing import run
-from tidelog.types import NodeId
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
 
-SETTINGS = {"replica.lag.time.max.ms": "3000"}
+SETTINGS = {
+    "offsets.commit.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": "3000",
+}
 
 
 def alone(cluster: Cluster, node: int) -> None:
@@ -26,34 +32,21 @@ def alone(cluster: Cluster, node: int) -> None:
         if other != node:
             cluster.network.cut(host(node), host(other))
     cluster.metadata.cut_off(host(node))
+    cluster.brokers[node]._partitions.lease_proven = lambda: False
 
 
-async def next_leader(cluster: Cluster, deposed: int) -> Requester:
+async def next_leader(cluster: Cluster, name: TopicPartition, deposed: int) -> Requester:
     while True:
         await asyncio.sleep(0.1)
-        stored = cluster.stored(NAME)
+        stored = cluster.stored(name)
         if stored is not None and stored.leader not in (None, deposed):
             assert stored.leader is not None
             return await cluster.connect(stored.leader, "producer")
 
 
-@pytest.fixture
-def proven(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The brokers whose clocks prove their leases."""
-    nodes: set[int] = set()
-    build = Broker._services
-
-    def services(broker: Broker, node: NodeId) -> Services:
-        return replace(build(broker, node), lease_proven=lambda: node in nodes)
-
-    monkeypatch.setattr(Broker, "_services", services)
-    return nodes
-
-
-def test_a_producer_is_not_told_of_a_gap_by_a_broker_that_may_have_been_replaced(proven: set[int]) -> None:
+def test_a_producer_is_not_told_of_a_gap_by_a_broker_that_may_have_been_replaced() -> None:
     async def scenario(random: Random) -> None:
         cluster = Cluster(random, 3, SETTINGS)
-        proven.update(cluster.machines)
         await cluster.start_all()
         await cluster.create_topic(NAME.topic, 1, {})
         stored = cluster.stored(NAME)
@@ -62,13 +55,48 @@ def test_a_producer_is_not_told_of_a_gap_by_a_broker_that_may_have_been_replaced
         old = await cluster.connect(deposed, "producer")
         assert (await produce(old, batch(0))).error_code == errors.NONE
         alone(cluster, deposed)
-        proven.discard(deposed)
-        new = await next_leader(cluster, deposed)
+        new = await next_leader(cluster, NAME, deposed)
         while (await produce(new, batch(1))).error_code != errors.NONE:
             await asyncio.sleep(0.1)
         # The producer was sent back: a broker with old metadata told it who leads.
         assert (await produce(old, batch(2))).error_code == errors.NotLeaderOrFollower.code
         assert (await produce(new, batch(3))).error_code == errors.OutOfOrderSequenceNumber.code
         assert (await produce(new, batch(2))).error_code == errors.NONE
+
+    run(scenario)
+
+
+def test_a_coordinator_that_was_replaced_does_not_tell_offsets_that_are_not_the_latest() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        await cluster.create_topic(TOPIC, 2, {})
+        deposed = await coordinator(cluster)
+        old = await cluster.connect(deposed, "client")
+        await commit(old, 7)
+        alone(cluster, deposed)
+        new = await next_leader(cluster, TopicPartition("__consumer_offsets", 0), deposed)
+        await asyncio.sleep(1)
+        await commit(new, 8)
+        asked = OffsetFetchRequestGroup(GROUP, topics=None)
+        answer = await old.ask(OffsetFetchRequest(groups=[asked]), OffsetFetchResponse, version=9)
+        assert answer.groups[0].error_code == errors.CoordinatorNotAvailable.code
+        assert await listed(new) == [8]
+
+    run(scenario)
+
+
+def test_a_coordinator_that_cannot_prove_its_lease_and_still_leads_tells_offsets() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        await cluster.create_topic(TOPIC, 2, {})
+        group = await cluster.connect(await coordinator(cluster), "client")
+        await commit(group, 7)
+        cluster.metadata.go_away()
+        for broker in cluster.brokers.values():
+            broker._partitions.lease_proven = lambda: False
+        assert await stable_offset(group, 0) == (errors.NONE, 7)
+        assert await listed(group) == [7]
 
     run(scenario)

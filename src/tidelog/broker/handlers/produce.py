@@ -252,7 +252,7 @@ def _failed(
 ) -> ProduceAnswer:
     services = request.services
     leader = None
-    if isinstance(problem, errors.OutOfOrderSequenceNumber) and not services.lease_proven():
+    if isinstance(problem, errors.OutOfOrderSequenceNumber) and not services.partitions.lease_proven():
         # Producers give up for good when they are told of a gap.  A broker that another one may have replaced does not know
         # what that one took.
         problem = _perhaps_deposed(problem)
