@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import pytest
+
 from tests.simulation.cluster.test_deleted_topics import commit, coordinator, listed
 from tests.simulation.cluster.test_transactional_offsets import GROUP, TOPIC, stable_offset
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.test_found import NAME, batch, produce
 from tidelog import errors
+from tidelog.groups.share_state import ShareKey, Write
 from tidelog.net.requester import Requester
 from tidelog.testing import run
 from tidelog.types import TopicPartition
@@ -23,6 +26,8 @@ SETTINGS = {
     "offsets.commit.timeout.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "replica.lag.time.max.ms": "3000",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.write.timeout.ms": "1000",
 }
 
 
@@ -98,5 +103,34 @@ def test_a_coordinator_that_cannot_prove_its_lease_and_still_leads_tells_offsets
             broker._partitions.lease_proven = lambda: False
         assert await stable_offset(group, 0) == (errors.NONE, 7)
         assert await listed(group) == [7]
+
+    run(scenario)
+
+
+def test_a_share_coordinator_that_was_replaced_does_not_tell_a_state_that_is_not_the_latest() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        await cluster.create_topic(TOPIC, 1, {})
+        key = ShareKey(GROUP, cluster.brokers[1]._controller.image.topics[TOPIC].id, 0)
+        state = TopicPartition("__share_group_state", 0)
+        await cluster.brokers[1]._share_shards.topic.ensure()
+        await asyncio.sleep(1)
+        stored = cluster.stored(state)
+        assert stored is not None and stored.leader is not None
+        old, deposed = cluster.brokers[stored.leader]._share_shards, stored.leader
+        run_there = cluster.machines[deposed].process.run
+        await run_there(old.initialize(key, 0, 0))
+        await run_there(old.write(key, Write(0, 1, 5, 0, ())))
+        alone(cluster, deposed)
+        (await next_leader(cluster, state, deposed)).close()
+        await asyncio.sleep(1)
+        now = cluster.stored(state)
+        assert now is not None and now.leader is not None
+        new = cluster.brokers[now.leader]._share_shards
+        await cluster.machines[now.leader].process.run(new.write(key, Write(0, 1, 9, 0, ())))
+        with pytest.raises(errors.CoordinatorNotAvailable):
+            await run_there(old.read(key, 1))
+        assert (await cluster.machines[now.leader].process.run(new.read(key, 1))).start == 9
 
     run(scenario)
