@@ -28,6 +28,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.write.timeout.ms": "1000",
+    "transaction.state.log.num.partitions": "1",
 }
 
 
@@ -132,5 +133,33 @@ def test_a_share_coordinator_that_was_replaced_does_not_tell_a_state_that_is_not
         with pytest.raises(errors.CoordinatorNotAvailable):
             await run_there(old.read(key, 1))
         assert (await cluster.machines[now.leader].process.run(new.read(key, 1))).start == 9
+
+    run(scenario)
+
+
+def test_a_coordinator_that_was_replaced_does_not_vouch_for_a_transaction_that_was_aborted() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        await cluster.create_topic(NAME.topic, 1, {})
+        state = TopicPartition("__transaction_state", 0)
+        await cluster.brokers[1]._transactions.topic.ensure()
+        await asyncio.sleep(1)
+        stored = cluster.stored(state)
+        assert stored is not None and stored.leader is not None
+        old, deposed = cluster.brokers[stored.leader]._transactions, stored.leader
+        run_there = cluster.machines[deposed].process.run
+        instance = await run_there(old.initialize("t", 60_000, None))
+        await run_there(old.add_partitions("t", instance, frozenset((NAME,)), 0))
+        await run_there(old.verify("t", instance, NAME))
+        alone(cluster, deposed)
+        (await next_leader(cluster, state, deposed)).close()
+        await asyncio.sleep(1)
+        now = cluster.stored(state)
+        assert now is not None and now.leader is not None
+        new = cluster.brokers[now.leader]._transactions
+        await cluster.machines[now.leader].process.run(new.end("t", instance, False, 0))
+        with pytest.raises(errors.CoordinatorNotAvailable):
+            await run_there(old.verify("t", instance, NAME))
 
     run(scenario)
