@@ -129,6 +129,7 @@ class Broker:
             self._inter_broker_listener(),
             self._truncated,
         )
+        self._partitions.lease_proven = self._replicating.lease_is_proven
         self._start_coordinators(node)
         self._shifts = Shifts(node)
         services = self._services(node)
@@ -310,7 +311,6 @@ class Broker:
             in_sync=self._replicating.in_sync,
             tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
-            lease_is_proven=self._replicating.lease_is_proven,
         )
 
     def _bind_http(self) -> tuple[str, int] | None:

@@ -60,6 +60,8 @@ class Partitions:
         """Told of every log that is deleted or moves to another directory."""
         self.newer_than_metadata: dict[TopicPartition, None] = {}
         """Partitions whose log here has records of an epoch that the metadata do not know, until that is reported."""
+        self.lease_proven: Callable[[], bool] = lambda: True
+        """By this broker's own clock.  Without it others may lead what this broker believes to lead."""
 
     # For handlers
 

@@ -49,9 +49,11 @@ class Beginning(NamedTuple):
 
 
 class Producer(ProducerTail):
-    __slots__ = ()
+    __slots__ = ("last_end",)
 
     batches: deque[KeptBatch]
+    last_end: int
+    """The offset of its latest marker since this state was built; -1 without one."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.id = producer_id
@@ -61,6 +63,7 @@ class Producer(ProducerTail):
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
+        self.last_end = -1
 
     @property
     def last_sequence(self) -> int:
@@ -99,11 +102,6 @@ class Producers(ProducerTable):
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._producers.values())
-
-    @property
-    def last_end(self) -> int:
-        """The offset of the latest marker."""
-        return self._last_end
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
@@ -159,6 +157,11 @@ class Producers(ProducerTable):
         """Whether this instance of the producer has a transaction open here."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def last_end(self, producer_id: int) -> int:
+        """Changes with every marker that ends a transaction of the producer here; compare it under one leader epoch."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.last_end
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         producer = self._producers.get(producer_id)
@@ -255,7 +258,7 @@ class Producers(ProducerTable):
         producer.transaction_start = -1
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp = timestamp
-        self._last_end = offset
+        producer.last_end = self._last_end = offset
         return start
 
     def committed(self, offset: int) -> None:
