@@ -8,10 +8,11 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
@@ -40,6 +41,7 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image import Image
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
@@ -59,7 +61,7 @@ from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings as Gateways
@@ -127,6 +129,7 @@ class Broker:
             self._inter_broker_listener(),
             self._truncated,
         )
+        self._partitions.lease_proven = self._replicating.lease_is_proven
         self._start_coordinators(node)
         self._shifts = Shifts(node)
         services = self._services(node)
@@ -190,7 +193,8 @@ class Broker:
         try:
             lease_ms = self._given.tidelog_broker_lease_ms
             await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
-            conditions = ReplicaConditions(dirs, await known_directories(store, node))
+            dirs.bring_back_strays(_held_by(controller.image, node))
+            conditions = ReplicaConditions(dirs, await dirs.topic_ids(), await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids)
@@ -307,7 +311,6 @@ class Broker:
             in_sync=self._replicating.in_sync,
             tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
-            lease_is_proven=self._replicating.lease_is_proven,
         )
 
     def _bind_http(self) -> tuple[str, int] | None:
@@ -382,6 +385,13 @@ class Broker:
     async def stop(self) -> None:
         """Answers what is under way, makes everything durable, and says so on disk."""
         await self._undo.aclose()
+
+
+def _held_by(image: Image, node: NodeId) -> Iterator[tuple[TopicPartition, UUID]]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if node in partition.replicas:
+                yield TopicPartition(topic.name, partition.index), topic.id
 
 
 def _tell(reports: Iterable[Report]) -> None:

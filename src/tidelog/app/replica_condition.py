@@ -4,7 +4,9 @@ Reads what recovery and the marks in the log directories say; `metadata.unclean_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from uuid import UUID
 
 from tidelog.metadata.doubts import NO_LOG, Condition
 from tidelog.metadata.image import Partition, Topic
@@ -15,9 +17,16 @@ from tidelog.types import TopicPartition
 
 
 class ReplicaConditions:
-    def __init__(self, dirs: LogDirs, known_directories: frozenset[str] | None) -> None:
-        """`known_directories`: ids of those that this broker had registered; None when it has never registered any."""
+    def __init__(
+        self,
+        dirs: LogDirs,
+        topic_ids: Mapping[TopicPartition, UUID | None],
+        known_directories: frozenset[str] | None,
+    ) -> None:
+        """`topic_ids`: which topic each log is from.  `known_directories`: ids of those that this broker had registered;
+        None when it has never registered any."""
         self._dirs = dirs
+        self._topic_ids = topic_ids
         if known_directories is None:
             self._has_new_directory = any(where.made_now for where in dirs.online())
         else:
@@ -32,13 +41,9 @@ class ReplicaConditions:
 
     def look(self, topic: Topic, partition: Partition) -> Condition:
         name = TopicPartition(topic.name, partition.index)
-        if name not in self._dirs or self._is_of_another_topic(name, topic):
+        if name not in self._dirs or self._topic_ids.get(name) != topic.id:
             return Condition(self._why_missing(), lambda: NO_LOG)
         return Condition(self._causes[self._dirs.home(name).path], partial(self._reach, name))
-
-    def _is_of_another_topic(self, name: TopicPartition, topic: Topic) -> bool:
-        """A broker that was killed may have left the folder of a topic that was deleted and created again."""
-        return self.unclean and self._dirs.home(name).topic_id(name) not in (None, topic.id)
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:

@@ -73,6 +73,10 @@ class Extent(LogTail):
         """Ranges whose bytes rotted: reads of them fail.  A follower can cut its log at the first and fetch."""
         return tuple(self._damage.ranges)
 
+    def read_failed(self, problem: OSError) -> Exception:
+        """The error for a reader that could not read the bytes of a slice."""
+        return self._volume.failed(problem, f"read {self.name}")
+
     # Segments
 
     def roll(self, base: int | None = None) -> Segment:
