@@ -27,7 +27,7 @@ Args = TypeVarTuple("Args")
 ASYNCIO = os.path.dirname(asyncio.__file__)
 START_S = 1_000
 TURNS_MAX_AT_ONE_INSTANT = 200_000
-CLOSE_ATTEMPTS_MAX = 10
+CLOSE_ATTEMPTS_MAX = 100  # a broker that was stopping has many things to end, each of which may wait
 FIRST_DESCRIPTOR = 1_000_000  # far from any of the machine's own
 
 running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)

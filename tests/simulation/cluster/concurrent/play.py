@@ -155,12 +155,13 @@ class Play:
                     await elect(cluster, name, UNCLEAN)
 
     def _is_lost(self, name: TopicPartition) -> bool:
-        """Nobody leads, and no holder has anything: an operator has to choose among the others."""
+        """Nobody leads, and no holder has anything, as all have reported: an operator has to choose among the others."""
         stored, doubted = self.cluster.stored(name), self.cluster.survivors.doubted(name)
         if stored is None or stored.leader is not None:
             return False
-        logs = [doubted.get(node) for node in rules.holders(stored)]
-        return all(log is not None and not log.segments for log in logs)
+        nodes = rules.holders(stored)
+        reported = {tail.node for tail in stored.doubts if not tail.has_log}
+        return nodes <= reported and all(log is not None and log.end == 0 for log in map(doubted.get, nodes))
 
     def _not_in_sync(self) -> list[str]:
         waiting = []
