@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -148,6 +149,26 @@ def test_a_sync_tells_nothing_of_what_was_written_after_a_cut(sealed: bool) -> N
         disk.held = None
         await log.flush()
         assert log.recovery_point == 15
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_full_disk_costs_a_truncation_and_no_directory(anew: bool) -> None:
+    async def scenario(random: Random) -> None:
+        disk, volume, log = held_log(random)
+        fill(log, 10)
+        await log.flush()
+        volume.recovery_points.offsets[NAME] = log.recovery_point
+        volume.recovery_points.save()
+        cut = partial(log.restart_at, 20) if anew else partial(log.truncate_to, 3)
+        disk.limit_free(0)
+        with pytest.raises(KafkaStorageError, match="full"):
+            cut()
+        assert (volume.problem, log.end, log.cuts) == (None, 10, 0)
+        disk.heal()
+        cut()
+        assert (volume.problem, log.end) == (None, 20 if anew else 3)
 
     run(scenario)
 
