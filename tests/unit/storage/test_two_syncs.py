@@ -153,6 +153,34 @@ def test_a_sync_tells_nothing_of_what_was_written_after_a_cut(sealed: bool) -> N
     run(scenario)
 
 
+@pytest.mark.parametrize("flushed", [False, True])
+def test_no_sync_tells_of_appends_that_are_on_their_way(flushed: bool) -> None:
+    async def scenario(random: Random) -> None:
+        disk, volume, log = held_log(random, SYNCED)
+        await append(log, batch(0))  # type: ignore[misc]
+        disk.held = []
+        sent = append(log, batch(1))
+        await turns()
+        log.roll()
+        (sealed,) = volume.rolled
+        housekeeping = asyncio.ensure_future(sealed.sync_sealed())
+        await turns()
+        disk.let_go(1)
+        await housekeeping
+        assert log.recovery_point <= log.end == 1
+        disk.held, gate = None, disk.held[0]
+        gate.set_result(None)
+        await sent  # type: ignore[misc]
+        if flushed:
+            await log.flush()
+        else:
+            assert sealed in volume.rolled
+            await sealed.sync_sealed()
+        assert log.recovery_point == log.end == 2
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_full_disk_costs_a_truncation_and_no_directory(anew: bool) -> None:
     async def scenario(random: Random) -> None:
