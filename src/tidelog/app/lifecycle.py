@@ -8,16 +8,15 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
 from tidelog.app.known_revision import KnownRevision
-from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -41,7 +40,6 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.image import Image
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
@@ -61,7 +59,7 @@ from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
-from tidelog.types import NodeId, TopicPartition
+from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings as Gateways
@@ -193,8 +191,8 @@ class Broker:
         try:
             lease_ms = self._given.tidelog_broker_lease_ms
             await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
-            dirs.bring_back_strays(_held_by(controller.image, node))
-            conditions = ReplicaConditions(dirs, await dirs.topic_ids(), await known_directories(store, node))
+            topic_ids = await claim_logs(dirs, controller.image, node)
+            conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids)
@@ -385,13 +383,6 @@ class Broker:
     async def stop(self) -> None:
         """Answers what is under way, makes everything durable, and says so on disk."""
         await self._undo.aclose()
-
-
-def _held_by(image: Image, node: NodeId) -> Iterator[tuple[TopicPartition, UUID]]:
-    for topic in image.topics.values():
-        for partition in topic.partitions:
-            if node in partition.replicas:
-                yield TopicPartition(topic.name, partition.index), topic.id
 
 
 def _tell(reports: Iterable[Report]) -> None:

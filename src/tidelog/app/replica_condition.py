@@ -9,11 +9,31 @@ from functools import partial
 from uuid import UUID
 
 from tidelog.metadata.doubts import NO_LOG, Condition
-from tidelog.metadata.image import Partition, Topic
+from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.records import Cause
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
+
+
+async def claim_logs(dirs: LogDirs, image: Image, node: NodeId) -> dict[TopicPartition, UUID | None]:
+    """Which topic each log is from.  Strays whose topic is in the metadata again come back.  A log that lost the file with
+    its topic's id with the power belongs to the present topic if this broker is a holder of it: it ran when the topic was
+    created, and had cleared away whatever an older topic of that name had left."""
+    held = {
+        TopicPartition(topic.name, partition.index): (topic, partition)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        if node in partition.replicas
+    }
+    dirs.bring_back_strays((name, topic.id) for name, (topic, _) in held.items())
+    topic_ids = await dirs.topic_ids()
+    for name in [name for name, topic_id in topic_ids.items() if topic_id is None]:
+        topic, partition = held.get(name, (None, None))
+        if topic is not None and partition is not None and node in partition.holders:
+            dirs.home(name).set_topic_id(name, topic.id)
+            topic_ids[name] = topic.id
+    return topic_ids
 
 
 class ReplicaConditions:

@@ -167,17 +167,26 @@ class Durability:
         return self._plan(plan, self.active.end)
 
     def _plan(self, plan: Plan, end: int) -> Progress:
-        plan.others.extend(segment.sync for segment in self._unsynced)
-        return Progress(end, list(self._unsynced), self._folder.plan(plan), self._cuts)
+        """Of what is written below `end`: appends that have their place in a sealed segment may not be there yet."""
+        sealed = []
+        for segment in self._unsynced:
+            if segment.reserved > segment.size:
+                end = min(end, segment.end)
+            else:
+                sealed.append(segment)
+        plan.others.extend(segment.sync for segment in sealed)
+        return Progress(end, sealed, self._folder.plan(plan), self._cuts)
 
     def synced(self, progress: Progress) -> None:
         self._folder.synced(progress.covered)
-        if progress.cuts != self._cuts:
-            # What was written in the place of what was cut may lie below `end`, and no sync has seen it.
-            if self._unsynced:
-                self._volume.rolled[self] = None
+        # What was written in the place of what was cut may lie below `end`, and no sync has seen it.
+        cut = progress.cuts != self._cuts
+        if not cut:
+            self._unsynced = [segment for segment in self._unsynced if segment not in progress.sealed]
+        if self._unsynced:
+            self._volume.rolled[self] = None
+        if cut:
             return
-        self._unsynced = [segment for segment in self._unsynced if segment not in progress.sealed]
         self.recovery_point = max(self.recovery_point, min(progress.end, self.active.end))
         self._set_due()
 

@@ -131,6 +131,15 @@ class Extent(LogTail):
 
     # Cutting
 
+    def _lower_recovery_point(self, offset: int, doing: str) -> None:
+        """Before a cut.  Nothing has changed yet: a full disk costs the cut and no more."""
+        if self._volume.problem is not None:
+            raise self._volume.offline()
+        try:
+            self._volume.recovery_points.lower(self.name, offset)
+        except OSError as problem:
+            raise self._volume.failed(problem, doing) from problem
+
     def _cut(self, offset: int) -> None:
         self._volume.recovery_points.lower(self.name, offset)
         if offset < self.segments.first.base:

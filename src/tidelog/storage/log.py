@@ -262,12 +262,14 @@ class Log(Extent):
         larger."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
         if offset < self.end:
+            self._lower_recovery_point(offset, f"truncate {self.name}")
             self.cuts += 1
             self._change(partial(self._cut, offset), f"truncate {self.name}")
 
     def restart_at(self, offset: int) -> None:
         """Empty, with `offset` as the next one: for a follower whose leader has nothing older."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
+        self._lower_recovery_point(0, f"restart {self.name}")
         self.cuts += 1
         self._change(partial(self._clear, offset), f"restart {self.name}")
 

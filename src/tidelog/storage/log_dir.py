@@ -285,6 +285,15 @@ class LogDir:
         except (FileNotFoundError, CorruptCheckpoint):
             return None
 
+    def set_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
+        """The file that says so was lost in a crash."""
+        logger.warning("%s has lost %s: it is from topic %s", name, checkpoints.PARTITION_METADATA, topic_id)
+        path = f"{self.folder(name)}/{checkpoints.PARTITION_METADATA}"
+        try:
+            self._disk.replace_file(path, checkpoints.encode_topic_id(topic_id))
+        except OSError as problem:
+            raise self.volume.failed(problem, f"open {name}") from problem
+
     def check_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
         found = self.topic_id(name)
         if found is not None and found != topic_id:

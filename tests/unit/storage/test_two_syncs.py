@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -148,6 +149,54 @@ def test_a_sync_tells_nothing_of_what_was_written_after_a_cut(sealed: bool) -> N
         disk.held = None
         await log.flush()
         assert log.recovery_point == 15
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_no_sync_tells_of_appends_that_are_on_their_way(flushed: bool) -> None:
+    async def scenario(random: Random) -> None:
+        disk, volume, log = held_log(random, SYNCED)
+        await append(log, batch(0))  # type: ignore[misc]
+        disk.held = []
+        sent = append(log, batch(1))
+        await turns()
+        log.roll()
+        (sealed,) = volume.rolled
+        housekeeping = asyncio.ensure_future(sealed.sync_sealed())
+        await turns()
+        disk.let_go(1)
+        await housekeeping
+        assert log.recovery_point <= log.end == 1
+        disk.held, gate = None, disk.held[0]
+        gate.set_result(None)
+        await sent  # type: ignore[misc]
+        if flushed:
+            await log.flush()
+        else:
+            assert sealed in volume.rolled
+            await sealed.sync_sealed()
+        assert log.recovery_point == log.end == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_full_disk_costs_a_truncation_and_no_directory(anew: bool) -> None:
+    async def scenario(random: Random) -> None:
+        disk, volume, log = held_log(random)
+        fill(log, 10)
+        await log.flush()
+        volume.recovery_points.offsets[NAME] = log.recovery_point
+        volume.recovery_points.save()
+        cut = partial(log.restart_at, 20) if anew else partial(log.truncate_to, 3)
+        disk.limit_free(0)
+        with pytest.raises(KafkaStorageError, match="full"):
+            cut()
+        assert (volume.problem, log.end, log.cuts) == (None, 10, 0)
+        disk.heal()
+        cut()
+        assert (volume.problem, log.end) == (None, 20 if anew else 3)
 
     run(scenario)
 
