@@ -49,6 +49,10 @@ class FrameConnection:
         """For the answer to the request that was number `frame` of this connection: it waits for `waits`, which is
         completed as soon as another request arrives.  False: one has, or is being held up, so it must not wait."""
 
+    def pause(self) -> None:
+        """No further request is handed on before `resume`: what comes later must not overtake the one under way."""
+
+    def resume(self) -> None: ...
     def close(self) -> None: ...
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -63,6 +63,7 @@ cdef class FrameConnection:
     cdef bint reading
     cdef bint writing
     cdef bint draining
+    cdef bint paused
     cdef ProduceShortcut shortcut
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
@@ -124,6 +125,13 @@ cdef class FrameConnection:
             return False  # one has arrived, or could not be read now
         self.held = waits
         return True
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        self.paused = False
+        self.balance()
 
     cdef int give_way(self) except -1:
         waits = self.held
@@ -333,7 +341,7 @@ cdef class FrameConnection:
         return 0
 
     cdef bint is_full(self):
-        return self.draining or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
+        return self.draining or self.paused or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
 
     cdef int balance(self) except -1:
         """Pause reading when too much is under way, go on when there is room again."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.opening import Opening
 from tidelog.broker.tallies import Tallies
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
@@ -67,6 +68,7 @@ class Services:
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
+    opening: Opening = field(default_factory=Opening)
 
 
 def answer_at_once(waits: Future[Any]) -> bool:

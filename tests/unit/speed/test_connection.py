@@ -323,3 +323,25 @@ def test_nothing_is_held_where_one_request_is_worked_on_at_a_time() -> None:
         client.close()
 
     asyncio.run(scenario())
+
+
+def test_a_paused_connection_hands_on_nothing_before_it_goes_on() -> None:
+    async def scenario() -> None:
+        def answer(number: int, _: bytes) -> bytes:
+            if number == 1:
+                connection.pause()
+            return b"%d;" % number
+
+        connection, far = await connected(answer)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(far, frame(0) + frame(1) + frame(2) + frame(3)[:5])
+        assert await receive(far, 4) == b"0;1;"
+        await loop.sock_sendall(far, frame(3)[5:])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [number for number, _ in connection.seen] == [0, 1]
+        connection.resume()
+        assert await receive(far, 4) == b"2;3;"
+        connection.close()
+
+    asyncio.run(scenario())
