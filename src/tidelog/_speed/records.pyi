@@ -68,9 +68,16 @@ def columns(data: Buffer, count: int, base_offset: int, base_timestamp: int) -> 
     value sizes (-1: null), headers, header counts."""
 
 def read(
-    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+    data: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+    first: int = ...,
+    last: int = ...,
 ) -> list[Record]:
-    """`append_timestamp`: log-append time, which then stands for every record's own."""
+    """`append_timestamp`: log-append time, which then stands for every record's own.  `first`, `last`: the offsets that are
+    wanted."""
 
 def headers_at(data: Buffer, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
     """The headers that `columns` has found at position `at`."""

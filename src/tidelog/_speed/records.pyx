@@ -21,6 +21,8 @@ cdef enum:
     NO_SCHEMA = -3
     SCHEMA_FRAME = 5  # a zero and the id
 
+cdef int64_t OFFSET_FIRST = -0x7FFFFFFFFFFFFFFF - 1
+cdef int64_t OFFSET_LAST = 0x7FFFFFFFFFFFFFFF
 cdef array.array INT64_COLUMN = array.array("q")
 
 cdef dict PROBLEMS = {
@@ -319,7 +321,8 @@ cdef tuple headers_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_
 
 
 def read(
-    const uint8_t[::1] data, int32_t count, int64_t base_offset, int64_t base_timestamp, append_timestamp=None
+    const uint8_t[::1] data, int32_t count, int64_t base_offset, int64_t base_timestamp, append_timestamp=None,
+    int64_t first=OFFSET_FIRST, int64_t last=OFFSET_LAST,
 ):
     cdef Cut cut
     cdef const uint8_t* start = start_of(data)
@@ -336,6 +339,8 @@ def read(
         at = cut_record(start, at, size, &cut, True)
         if at < 0:
             raise problem(<int>at, i, count)
+        if not first <= base_offset + cut.offset_delta <= last:
+            continue
         record = Record.__new__(Record)
         record.offset = base_offset + cut.offset_delta
         record.timestamp = append_time if appended else wrapping_add(base_timestamp, cut.timestamp_delta)

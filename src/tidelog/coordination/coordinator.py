@@ -28,6 +28,7 @@ from tidelog.types import Epoch, NodeId
 log = logging.getLogger("tidelog.coordination")
 
 READ_BYTES = 1 << 20
+REPLAYED_A_TURN = 500  # records that are replayed before others have their turn
 RELOAD_S = 1.0
 
 
@@ -188,12 +189,12 @@ async def _replay(it: Log, machine: M, kinds: Kinds, name: str) -> None:
         data = part.file.read(part.size, part.position)
         for batch in read_batches(data):
             if batch.header.last_offset >= offset:
-                _replay_batch(batch, machine, kinds, name)
+                await _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1
         await asyncio.sleep(0)
 
 
-def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
+async def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
     header = batch.header
     if header.control:
         for record in batch.records():
@@ -202,7 +203,11 @@ def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
                 machine.ended(header.producer_id, end.marker is Marker.COMMIT)
         return
     producer_id = header.producer_id if header.transactional else NO_PRODUCER
-    for record in batch.records():
+    # Brokers do not compress what they write here: a client with the admin client's name may have, and it may be much.
+    records = await asyncio.to_thread(batch.records) if header.compression else batch.records()
+    for number, record in enumerate(records, 1):
+        if number % REPLAYED_A_TURN == 0:
+            await asyncio.sleep(0)
         try:
             entry = kinds.decode(record.key, record.value)
         except errors.InvalidRecord as problem:
