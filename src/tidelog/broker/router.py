@@ -16,6 +16,7 @@ from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
+from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.groups.held import HeldAnswer
@@ -46,6 +47,8 @@ class Router:
             INTERNAL,
         )
         self._bytes_max = services.config().tidelog_request_bytes_max
+        self.queued = services.queued
+        self.queued.most = queued_bytes_max(services.config().queued_max_request_bytes)
         self._ready: dict[int, tuple[Callable[..., Any], Handler, Plain | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tidelog._speed.connection import QueuedBytes
 from tidelog.broker.opening import Opening
 from tidelog.broker.tallies import Tallies
 from tidelog.clock import Clock
@@ -69,6 +70,8 @@ class Services:
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
     opening: Opening = field(default_factory=Opening)
+    queued: QueuedBytes = field(default_factory=lambda: QueuedBytes(1 << 62))
+    """What requests take that wait; the router sets its bound."""
 
 
 def answer_at_once(waits: Future[Any]) -> bool:

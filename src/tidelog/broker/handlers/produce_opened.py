@@ -66,8 +66,9 @@ def produce_opened(request: ProduceInFlight, caller: Caller) -> Answer:
         return produce_unheld(request._replace(opened=verdicts))
     caller.pause()
     own = request._replace(frame=memoryview(bytearray(request.frame)))
+    request.services.queued.take(len(own.frame))
     appending = asyncio.ensure_future(_append_later(own, unopened, left, opened))
-    appending.add_done_callback(lambda _: caller.resume())
+    appending.add_done_callback(lambda _: _let_go(own, caller))
     # The answer is cancelled with its connection; what the client has sent is appended all the same.
     return asyncio.ensure_future(_answered(appending))
 
@@ -155,6 +156,11 @@ async def _check_schemas(
                 verdicts.setdefault(start, why)
                 if isinstance(verdicts[start], Accepted):
                     verdicts[start] = why
+
+
+def _let_go(request: ProduceInFlight, caller: Caller) -> None:
+    request.services.queued.give_back(len(request.frame))
+    caller.resume()
 
 
 async def _answered(appending: asyncio.Future[Answer]) -> bytes | None:
