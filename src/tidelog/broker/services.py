@@ -74,6 +74,10 @@ class Services:
     """What requests take that wait; the router sets its bound."""
 
 
+PARTITIONS_A_TURN = 500
+"""Partitions, or groups, of one request that a handler answers before others have their turn."""
+
+
 def answer_at_once(waits: Future[Any]) -> bool:
     return False
 

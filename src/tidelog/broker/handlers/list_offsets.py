@@ -5,11 +5,12 @@ the earliest one waiting for upload are answered as not there."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 
 from tidelog import errors
-from tidelog.broker.services import Context
+from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.replication.partition import Partition
 from tidelog.storage.epochs import UNDEFINED_EPOCH
 from tidelog.storage.lookup import look_up
@@ -51,7 +52,9 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
     response = ListOffsetsResponse()
     for topic in request.topics:
         answered = ListOffsetsTopicResponse(name=topic.name)
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions, 1):
+            if number % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             try:
                 if counts[topic.name, asked.partition_index] > 1:
