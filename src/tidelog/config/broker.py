@@ -143,6 +143,7 @@ class BrokerConfig:
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    queued_max_request_bytes: int = -1
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1_048_576

@@ -23,7 +23,7 @@ from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
 from tidelog.storage.log_folder import Covered
-from tidelog.storage.lookup import TimedOffset
+from tidelog.storage.lookup import Known, TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import OFFSETS_MAX, Segment
 from tidelog.storage.txn_index import Aborted
@@ -275,13 +275,13 @@ class Log(Extent):
 
     # Times
 
-    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
-        """The first record that is not older than `timestamp`."""
-        return self._look_up(lambda: lookup.offset_for_time(self.segments, timestamp, self.start))
+    def offset_for_time(self, timestamp: int, known: Known | None = None) -> TimedOffset | None:
+        """The first record that is not older than `timestamp`; see `lookup` for `known`."""
+        return self._look_up(lambda: lookup.offset_for_time(self.segments, timestamp, self.start, known))
 
-    def max_timestamp(self) -> TimedOffset | None:
+    def max_timestamp(self, known: Known | None = None) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return self._look_up(lambda: lookup.max_timestamp(self.segments))
+        return self._look_up(lambda: lookup.max_timestamp(self.segments, known))
 
     def _look_up(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
         if self._volume.problem is not None:

@@ -56,6 +56,16 @@ mq_request_handler_time_ms_total counter api
   Time that handlers kept the event loop busy; divide by mq_requests_total.
 mq_requests_in_flight gauge
   Requests without an answer, and answers that have not left.
+mq_queued_request_bytes gauge
+  Memory of requests that have not wholly arrived, or wait to be worked on.
+mq_queued_request_bytes_max gauge
+  Bound on mq_queued_request_bytes: queued.max.request.bytes.
+mq_queued_request_waits_total counter
+  How often a connection in the middle of a request was not read because the bound was reached.
+mq_opened_batches_total counter
+  Batches of producers that were opened on a thread, since their topic's settings depend on their records.
+mq_opened_bytes_total counter
+  What those batches expanded to.
 mq_client_connections gauge client_id
   Open connections, by the id that clients give themselves.
 mq_client_requests_total counter client_id
