@@ -56,9 +56,10 @@ from tidelog.storage.identity import read_last_run
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
+from tidelog.storage.scrubber import Scrubber, ScrubPace
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings as Gateways
@@ -85,6 +86,7 @@ class Broker:
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
+        self._scrubbers: list[Scrubber] = []
         self._undo = AsyncExitStack()  # what stops the things that were started, the last one first
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when something without which the broker is of no use has failed."""
@@ -146,6 +148,8 @@ class Broker:
         self._run(steward.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
         self._run(Retreat(self._dirs, controller).run(), "watching disks")
+        self._repair = self._replicating.repair(self._dirs, self._whole_again)
+        self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
         self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()
@@ -218,6 +222,10 @@ class Broker:
         )
         self._background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
         self._run(self._background.run(), "housekeeping")
+        for where in self._dirs.dirs:
+            scrubber = Scrubber(where, self._controller.topic_config, self._scrub_pace)
+            self._scrubbers.append(scrubber)
+            self._run(scrubber.run(), f"scrubbing {where.path}")
         runner = around.runner(self._dirs.dirs[0].volume.disk)
         self._undo.push_async_callback(runner.close)
         if not config.log_cleaner_enable:
@@ -234,6 +242,14 @@ class Broker:
             self._cleaners.append(cleaner)
             self._partitions.forgotten.append(cleaner.removed)
             self._run(cleaner.run(), f"compaction in {where.path}")
+
+    def _whole_again(self, name: TopicPartition) -> None:
+        for cleaner in self._cleaners:
+            cleaner.repaired(name)
+
+    def _scrub_pace(self) -> ScrubPace:
+        config = self._controller.config()
+        return ScrubPace(config.tidelog_scrub_period_ms, config.tidelog_scrub_bytes_per_second)
 
     def _truncated(self, partition: Partition) -> None:
         for cleaner in self._cleaners:

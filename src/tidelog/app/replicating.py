@@ -22,6 +22,7 @@ from tidelog.replication.lane import Lane
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.repair import Repair
 from tidelog.replication.throttle import Throttle
 from tidelog.replication.vigil import Vigil
 from tidelog.storage.log_dirs import LogDirs
@@ -46,6 +47,7 @@ class Replicating:
         self._controller = controller
         self._clock = around.clock
         self._truncated = truncated
+        self._partitions = partitions
         self._registration: Registration | None = None
         self._steward: Steward | None = None
         self._vigil: Vigil | None = None
@@ -95,6 +97,12 @@ class Replicating:
             self._clock,
         )
         return self._steward
+
+    def repair(self, dirs: LogDirs, repaired: Callable[[TopicPartition], None]) -> Repair:
+        """Makes damaged logs whole again."""
+        return Repair(
+            self._node, dirs, self._partitions, self._controller, self.peers, self._truncated, repaired
+        )
 
     async def start(self) -> None:
         await self._followers.start(self._controller.image)

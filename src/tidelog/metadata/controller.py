@@ -371,6 +371,23 @@ class Controller:
 
         return await self._swap(attempt)
 
+    async def raise_epoch(self, name: TopicPartition) -> bool:
+        """The same leader goes on in a new epoch, in which no follower has asked it for anything yet: this broker joins the
+        in-sync set by no request of the old one.  False when it is in the set, or nobody else leads."""
+
+        def attempt(image: Image) -> tuple[bool, Swap]:
+            topic, partition = image.topics.get(name.topic), image.partition(*name)
+            if topic is None or partition is None or partition.leader in (None, self._node):
+                return False, Swap([], [])
+            if self._node in partition.in_sync:
+                return False, Swap([], [])
+            record = partition.record._replace(
+                leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1
+            )
+            return True, _put_state(topic.id, partition.index, record, partition.revision)
+
+        return await self._swap(attempt)
+
     # Writing
 
     async def _swap(self, attempt: Callable[[Image], tuple[T, Swap]], validate_only: bool = False) -> T:

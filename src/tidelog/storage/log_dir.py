@@ -49,6 +49,8 @@ class LogDir:
         self.logs: dict[TopicPartition, Log] = {}
         self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
         self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
+        self.to_open: set[TopicPartition] = set()
+        """Damaged, as the last run or recovery says."""
         self._disk = disk
         self._lock: Lock | None = None
         self._renamed = False  # folders of deleted logs were, and it is not certain yet
@@ -126,6 +128,9 @@ class LogDir:
             else:
                 # A move that did not end is begun anew by whoever wants it.
                 self._doomed.append((0, f"{self.path}/{name}"))
+        damaged = OffsetFile(self._disk, f"{self.path}/{checkpoints.DAMAGED_LOGS}")
+        damaged.load()
+        self.to_open = self.names.intersection(damaged.offsets)
         self.volume.recovery_points.load()
         self.log_starts.load()
         self.committed.load()
@@ -148,6 +153,8 @@ class LogDir:
             else:
                 points[name] = report.recovery_point
                 reports.append(report)
+                if report.bad:
+                    self.to_open.add(name)
         self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
         return reports
@@ -277,6 +284,8 @@ class LogDir:
         self.names.discard(name)
         for file in (self.volume.recovery_points, self.log_starts, self.committed):
             file.offsets.pop(name, None)
+        self.volume.suspects.pop(name, None)
+        self.volume.damaged.pop(name, None)
         self._doom(self.folder(name), name, delay_ms)
 
     def _doom(self, folder: str, name: TopicPartition, delay_ms: int) -> None:

@@ -6,16 +6,20 @@ Called by `replication.partitions` and the handlers of log directories.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.errors import KafkaStorageError, LogDirNotFound, TidelogError, UnknownTopicOrPartition
+from tidelog.storage.damage import BadRange
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import Configs, LogDir
 from tidelog.storage.moving import Move
 from tidelog.storage.recovery import Report
 from tidelog.types import TopicPartition
+
+logger = logging.getLogger("tidelog.storage")
 
 
 class LogDirs:
@@ -56,7 +60,26 @@ class LogDirs:
         for each in self.dirs:
             for name in sorted(each.names):
                 self._settle(name, each)
+        self._open_damaged()
         return [report for reports in started if isinstance(reports, list) for report in reports]
+
+    def _open_damaged(self) -> None:
+        """From then on `damaged` tells them."""
+        for home in self.online():
+            for name in sorted(home.to_open & home.names):
+                try:
+                    home.open(name, self._configs(name.topic))
+                except TidelogError as problem:
+                    logger.error("%s cannot be opened: %s", name, problem)
+
+    def damaged(self) -> dict[TopicPartition, tuple[BadRange, ...]]:
+        """Every log here that has bytes which rotted."""
+        return {
+            name: log.damaged
+            for home in self.online()
+            for name in home.volume.damaged
+            if (log := home.logs.get(name)) is not None and log.damaged
+        }
 
     def _meet(self) -> None:
         """Every directory knows of all others: one that is not mounted looks like a new, empty one otherwise."""

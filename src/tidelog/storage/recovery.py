@@ -47,6 +47,9 @@ class Report:
     cut_segments: int = 0
     indexes_rebuilt: int = 0
     damaged: list[BadRange] = field(default_factory=list)
+    """Found now."""
+    bad: list[BadRange] = field(default_factory=list)
+    """All, with those that were known."""
 
     def __str__(self) -> str:
         text = f"{self.folder}: scanned {self.scanned_bytes} bytes, log ends at {self.end}"
@@ -253,6 +256,7 @@ class Recovery:
     ) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
+        report.bad = bad
         if bad != known:
             disk.replace_file(f"{folder}/{damage.DAMAGE}", damage.encode(bad))
         if self._epochs.dirty:
