@@ -184,7 +184,7 @@ def test_damage_that_a_scrubber_finds_is_repaired_from_a_good_replica(act: Act, 
 
 def test_a_leader_checks_its_bytes_when_a_follower_cannot_read_them() -> None:
     async def scenario(random: Random) -> None:
-        scene = Scene(random)
+        scene = Scene(random, {"tidelog.scrub.bytes.per.second": "0"})
         await scene.begin()
         leader, follower = scene.stored.leader, scene.follower()
         assert leader is not None
