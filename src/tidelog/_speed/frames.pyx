@@ -146,7 +146,7 @@ def request_header(const uint8_t[::1] frame, bint flexible):
 
 cdef class ProduceAsk:
     cdef readonly object transactional_id
-    cdef readonly int acks
+    cdef public int acks
     cdef readonly int timeout_ms
     cdef readonly list topics
 

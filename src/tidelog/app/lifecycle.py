@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
-from tidelog.app.replicating import Replicating, tails_of
+from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
@@ -38,21 +39,20 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.homecoming import own_up, raise_epochs
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.shifts import Shifts
 from tidelog.metadata.store import MetadataStore
+from tidelog.metadata.unclean_restart import known_directories, remember_directories, report
 from tidelog.registry.coordinator import SchemaRegistry
+from tidelog.replication.directory_failure import DirectoryFailure
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
-from tidelog.replication.retreat import Retreat
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.cleaner import Cleanable, Cleaner
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.identity import read_last_run
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
@@ -114,7 +114,7 @@ class Broker:
             self._undo.callback(where.volume.disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
         self._dirs = LogDirs(dirs, controller.topic_config)
-        await self._come_back(node, dirs)
+        await self._come_back(node)
         pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
@@ -147,7 +147,7 @@ class Broker:
         self._run(registration.keep(), "keeping the registration")
         self._run(steward.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
-        self._run(Retreat(self._dirs, controller).run(), "watching disks")
+        self._run(DirectoryFailure(self._dirs, controller).run(), "watching disks")
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
         self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
@@ -168,26 +168,23 @@ class Broker:
             self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
 
-    async def _come_back(self, node: NodeId, dirs: list[LogDir]) -> None:
-        """Recovers the logs, and says in the metadata what the last run's end may have cost.  Until that is done the
-        next start has to know of it too."""
-        controller, dirs_, store = self._controller, self._dirs, self._store
-        clean, power_lost = all(map(_stopped_cleanly, dirs)), any(map(_lost_power, dirs))
-        _tell(await dirs_.recover(controller.image.cluster_id, node))
+    async def _come_back(self, node: NodeId) -> None:
+        """Recovers the logs, and reports in the metadata what the end of the last run may have cost.  Until that is done
+        the next start has to know of it too."""
+        controller, dirs, store = self._controller, self._dirs, self._store
+        _tell(await dirs.recover(controller.image.cluster_id, node))
         try:
             lease_ms = self._given.tidelog_broker_lease_ms
-            await await_place(store, node, dirs_.home_id, self._around.clock, lease_ms)
-            if not clean:
-                await raise_epochs(store, node)
-                await controller.read_again()
-            if power_lost:
-                await own_up(store, tails_of(node, controller.image, dirs_))
-                await controller.read_again()
+            await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
+            conditions = ReplicaConditions(dirs, await known_directories(store, node))
+            await report(store, node, conditions.look, conditions.unclean, conditions.at_risk)
+            await remember_directories(store, node, dirs.ids)
+            await controller.read_again()
         except BaseException:
-            await dirs_.stop(clean=False)
+            await dirs.stop(clean=False)
             raise
-        dirs_.began()
-        self._undo.push_async_callback(dirs_.stop)
+        dirs.began()
+        self._undo.push_async_callback(dirs.stop)
 
     def _start_coordinators(self, node: NodeId) -> None:
         controller = self._controller
@@ -306,6 +303,7 @@ class Broker:
             in_sync=self._replicating.in_sync,
             tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
+            lease_is_proven=self._replicating.lease_is_proven,
         )
 
     def _bind_http(self) -> tuple[str, int] | None:
@@ -382,26 +380,11 @@ class Broker:
         await self._undo.aclose()
 
 
-def _stopped_cleanly(where: LogDir) -> bool:
-    try:
-        return read_last_run(where.volume.disk, where.path).clean
-    except OSError:
-        return False  # a disk that does not work: its directory will be offline
-
-
-def _lost_power(where: LogDir) -> bool:
-    try:
-        last = read_last_run(where.volume.disk, where.path)
-    except OSError:
-        return False
-    return not last.clean and (last.power_lost or last.failed)
-
-
 def _tell(reports: Iterable[Report]) -> None:
     """What recovery found, one line for each log that lost something."""
-    for report in reports:
-        if report.cut_bytes or report.cut_segments or report.damaged:
-            log.warning("recovered %s", report)
+    for recovered in reports:
+        if recovered.cut_bytes or recovered.cut_segments or recovered.damaged:
+            log.warning("recovered %s", recovered)
 
 
 def serve(config: BrokerConfig) -> int:

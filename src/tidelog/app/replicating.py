@@ -7,11 +7,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from tidelog import errors
 from tidelog.app.surroundings import Surroundings
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
-from tidelog.metadata.records import Tail
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.steward import Steward
 from tidelog.metadata.store import MetadataStore
@@ -59,7 +59,7 @@ class Replicating:
             controller,
             around.clock,
             lambda: controller.config().replica_lag_time_max_ms,
-            lambda: len(controller.image.brokers) > 1,
+            lambda topic: controller.topic_config(topic).min_insync_replicas,
         )
         self._inbound = Throttle(lambda: controller.config().follower_replication_throttled_rate)
         self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
@@ -104,6 +104,9 @@ class Replicating:
             self._node, dirs, self._partitions, self._controller, self.peers, self._truncated, repaired
         )
 
+    def lease_is_proven(self) -> bool:
+        return self._registration is not None and self._registration.is_proven()
+
     async def start(self) -> None:
         await self._followers.start(self._controller.image)
         self._brokers_changed(self._controller.image)
@@ -121,14 +124,15 @@ class Replicating:
         """Everybody has applied it."""
         if self._steward is not None:
             self._steward.learned(update)
+            self.in_sync.learned(update)
         if update.brokers:
             self._brokers_changed(update.image)
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def hand_over(self) -> None:
-        """Others lead what this broker led, before it stops.  Gives up after a while: whoever is left waits for the
-        lease to end, as after a crash."""
+        """Others lead what this broker led, before it stops.  Gives up after a while, or when the metadata cannot be
+        changed: then the others wait for the lease to end, as after a crash."""
         image = self._controller.image
         if self._registration is None or len(image.live_brokers) < 2:
             return
@@ -139,12 +143,14 @@ class Replicating:
                     await self._moved.wait()
         except TimeoutError:
             log.warning("some partitions have no other broker to lead them: stopping all the same")
+        except errors.TidelogError as problem:
+            log.warning("leadership cannot be handed over, stopping all the same: %s", problem)
 
     def _leads_what_others_could(self) -> bool:
         image, node = self._controller.image, self._node
         live = {broker.node_id for broker in image.live_brokers} - {node}
         return any(
-            partition.leader == node and any(one in live for one in partition.in_sync)
+            partition.leader == node and not live.isdisjoint(partition.in_sync)
             for topic in image.topics.values()
             for partition in topic.partitions
         )
@@ -155,16 +161,3 @@ class Replicating:
             await self._vigil.stop()
         await self._followers.stop()
         self.peers.close()
-
-
-def tails_of(node: NodeId, image: Image, dirs: LogDirs) -> list[tuple[TopicPartition, Tail]]:
-    """After a power cut: how far the logs reach of which others count on this broker.  Whoever else is in sync shall
-    lead, and where nobody is sure the log that reaches furthest."""
-    tails = []
-    for topic in image.topics.values():
-        for partition in topic.partitions:
-            name = TopicPartition(topic.name, partition.index)
-            if node in partition.in_sync and len(partition.in_sync) > 1 and name in dirs:
-                it = dirs.open(name)
-                tails.append((name, Tail(node, it.epochs.latest, it.end)))
-    return tails

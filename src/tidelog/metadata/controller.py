@@ -21,13 +21,14 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, decisions, moves, planning, records, upkeep
+from tidelog.metadata import changes, doubts, elections, moves, planning, records
 from tidelog.metadata.changes import Update
 from tidelog.metadata.gathering import gathered
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
+from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.names import check_topic_name, plain_names
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
-from tidelog.metadata.records import PartitionRecord
+from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
     ABSENT,
     Compacted,
@@ -269,7 +270,7 @@ class Controller:
         self, partitions: Iterable[TopicPartition], unclean: bool
     ) -> dict[TopicPartition, errors.TidelogError | None]:
         """What came of it for each partition; None is success."""
-        elect = decisions.elect_unclean if unclean else decisions.elect_preferred
+        elect = elections.elect_unclean if unclean else elections.elect_preferred
         outcome: dict[TopicPartition, errors.TidelogError | None] = {}
         for name in partitions:
 
@@ -315,56 +316,41 @@ class Controller:
                 outcome[name] = problem
         return outcome
 
-    async def change_in_sync(
-        self,
-        name: TopicPartition,
-        topic_id: UUID,
-        leader_epoch: int,
-        change: Callable[[frozenset[NodeId]], frozenset[NodeId]],
-        joining: tuple[NodeId, int] | None,
-    ) -> bool:
-        """The leader's side of its in-sync set.  False when it does not lead in that epoch any more, or when the broker
-        that would join (its id and epoch) is not the one that runs now.  Returns when the outcome is known here."""
+    async def change_in_sync(self, changes: Sequence[InSyncChange]) -> None:
+        """The leader's side of in-sync sets.  Returns when the outcome of every change is known and applied here: a
+        change that another state made impossible is no error."""
+        # A change compares the partition's key, and the registration of a broker that joins.
+        for some in _batches(changes, self._store.operations_max // 2):
+            await self._swap(partial(self._change_in_sync, some))
 
-        def attempt(image: Image) -> tuple[bool, Swap]:
-            topic, partition = image.topics.get(name.topic), image.partition(*name)
-            if (
-                topic is None
-                or partition is None
-                or topic.id != topic_id
-                or (partition.leader, partition.leader_epoch) != (self._node, leader_epoch)
-            ):
-                return False, Swap([], [])
-            if joining is not None:
-                node, epoch = joining
-                broker = image.brokers.get(node)
-                if broker is None or broker.fenced or broker.leaving or broker.epoch != epoch:
-                    return False, Swap([], [])
-            wanted = change(frozenset(partition.in_sync))
-            in_sync = tuple(node for node in partition.replicas if node in wanted)
-            if in_sync == partition.in_sync or self._node not in in_sync:
-                return False, Swap([], [])
-            record = partition.record._replace(in_sync=in_sync, partition_epoch=partition.partition_epoch + 1)
-            swap = _put_state(topic.id, partition.index, record, partition.revision)
-            if joining is not None:
+    def _change_in_sync(self, changes: Sequence[InSyncChange], image: Image) -> tuple[None, Swap]:
+        swap = Swap([], [])
+        for change in changes:
+            record = next_in_sync(image, self._node, change)
+            partition = image.partition(*change.name)
+            if record is None or partition is None:
+                continue
+            put = _put_state(change.topic_id, partition.index, record, partition.revision)
+            swap.compare.extend(put.compare)
+            swap.then.extend(put.then)
+            joining = change.joining
+            if joining is not None and joining.node in record.in_sync:
                 # A broker that died meanwhile, or came back with less, must not slip in.
-                swap.compare.append(Compare(records.broker_key(joining[0]), joining[1]))
-            return True, swap
+                registered = Compare(records.broker_key(joining.node), joining.broker_epoch)
+                if registered not in swap.compare:
+                    swap.compare.append(registered)
+        return None, swap
 
-        return await self._swap(attempt)
-
-    async def give_up(self, name: TopicPartition) -> bool:
-        """This broker is no member of the in-sync set any more, as if it were gone; whoever of the others runs leads.
-        False when it is none, or the last that runs."""
+    async def give_up(self, name: TopicPartition, cause: Cause, reach: Callable[[], tuple[int, int]]) -> bool:
+        """This broker's replica is not good any more: it is in doubt, and if it led, another holder leads.  False when
+        no other holder runs that could lead, or when this broker is no holder."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
-            others = frozenset(broker.node_id for broker in image.live_brokers) - {self._node}
-            if topic is None or partition is None or self._node not in partition.in_sync:
+            if topic is None or partition is None:
                 return False, Swap([], [])
-            if others.isdisjoint(partition.in_sync):
-                return False, Swap([], [])
-            record = upkeep.next_state(partition, others, others, lambda: False)
+            live = frozenset(broker.node_id for broker in image.live_brokers)
+            record = doubts.handed_over(partition, self._node, cause, reach, live)
             if record is None:
                 return False, Swap([], [])
             return True, _put_state(topic.id, partition.index, record, partition.revision)
@@ -379,11 +365,9 @@ class Controller:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
             if topic is None or partition is None or partition.leader in (None, self._node):
                 return False, Swap([], [])
-            if self._node in partition.in_sync:
+            if self._node in partition.holders:
                 return False, Swap([], [])
-            record = partition.record._replace(
-                leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1
-            )
+            record = elections.next_epoch(partition, partition.leader)
             return True, _put_state(topic.id, partition.index, record, partition.revision)
 
         return await self._swap(attempt)
@@ -395,7 +379,12 @@ class Controller:
         for _ in range(TRIES_MAX):
             image = self._known
             answer, swap = attempt(image)
-            if validate_only or not swap.then:
+            if validate_only:
+                return answer
+            if not swap.then:
+                # What was decided on may have been stored by an earlier try whose answer was lost: it has to be
+                # applied here before anybody relies on there being nothing to do.
+                await self.reached(image.revision)
                 return answer
             revision = await self._store.txn(swap.compare, await self._write_early(swap.then))
             if revision is not None:

@@ -52,13 +52,23 @@ class Partition(NamedTuple):
     in_sync: Replicas
     partition_epoch: int
     revision: int
-    unsure: tuple[Tail, ...] = ()
+    doubts: tuple[Tail, ...] = ()
     moved: Replicas | None = None
     """Its replicas, when they are not those that its topic was made with."""
     adding: Replicas = ()
     removing: Replicas = ()
     made_with: Replicas = ()
     """The replicas of the topic's record, when it was moved."""
+    eligible: Replicas = ()
+
+    @property
+    def holders(self) -> Replicas:
+        """The replicas that have every committed record, unless they are in doubt; members of the in-sync set first."""
+        return self.in_sync + self.eligible
+
+    @property
+    def doubted(self) -> frozenset[NodeId]:
+        return frozenset(tail.node for tail in self.doubts)
 
     @property
     def first_replicas(self) -> Replicas:
@@ -72,10 +82,11 @@ class Partition(NamedTuple):
             self.leader_epoch,
             self.in_sync,
             self.partition_epoch,
-            self.unsure,
+            self.doubts,
             self.moved,
             self.adding,
             self.removing,
+            self.eligible,
         )
 
 
@@ -162,7 +173,7 @@ def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Pa
     """`replicas` are those of the topic's record."""
     if stored is None:
         return Partition(index, replicas, replicas[0], 0, replicas, 0, 0)
-    leader, epoch, in_sync, partition_epoch, unsure, moved, adding, removing = stored.record
+    leader, epoch, in_sync, partition_epoch, doubts, moved, adding, removing, eligible = stored.record
     now, before = (replicas, ()) if moved is None else (moved, replicas)
     return Partition(
         index,
@@ -172,11 +183,12 @@ def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Pa
         in_sync,
         partition_epoch,
         stored.revision,
-        unsure,
+        doubts,
         moved,
         adding,
         removing,
         before,
+        eligible,
     )
 
 

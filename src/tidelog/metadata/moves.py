@@ -1,6 +1,6 @@
 """Moving partitions to other brokers: what is stored when a move begins or is called off.  Pure.
 
-While a move is under way the partition has old and new replicas alike; `upkeep` ends it when all new ones are in sync.
+While a move is under way the partition has old and new replicas alike; `elections` ends it when all new ones are in sync.
 Errors and their order are Kafka's."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def begin(
     leaving = tuple(node for node in had if node not in wanted)
     replicas = wanted + leaving
     in_sync = tuple(node for node in partition.in_sync if node in replicas)
-    if not in_sync:
+    if partition.doubted.issuperset(in_sync):
         raise errors.InvalidReplicaAssignment(
             f"no replica of partition {partition.index} that is in sync would be left"
         )
@@ -49,7 +49,7 @@ def cancel(partition: Partition) -> PartitionRecord:
         raise errors.NoReassignmentInProgress(f"partition {partition.index} is not being moved")
     had = tuple(node for node in partition.replicas if node not in partition.adding)
     in_sync = tuple(node for node in partition.in_sync if node in had)
-    if not in_sync:
+    if partition.doubted.issuperset(in_sync):
         raise errors.InvalidReplicaAssignment(
             f"the move of partition {partition.index} cannot be called off: only new replicas are in sync"
         )
@@ -84,4 +84,6 @@ def _changed(
         replicas=replicas,
         adding=adding,
         removing=removing,
+        eligible=tuple(node for node in partition.eligible if node in replicas),
+        doubts=tuple(tail for tail in partition.doubts if tail.node in replicas),
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
-from tidelog.metadata import decisions
+from tidelog.metadata import placement
 from tidelog.metadata.image import Image, Topic
 from tidelog.metadata.names import CLUSTER_METADATA, check_collision, check_topic_name
 from tidelog.metadata.records import (
@@ -104,14 +104,14 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
                 f"{more} partitions are to be added, and replicas are given for {len(wanted.assignment)}"
             )
         assignment = dict(enumerate(wanted.assignment, have))
-        decisions.check_assignment(assignment, have, image.brokers)
+        placement.check_assignment(assignment, have, image.brokers)
         added = _tuples(wanted.assignment)
         if len(added[0]) != len(topic.partitions[0].replicas):
             raise errors.InvalidReplicaAssignment(
                 f"topic {topic.name!r} has {len(topic.partitions[0].replicas)} replicas, the new partitions {len(added[0])}"
             )
     else:
-        added = decisions.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
+        added = placement.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
     replicas = tuple(partition.first_replicas for partition in topic.partitions) + added
     states = _states(image, dict(enumerate(added, have)))
     return topic, Plan(topic.name, TopicRecord(topic.id, replicas), states, {})
@@ -133,7 +133,7 @@ def _replicas_of_topic(
             raise errors.InvalidRequest(
                 "with replicas chosen by hand, partitions and replication factor must be -1"
             )
-        decisions.check_assignment(wanted.assignment, 0, image.brokers)
+        placement.check_assignment(wanted.assignment, 0, image.brokers)
         return _tuples([wanted.assignment[index] for index in range(len(wanted.assignment))])
     if wanted.replication < 1 and wanted.replication != DEFAULT:
         raise errors.InvalidReplicationFactor(
@@ -145,7 +145,7 @@ def _replicas_of_topic(
         )
     count = config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions
     replication = config.default_replication_factor if wanted.replication == DEFAULT else wanted.replication
-    return decisions.place(image.live_brokers, count, replication, start)
+    return placement.place(image.live_brokers, count, replication, start)
 
 
 def _check_count(partitions: int) -> None:
@@ -162,5 +162,5 @@ def _tuples(replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
 def _states(image: Image, replicas: Mapping[int, Replicas]) -> dict[int, PartitionRecord]:
     """Those that must be stored, because a replica is not running."""
     live = {broker.node_id for broker in image.live_brokers}
-    states = {index: decisions.first_state(nodes, live) for index, nodes in replicas.items()}
+    states = {index: placement.first_state(nodes, live) for index, nodes in replicas.items()}
     return {index: state for index, state in states.items() if state is not None}

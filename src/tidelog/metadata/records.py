@@ -6,6 +6,7 @@ Keys:
     brokers/ID                  a live broker (leased)
     topics/NAME                 id and replicas of all partitions, which seldom change
     partitions/TOPIC-ID/INDEX   who leads and who is in sync, only once that differs from what a new topic has
+    directories/ID              ids of all log directories that a broker has registered
     configs/topics/NAME         settings of a topic
     configs/brokers/ID          settings of a broker; `all` in place of the id: of every broker
     configs/groups/NAME         settings of a group
@@ -17,7 +18,8 @@ start; each partition's leadership is a key of its own, so brokers can swap it w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -29,6 +31,7 @@ CONTROLLER = "controller"
 BROKERS = "brokers/"
 TOPICS = "topics/"
 PARTITIONS = "partitions/"
+DIRECTORIES = "directories/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 GROUP_CONFIGS = "configs/groups/"
@@ -91,28 +94,57 @@ class TopicRecord(NamedTuple):
         return TopicRecord(UUID(fields["id"]), tuple(map(tuple, fields["replicas"])))
 
 
+class Cause(StrEnum):
+    """Why a replica is in doubt: it may lack records that it acknowledged."""
+
+    POWER = "power"
+    """Its machine went down: what was written and not synced may be gone."""
+    DISK = "disk"
+    """Its disk failed."""
+    DAMAGED = "damaged"
+    """Bytes of its log are not what was written."""
+    MISSING = "missing"
+    """It has no log, in directories that it had all along."""
+    NEW_DIRECTORY = "new-directory"
+    """It has no log, and a directory that is new: the old one is gone with what it held."""
+    OFFLINE = "offline"
+    """Its log may be in a directory that is not there now."""
+
+
+WITHOUT_LOG = frozenset((Cause.MISSING, Cause.NEW_DIRECTORY, Cause.OFFLINE))
+
+
 class Tail(NamedTuple):
-    """How far the log of a replica reaches that may have lost its end with its machine."""
+    """A replica in doubt, and how far its log reaches: the newest leader epoch in it, and the log end offset.  Both are
+    -1 when there is no log."""
 
     node: NodeId
     epoch: int
     end: int
+    cause: Cause = Cause.POWER
+
+    @property
+    def has_log(self) -> bool:
+        return self.cause not in WITHOUT_LOG
 
 
 class PartitionRecord(NamedTuple):
     """`leader` None: no replica may lead.  `leader_epoch` counts leaders, `partition_epoch` every change.
 
-    `unsure` are members of the in-sync set whose machines went down: they may lack what was acknowledged.  `replicas`
-    (None: those of the topic's record), `adding` and `removing` differ from nothing only once a partition was moved."""
+    `in_sync` and `eligible` together are the *holders*: they have every committed record, except for those of them that
+    are in doubt (`doubts`).  `eligible` are members that left the in-sync set when it fell below min.insync.replicas
+    (Kafka's ELR); while there are any, the high watermark stands still.  `replicas` (None: those of the topic's record),
+    `adding` and `removing` differ from nothing only once a partition was moved."""
 
     leader: NodeId | None
     leader_epoch: int
     in_sync: Replicas
     partition_epoch: int
-    unsure: tuple[Tail, ...] = ()
+    doubts: tuple[Tail, ...] = ()
     replicas: Replicas | None = None
     adding: Replicas = ()
     removing: Replicas = ()
+    eligible: Replicas = ()
 
     @staticmethod
     def initial(replicas: Replicas) -> PartitionRecord:
@@ -125,18 +157,28 @@ class PartitionRecord(NamedTuple):
 
     @staticmethod
     def decode(value: bytes) -> PartitionRecord:
-        leader, leader_epoch, in_sync, partition_epoch, *moved = json.loads(value)
-        unsure, replicas, adding, removing = moved or ((), None, (), ())
+        fields: list[Any] = json.loads(value)
+        leader, leader_epoch, in_sync, partition_epoch = fields[:4]
+        doubts, replicas, adding, removing, eligible = fields[4:] + _SELDOM[len(fields) - 4 :]
         return PartitionRecord(
             leader,
             leader_epoch,
             tuple(in_sync),
             partition_epoch,
-            tuple(Tail(*tail) for tail in unsure),
+            tuple(map(_tail, doubts)),
             None if replicas is None else tuple(replicas),
             tuple(adding),
             tuple(removing),
+            tuple(eligible),
         )
+
+
+_SELDOM: list[Any] = [(), None, (), (), ()]
+
+
+def _tail(fields: Sequence[Any]) -> Tail:
+    node, epoch, end, *cause = fields
+    return Tail(node, epoch, end, Cause(cause[0]) if cause else Cause.POWER)
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:
@@ -148,8 +190,20 @@ def decode_configs(value: bytes) -> dict[str, str]:
     return configs
 
 
+def encode_directories(ids: Iterable[str]) -> bytes:
+    return _json(sorted(ids))
+
+
+def decode_directories(value: bytes) -> frozenset[str]:
+    return frozenset(json.loads(value))
+
+
 def broker_key(node: NodeId) -> str:
     return f"{BROKERS}{node}"
+
+
+def directories_key(node: NodeId) -> str:
+    return f"{DIRECTORIES}{node}"
 
 
 def topic_key(name: str) -> str:

@@ -20,6 +20,7 @@ log = logging.getLogger("tidelog.metadata")
 
 TAKEN_MS = 3_000  # beyond its lease, a broker that is still there is another one
 RETRY_S = 0.1
+CLOCK_DRIFT = 10  # a lease is trusted for a tenth less than it lasts
 HEARTBEATS = 4  # how often a lease is renewed in the time it lasts
 
 
@@ -59,6 +60,8 @@ class Registration:
         self._lease: Lease | None = None
         self._unsure = False  # the store gave no answer: nobody knows which keys are bound to the lease
         self._hurry = asyncio.Event()
+        self._proven_until_ms = 0
+        self._was_proven = True
         self.epoch = -1
         self.control_revision: int | None = None
         """When this broker became the controller; None when it is not, as far as it knows."""
@@ -74,13 +77,25 @@ class Registration:
                     raise
                 await asyncio.sleep(RETRY_S)
 
+    def is_proven(self) -> bool:
+        """Whether the lease surely lasts, by this broker's own clock.  While it does not, another broker may lead what
+        this one leads, and only what the in-sync set confirms may be acknowledged."""
+        return self._clock.monotonic_ms() < self._proven_until_ms and not self._unsure
+
+    def _proven(self, asked_ms: int, lease: Lease) -> None:
+        """The store counts a lease from a moment after it was asked for, by a clock that may run a little faster."""
+        self._proven_until_ms = asked_ms + lease.ttl_ms - lease.ttl_ms // CLOCK_DRIFT
+
     async def _register(self) -> int:
         self.control_revision = None
         if self._lease is not None:
             await self._lease.end()
+        asked_ms = self._clock.monotonic_ms()
         self._lease = await self._store.lease(self._lease_ms)
         try:
-            return await self._enter(self._lease)
+            epoch = await self._enter(self._lease)
+            self._proven(asked_ms, self._lease)
+            return epoch
         except Unanswered:
             self._unsure = True
             raise
@@ -159,13 +174,13 @@ class Registration:
 
     async def keep(self) -> None:
         """For ever.  A lease lost in a long pause is taken anew, under a new epoch.  While the store cannot be reached
-        what this broker leads it leads on; others may take over once its lease is over."""
+        this broker goes on leading, but acknowledges nothing that the in-sync sets have not confirmed; others may take
+        over once its lease is over."""
         away = False
         while True:
             await self._heartbeat_due()
             try:
-                if self._unsure or self._lease is None or not await self._lease.keep_alive():
-                    await self.register()
+                await self._renew()
                 away = False
             except LeaseEnded:
                 self._lease = None
@@ -175,6 +190,27 @@ class Registration:
                 if not away:
                     log.warning("the metadata store cannot be reached: %s", problem)
                 away = True
+            self._tell()
+
+    async def _renew(self) -> None:
+        asked_ms, lease = self._clock.monotonic_ms(), self._lease
+        if self._unsure or lease is None or not await lease.keep_alive():
+            await self.register()
+        else:
+            self._proven(asked_ms, lease)
+
+    def _tell(self) -> None:
+        proven = self.is_proven()
+        if proven != self._was_proven:
+            self._was_proven = proven
+            if proven:
+                log.warning("the lease of broker %d is certain again", self._node)
+            else:
+                log.warning(
+                    "broker %d cannot prove that its lease lasts: it acknowledges only what the in-sync replicas "
+                    "have, as with acks=all, until the metadata store answers",
+                    self._node,
+                )
 
     async def _heartbeat_due(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """The controller's duties, done by whichever broker holds the controller's key.
 
 Every broker has one of these.  When the key is free it tries to take it, bound to its own lease; while it has it, it
-stores what `upkeep` decides after every change, and gives leadership back to preferred replicas from time to time.
+stores what `elections` decides after every change, and gives leadership back to preferred replicas from time to time.
 Every write is conditional on still holding the key and on the states it was decided from."""
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.errors import TidelogError
-from tidelog.metadata import decisions, records
+from tidelog.metadata import elections, records
 from tidelog.metadata.changes import Update
-from tidelog.metadata.decisions import Raised
+from tidelog.metadata.elections import NextState, due
 from tidelog.metadata.image import Image, Topic
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Compare, MetadataStore
-from tidelog.metadata.upkeep import due
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.controller")
@@ -112,7 +111,7 @@ class Steward:
         self._stale = set()
         await self._write(list(due(image, topics, self._unclean)))
 
-    async def _write(self, states: Sequence[Raised]) -> None:
+    async def _write(self, states: Sequence[NextState]) -> None:
         # One comparison is that of the controller's own key.
         size = self._store.operations_max - 1
         for at in range(0, len(states), size):
@@ -122,7 +121,7 @@ class Steward:
                 for one in some:
                     await self._swap([one])
 
-    async def _swap(self, states: Sequence[Raised]) -> int | None:
+    async def _swap(self, states: Sequence[NextState]) -> int | None:
         control = self._registration.control_revision
         if control is None:
             return None
@@ -131,12 +130,11 @@ class Steward:
         return await self._store.txn([Compare(records.CONTROLLER, control), *compare], then)
 
 
-def preferred(image: Image) -> Iterable[Raised]:
-    """Partitions whose first replica could lead and does not, in its lead."""
+def preferred(image: Image) -> Iterable[NextState]:
+    """Partitions whose preferred leader could lead and does not: their next states."""
     live = frozenset(broker.node_id for broker in image.live_brokers)
     for topic in image.topics.values():
         for partition in topic.partitions:
-            first = partition.replicas[0]
-            if partition.leader != first and first in live and first in partition.in_sync:
-                record = decisions.elect_preferred(partition, live)
-                yield Raised(topic.id, partition.index, record, partition.revision)
+            if partition.leader != partition.replicas[0] and elections.can_be_preferred(partition, live):
+                record = elections.elect_preferred(partition, live)
+                yield NextState(topic.id, partition.index, record, partition.revision)

@@ -1,24 +1,28 @@
-"""Keeps the in-sync sets of the partitions that this node leads: who falls behind leaves, who has caught up joins.
+"""Keeps the in-sync sets of the partitions that this node leads: followers that fall behind, end or are in doubt leave,
+followers that have caught up join.
 
-A change is proposed to the metadata by compare-and-swap.  From that moment until its outcome is known, members of the
-old and of the new set count alike, so a lost answer does no harm: whichever set is stored, all of it has what was
-acknowledged."""
+Changes go to the metadata by compare-and-swap, all of one moment together.  From the moment a join is proposed until its
+outcome is known, members of the old and of the new set count alike, so a lost answer does no harm: whichever set is
+stored, all of it has what was acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.clock import Clock
+from tidelog.metadata import image as metadata
+from tidelog.metadata.changes import Update
+from tidelog.metadata.image import Image, Topic, changed_partitions
+from tidelog.metadata.in_sync_changes import InSyncChange, Joining, out_of_date
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import is_offline
-from tidelog.types import Epoch, NodeId, TopicPartition
+from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.in_sync")
 
@@ -26,14 +30,10 @@ RETRY_S = 0.5
 
 
 class Metadata(Protocol):
-    async def change_in_sync(
-        self,
-        name: TopicPartition,
-        topic_id: UUID,
-        leader_epoch: int,
-        change: Callable[[frozenset[NodeId]], frozenset[NodeId]],
-        joining: tuple[NodeId, int] | None,
-    ) -> bool: ...
+    @property
+    def image(self) -> Image: ...
+
+    async def change_in_sync(self, changes: Sequence[InSyncChange]) -> None: ...
 
 
 class InSync:
@@ -44,82 +44,143 @@ class InSync:
         metadata: Metadata,
         clock: Clock,
         lag_ms_max: Callable[[], int],
-        replicated: Callable[[], bool],
+        in_sync_min: Callable[[str], int],
     ) -> None:
-        """`replicated`: whether there can be followers at all; a broker alone need not look for any."""
+        """`in_sync_min`: min.insync.replicas of a topic."""
         self._node = node
         self._partitions = partitions
         self._metadata = metadata
         self._clock = clock
         self._lag_ms_max = lag_ms_max
-        self._replicated = replicated
-        self._changing: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._in_sync_min = in_sync_min
+        self._queued: dict[TopicPartition, InSyncChange] = {}
+        self._changing: set[TopicPartition] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def caught_up(self, partition: Partition, node: NodeId, broker_epoch: int) -> None:
         """A follower that is not in sync has what is committed: it may join."""
-        if partition.name in self._changing or partition.state.proposed is not None:
+        name, state = partition.name, partition.state
+        if name in self._changing or state.proposed is not None:
             return
-        joined = frozenset((node,))
-        self._change(partition, partition.state.in_sync | joined, joined.union, (node, broker_epoch))
+        partition.propose(state.in_sync | {node})
+        self._change(
+            InSyncChange(
+                name,
+                UUID(bytes=partition.topic_id),
+                state.epoch,
+                self._least(name.topic, partition.replica_count),
+                joining=Joining(node, broker_epoch),
+            )
+        )
+
+    def learned(self, update: Update) -> None:
+        """Every update of the metadata, after it was applied: members that must not stay are dropped at once."""
+        image = update.image
+        if update.brokers or update.broker_configs:
+            for topic in image.topics.values():
+                self._drop(image, topic, topic.partitions)
+            return
+        for topic in _topics(image, update.topics):
+            changed = changed_partitions(update.before.topics.get(topic.name), topic)
+            self._drop(image, topic, (partition for _, partition in changed))
+        for topic in _topics(image, update.topic_configs):
+            self._drop(image, topic, topic.partitions)
+
+    def _drop(self, image: Image, topic: Topic, partitions: Iterable[metadata.Partition]) -> None:
+        live: frozenset[NodeId] | None = None
+        for partition in partitions:
+            if partition.leader != self._node or len(partition.replicas) == 1:
+                continue
+            name = TopicPartition(topic.name, partition.index)
+            if name in self._changing:
+                continue
+            if live is None:
+                live = frozenset(broker.node_id for broker in image.live_brokers)
+                least = self._in_sync_min(topic.name)
+            in_sync_min = min(least, len(partition.replicas))
+            if out_of_date(partition, self._node, live, in_sync_min):
+                self._change(InSyncChange(name, topic.id, partition.leader_epoch, in_sync_min))
 
     async def run(self) -> None:
         """For ever: looks for followers that fall behind."""
         while True:
             await asyncio.sleep(self._lag_ms_max() / 2000)
-            if self._replicated():
-                self._shrink()
+            if len(self._metadata.image.brokers) > 1:
+                self._drop_lagging()
 
-    def _shrink(self) -> None:
+    def _drop_lagging(self) -> None:
         now, lag = self._clock.monotonic_ms(), self._lag_ms_max()
         for partition in self._partitions.open_ones():
-            state = partition.state
-            if partition.leader != self._node or len(state.in_sync) < 2 or partition.name in self._changing:
+            state, name = partition.state, partition.name
+            if partition.leader != self._node or len(state.in_sync) < 2 or name in self._changing:
                 continue
             if is_offline(partition.log):
                 continue  # it is this broker that has fallen behind
-            behind = state.lagging(now, lag)
-            if behind:
-                log.info("%s: brokers %s have fallen behind", partition.name, sorted(behind))
-                self._change(partition, state.in_sync - behind, partial(_without, behind), None)
+            lagging = state.lagging(now, lag)
+            if lagging:
+                log.info("%s: brokers %s have fallen behind", name, sorted(lagging))
+                least = self._least(name.topic, partition.replica_count)
+                topic_id = UUID(bytes=partition.topic_id)
+                self._change(InSyncChange(name, topic_id, state.epoch, least, lagging))
 
-    def _change(
-        self,
-        partition: Partition,
-        proposed: frozenset[NodeId],
-        change: Callable[[frozenset[NodeId]], frozenset[NodeId]],
-        joining: tuple[NodeId, int] | None,
-    ) -> None:
-        partition.propose(proposed)
-        work = self._store(partition, Epoch(partition.state.epoch), change, joining)
-        task = asyncio.get_running_loop().create_task(work)
-        self._changing[partition.name] = task
-        task.add_done_callback(lambda _: self._changing.pop(partition.name, None))
+    def _least(self, topic: str, replicas: int) -> int:
+        return min(self._in_sync_min(topic), replicas)
 
-    async def _store(
-        self,
-        partition: Partition,
-        epoch: Epoch,
-        change: Callable[[frozenset[NodeId]], frozenset[NodeId]],
-        joining: tuple[NodeId, int] | None,
-    ) -> None:
-        topic_id = UUID(bytes=partition.topic_id)
-        while partition.leader == self._node and partition.state.epoch == epoch:
-            try:
-                await self._metadata.change_in_sync(partition.name, topic_id, epoch, change, joining)
-                break
-            except errors.TidelogError as problem:
-                # Nobody knows whether it was stored: both sets count until somebody does.
-                log.warning("%s: its in-sync set cannot be changed now: %s", partition.name, problem)
-                await asyncio.sleep(RETRY_S)
-        if partition.state.epoch == epoch:
+    def _change(self, change: InSyncChange) -> None:
+        """Stored together with all others of this moment."""
+        self._changing.add(change.name)
+        if not self._queued:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._queued[change.name] = change
+
+    def _flush(self) -> None:
+        changes, self._queued = list(self._queued.values()), {}
+        task = asyncio.get_running_loop().create_task(self._store(changes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store(self, changes: list[InSyncChange]) -> None:
+        try:
+            while changes := [change for change in changes if self._leads(change)]:
+                try:
+                    await self._metadata.change_in_sync(changes)
+                    break
+                except errors.TidelogError as problem:
+                    # Nobody knows whether they were stored: both sets count until somebody does.
+                    names = ", ".join(str(change.name) for change in changes[:3])
+                    log.warning("in-sync sets cannot be changed now (%s): %s", names, problem)
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._changing.difference_update([change.name for change in changes])
+        for change in changes:
+            self._settled(change)
+
+    def _leads(self, change: InSyncChange) -> bool:
+        """A change that is given up here is settled by the epoch that made it pointless."""
+        partition = self._metadata.image.partition(*change.name)
+        leads = partition is not None and (partition.leader, partition.leader_epoch) == (
+            self._node,
+            change.leader_epoch,
+        )
+        if not leads:
+            self._changing.discard(change.name)
+        return leads
+
+    def _settled(self, change: InSyncChange) -> None:
+        partition = self._partitions.held.get(change.name)
+        if partition is not None and partition.state.epoch == change.leader_epoch:
             partition.settled()
+        # What changed meanwhile was left for now.
+        image = self._metadata.image
+        topic, known = image.topics.get(change.name.topic), image.partition(*change.name)
+        if topic is not None and known is not None:
+            self._drop(image, topic, [known])
 
     async def stop(self) -> None:
-        tasks = list(self._changing.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _without(gone: frozenset[NodeId], stored: frozenset[NodeId]) -> frozenset[NodeId]:
-    return stored - gone
+def _topics(image: Image, names: Iterable[str]) -> list[Topic]:
+    return [image.topics[name] for name in names if name in image.topics]

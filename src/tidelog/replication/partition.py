@@ -57,13 +57,13 @@ class Enlisted(NamedTuple):
 
 class Partition(PartitionTail):
     __slots__ = (
-        "_replica_count",
         "_rules",
         "_told",
         "_unstable",
         "in_sync_here",
         "index",
         "name",
+        "replica_count",
         "throttled_in",
         "throttled_out",
         "topic_id",
@@ -92,7 +92,7 @@ class Partition(PartitionTail):
         self.follower_waits = {}
         # The leader's last word on what is committed, and where its log starts.
         self._told = Offset(0), Offset(0)
-        self._replica_count = 1
+        self.replica_count = 1
         self._unstable: int | None = None  # as it was when readers were last told
         self.in_sync_here = False  # whether this replica is in the stored in-sync set
         self._set_rules(log.config)
@@ -100,20 +100,27 @@ class Partition(PartitionTail):
     # Leadership
 
     def led(
-        self, leader: NodeId | None, epoch: Epoch, in_sync: frozenset[NodeId], replica_count: int
+        self,
+        leader: NodeId | None,
+        epoch: Epoch,
+        in_sync: frozenset[NodeId],
+        replica_count: int,
+        doubted: frozenset[NodeId] = frozenset(),
+        others_eligible: bool = False,
     ) -> None:
-        """Metadata says who leads, in which epoch, and how many replicas there are and which are in sync."""
+        """Metadata says who leads, in which epoch, how many replicas there are, which are in sync and which in doubt, and
+        whether there are eligible leaders outside of the in-sync set."""
         news = leader != self.leader or epoch != self.state.epoch
         self.leader = leader
         self.in_sync_here = self.state.node in in_sync
-        self._replica_count = replica_count
+        self.replica_count = replica_count
         self._set_rules(self.log.config)
         self._told = Offset(0), Offset(0)
         if leader == self.state.node:
             self.state.end = Offset(self.log.end)
             if epoch > self.state.epoch:
                 self.log.epochs.assign(epoch, self.log.next)
-            if self.state.led(epoch, in_sync):
+            if self.state.led(epoch, in_sync, doubted, others_eligible):
                 self._committed_moved(0)
         else:
             self.state.followed(epoch)
@@ -158,7 +165,7 @@ class Partition(PartitionTail):
         self._plain = rules.plain
         self._batch_bytes_max = rules.batch_bytes_max
         # A topic with fewer replicas than its setting asks for could never be written otherwise.
-        self._in_sync_min = min(config.min_insync_replicas, self._replica_count)
+        self._in_sync_min = min(config.min_insync_replicas, self.replica_count)
         if self.state.need(self._in_sync_min) and self.leader == self.state.node:
             self._committed_moved(self.log.size)
         # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.

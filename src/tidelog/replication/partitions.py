@@ -150,7 +150,7 @@ class Partitions:
         home.check_topic_id(name, topic.id)
         committed = home.committed.offsets.get(name, 0)
         partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name), committed)
-        partition.led(known.leader, Epoch(known.leader_epoch), frozenset(known.in_sync), len(known.replicas))
+        _lead(partition, known)
         self._held[topic.name, known.index] = partition
         self._held[topic.id.bytes, known.index] = partition
         return partition
@@ -221,12 +221,7 @@ class Partitions:
         for _, partition in changed:
             held = self._held.get((after.name, partition.index))
             if held is not None:
-                held.led(
-                    partition.leader,
-                    Epoch(partition.leader_epoch),
-                    frozenset(partition.in_sync),
-                    len(partition.replicas),
-                )
+                _lead(held, partition)
 
     def _moved_away(self, topic: Topic, index: int) -> None:
         """Other brokers hold the partition now."""
@@ -316,3 +311,14 @@ class Partitions:
         for task in self._moving:
             task.cancel()
         await asyncio.gather(*self._moving, return_exceptions=True)
+
+
+def _lead(partition: Partition, known: metadata.Partition) -> None:
+    partition.led(
+        known.leader,
+        Epoch(known.leader_epoch),
+        frozenset(known.in_sync),
+        len(known.replicas),
+        known.doubted,
+        bool(known.eligible),
+    )

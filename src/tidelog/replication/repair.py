@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from tidelog._speed.batch import Header
 from tidelog.config.facts import DAMAGED, parse_damaged
 from tidelog.metadata.image import Image
 from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.records import Cause
 from tidelog.net.requester import R, Request
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
@@ -48,7 +49,9 @@ BROKER = 4
 class Metadata(Protocol):
     @property
     def image(self) -> Image: ...
-    async def give_up(self, name: TopicPartition) -> bool: ...
+    async def give_up(
+        self, name: TopicPartition, cause: Cause, reach: Callable[[], tuple[int, int]]
+    ) -> bool: ...
     async def raise_epoch(self, name: TopicPartition) -> bool: ...
 
 
@@ -115,10 +118,10 @@ class Repair:
         if stored is None or partition is None or self._node not in stored.replicas:
             return
         self._looks[name] = self._looks.get(name, -1) + 1
-        if self._node in _holders(stored):
-            if await self._metadata.give_up(name):
-                log.warning("%s is damaged here: this broker has left its in-sync set", name)
-            else:
+        if self._node in stored.holders:
+            if await self._metadata.give_up(name, Cause.DAMAGED, lambda: _reach(partition)):
+                log.warning("%s is damaged here: this broker is in doubt, and leaves its in-sync set", name)
+            elif self._node not in stored.doubted:
                 await self._mend_last_holder(partition, stored)
         elif stored.leader is not None and stored.leader != self._node:
             await self._mend_follower(partition, stored.leader)
@@ -181,7 +184,7 @@ class Repair:
         if not await self._metadata.raise_epoch(name):
             return
         stored = self._metadata.image.partition(*name)
-        if stored is None or stored.leader != leader or self._node in _holders(stored):
+        if stored is None or stored.leader != leader or self._node in stored.holders:
             return
         if not it.damaged or it.next != it.end or partition.leader != leader:
             return
@@ -248,5 +251,5 @@ class Repair:
             log.error("%s %s", name, what)
 
 
-def _holders(stored: Stored) -> Iterable[int]:
-    return stored.in_sync
+def _reach(partition: Partition) -> tuple[int, int]:
+    return partition.log.epochs.latest, partition.log.end

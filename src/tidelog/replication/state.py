@@ -17,8 +17,10 @@ class ReplicaState(ReplicaTail):
         "_asked",
         "_caught_up_ms",
         "_counted",
+        "_doubted",
         "_ends",
         "_members_min",
+        "_others_eligible",
         "epoch_start",
         "in_sync",
         "node",
@@ -39,18 +41,30 @@ class ReplicaState(ReplicaTail):
         self.end = end
         self._counted: frozenset[NodeId] = frozenset()
         self._members_min = 1
+        self._doubted: frozenset[NodeId] = frozenset()
+        self._others_eligible = False
         self._alone = False
         self._ends: dict[NodeId, Offset] = {}
         self._asked: dict[NodeId, tuple[int, Offset]] = {}
         self._caught_up_ms: dict[NodeId, int] = {}
 
-    def led(self, epoch: Epoch, in_sync: frozenset[NodeId]) -> bool:
-        """This node leads from `epoch` on; true if `committed` moved."""
+    def led(
+        self,
+        epoch: Epoch,
+        in_sync: frozenset[NodeId],
+        doubted: frozenset[NodeId] = frozenset(),
+        others_eligible: bool = False,
+    ) -> bool:
+        """This node leads from `epoch` on; true if `committed` moved.  Members in doubt do not count as members.  While
+        replicas outside of the in-sync set are eligible leaders (`others_eligible`), nothing more is committed: one of
+        them may be the next leader, and has what is committed now."""
         assert epoch >= self.epoch
         if epoch > self.epoch:
             self._forget_followers()
             self.epoch_start = self.end
         self.epoch = epoch
+        self._doubted = doubted
+        self._others_eligible = others_eligible
         return self.in_sync_changed(in_sync)
 
     def followed(self, epoch: Epoch) -> None:
@@ -89,7 +103,7 @@ class ReplicaState(ReplicaTail):
 
     @property
     def enough_members(self) -> bool:
-        return len(self.in_sync) >= self._members_min
+        return not self._others_eligible and len(self.in_sync - self._doubted) >= self._members_min
 
     def _count(self) -> bool:
         self._counted = self.in_sync if self.proposed is None else self.in_sync | self.proposed

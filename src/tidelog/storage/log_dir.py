@@ -45,6 +45,8 @@ class LogDir:
         self.path = path
         self.volume = Volume.of(path, disk, clock, random, files)
         self.identity: Identity | None = None  # None while it could not be claimed
+        self.made_now = False  # nobody has used it before
+        self.last_run: LastRun | None = None  # how it ended; None while that could not be read
         self.names: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, Log] = {}
         self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
@@ -69,7 +71,7 @@ class LogDir:
         try:
             self._claim(cluster_id, node_id)
             self._list()
-            last = identity.read_last_run(self._disk, self.path)
+            self.last_run = last = identity.read_last_run(self._disk, self.path)
             reports: list[Report] = []
             if not last.clean and self.names:
                 reports = await self._disk.run(lambda: self._recover(configs, last))
@@ -99,6 +101,7 @@ class LogDir:
             found = identity.read_identity(disk, path)
             if found is None:
                 directory_id = UUID(int=self.volume.random.getrandbits(128), version=4)
+                self.made_now = True
                 found = Identity(cluster_id, node_id, directory_id)
                 identity.write_identity(disk, path, found)
             identity.check_identity(path, found, cluster_id, node_id)

@@ -50,6 +50,11 @@ class Machine:
         """A kill or a power loss in the middle of the `operations`-th change to the disk from now."""
         self.disk.crash_after(operations, power, lambda: self._down(power))
 
+    def replace_disk(self) -> None:
+        """While the machine is down: an empty disk takes the place of the old one, with all that was on it."""
+        assert self.is_down, f"{self.name} is still running: its disk cannot be taken out"
+        self.disk = self.disk.successor()
+
     def restart(self) -> Process:
         """The disk as the crash left it, the network reachable again, and a fresh process."""
         assert self.is_down, f"{self.name} is still running: kill it first"

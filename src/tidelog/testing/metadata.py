@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -30,6 +29,8 @@ from tidelog.metadata.store import (
     check_size,
 )
 from tidelog.testing.loop import VirtualLoop
+from tidelog.testing.metadata_requests import StoreRequest
+from tidelog.testing.metadata_requests import Weather as Weather
 from tidelog.testing.process import virtual_loop
 
 T = TypeVar("T")
@@ -38,24 +39,7 @@ OPERATIONS_MAX = 127
 BYTES_MAX = 1_500_000
 CHANGES_KEPT_MAX = 1_000_000
 START_REVISION = 1  # as a fresh etcd has
-RETRY_MS = 100
 TRY_MS = 1_000
-
-
-@dataclass(slots=True)
-class Weather:
-    """How the store and the ways to it behave from now on; shares are from 0 to 1."""
-
-    delay_ms_max: int = 0
-    """Of each request, and of each answer; which one is chance."""
-    lost_requests: float = 0.0
-    """Share of requests that never arrive.  Reads and leases are asked for again after a second."""
-    lost_answers: float = 0.0
-    """Share of requests that are done and not answered."""
-    late_ms_max: int = 0
-    """A request that is given up may still be under way for as long as this; 0: never."""
-    patience_ms: int = 10_000
-    """After this long without an answer its author is told Unanswered."""
 
 
 class VirtualMetadata:
@@ -72,6 +56,14 @@ class VirtualMetadata:
         self._compacted = 0
         self._away = False
         self._cut: set[str] = set()
+        self._watches_stalled: set[str] = set()
+        self.author = ""
+        """The process whose request is being done; empty when a lease ends."""
+        self.observers: list[Callable[[Changes], None]] = []
+        """Called at the instant of every change, by whomever: for scenarios that judge each of them."""
+        self._renewed_ms: dict[
+            str, tuple[int, int]
+        ] = {}  # by process: when its lease was last renewed, and for how long
         self._waiting: list[asyncio.Future[None]] = []
 
     def connect(self, name: str) -> VirtualStore:
@@ -98,6 +90,26 @@ class VirtualMetadata:
     def reconnect(self, name: str) -> None:
         self._cut.discard(name)
         self._wake()
+
+    def stall_watch(self, name: str) -> None:
+        """This process learns of no change until `resume_watch`; its requests are answered all the same."""
+        self._watches_stalled.add(name)
+
+    def resume_watch(self, name: str) -> None:
+        self._watches_stalled.discard(name)
+        self._wake()
+
+    def lease_ended_ms(self, name: str) -> int | None:
+        """When the newest lease of this process ended, or will without another renewal; None when it never had one."""
+        renewed = self._renewed_ms.get(name)
+        return None if renewed is None else sum(renewed)
+
+    def work_of(self, name: str, work: Callable[[], T]) -> T:
+        before, self.author = self.author, name
+        try:
+            return work()
+        finally:
+            self.author = before
 
     def compact(self, revision: int | None = None) -> None:
         """Changes before that revision are forgotten; None: all."""
@@ -152,18 +164,23 @@ class VirtualMetadata:
                 changes.append(Change(key, None))
         if not changes:
             return self.revision
-        self._history.happened(Changes(revision, tuple(changes)))
+        happened = Changes(revision, tuple(changes))
+        self._history.happened(happened)
+        for observer in self.observers:
+            observer(happened)
         return revision
 
     def grant(self, ttl_ms: int) -> int:
         self._last_lease += 1
         self._leases[self._last_lease] = _Term(self, self._last_lease, ttl_ms, self._loop)
+        self._renewed_ms[self.author] = self._loop.elapsed_ms(), ttl_ms
         return self._last_lease
 
     def renew(self, lease: int) -> bool:
         term = self._leases.get(lease)
         if term is not None:
             term.renew()
+            self._renewed_ms[self.author] = self._loop.elapsed_ms(), term.ttl_ms
         return term is not None
 
     def revoke(self, lease: int) -> None:
@@ -196,7 +213,7 @@ class VirtualMetadata:
     async def ask_once(self, name: str, work: Callable[[], T], patience_ms: int) -> T:
         """Does `work` at the store some time from now; Unanswered when no answer comes back in time."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        _Request(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
+        StoreRequest(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
         done, _ = await asyncio.wait([answer], timeout=patience_ms / 1000)
         if not done:
             raise Unanswered(f"the metadata store did not answer {name} within {patience_ms} ms")
@@ -210,7 +227,7 @@ class VirtualMetadata:
         async for changes in self._history.watch("", from_revision):
             if changes.revision == self.revision:
                 await asyncio.sleep(self._random.randint(0, self.weather.delay_ms_max) / 1000)
-            await self.reached(name)
+            await self._told(name)
             if changes.revision < self._compacted:
                 raise Compacted(
                     f"changes before revision {self._compacted} are gone, asked for {changes.revision}"
@@ -219,8 +236,9 @@ class VirtualMetadata:
             if wanted:
                 yield Changes(changes.revision, wanted)
 
-    async def reached(self, name: str) -> None:
-        while not self.reaches(name):
+    async def _told(self, name: str) -> None:
+        """Returns when a change can reach the watch of this process."""
+        while not self.reaches(name) or name in self._watches_stalled:
             returned: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(returned)
             await returned
@@ -232,70 +250,18 @@ class VirtualMetadata:
                 returned.set_result(None)
 
 
-class _Request:
-    """On its way to the store, there, and back.  Chance has decided at the start what becomes of it."""
-
-    def __init__(
-        self,
-        store: VirtualMetadata,
-        name: str,
-        work: Callable[[], T],
-        answer: asyncio.Future[T],
-        ends: float,
-        random: Random,
-    ) -> None:
-        weather = store.weather
-        self._store = store
-        self._name = name
-        self._work = work
-        self._answer = answer
-        self._ends = ends
-        self._late_ends = ends + random.randint(0, weather.late_ms_max) / 1000
-        self._back_ms = random.randint(0, weather.delay_ms_max)
-        self._arrives = random.random() >= weather.lost_requests
-        self._is_answered = random.random() >= weather.lost_answers
-        store.later(random.randint(0, weather.delay_ms_max), self._arrive)
-
-    def _arrive(self) -> None:
-        if not self._arrives:
-            return
-        if not self._store.reaches(self._name):
-            # It waits: in a client that tries again, or in a member that is cut off itself and passes it on late.
-            if self._store.now() < self._late_ends:
-                self._store.later(RETRY_MS, self._arrive)
-            return
-        result: Any = None
-        problem: Exception | None = None
-        try:
-            result = self._work()
-        except Exception as failure:
-            problem = failure
-        if self._is_answered:
-            self._store.later(self._back_ms, lambda: self._deliver(result, problem))
-
-    def _deliver(self, result: Any, problem: Exception | None) -> None:
-        if self._answer.done() or self._store.now() >= self._ends:
-            return
-        if not self._store.reaches(self._name):
-            self._store.later(RETRY_MS, lambda: self._deliver(result, problem))
-        elif problem is not None:
-            self._answer.set_exception(problem)
-        else:
-            self._answer.set_result(result)
-
-
 class _Term:
     """How long a lease has still to go.  While the store is away, time does not count."""
 
     def __init__(self, store: VirtualMetadata, lease: int, ttl_ms: int, loop: VirtualLoop) -> None:
         self._store = store
         self._lease = lease
-        self._ttl_ms = ttl_ms
+        self.ttl_ms = ttl_ms
         self._loop = loop
         self._timer = self._start()
 
     def _start(self) -> asyncio.TimerHandle:
-        return self._loop.call_later(self._ttl_ms / 1000, self._end, context=self._loop.outside)
+        return self._loop.call_later(self.ttl_ms / 1000, self._end, context=self._loop.outside)
 
     def renew(self) -> None:
         self._timer.cancel()

@@ -136,6 +136,11 @@ class VirtualNetwork:
         self._cut.clear()
         self.lines_changed()
 
+    def mend(self, source: str, target: str) -> None:
+        """The line between the two is whole again, both ways; others stay cut."""
+        self._cut -= {(source, target), (target, source)}
+        self.lines_changed()
+
     def reset(self, host: str | None = None, chance: float = 1.0) -> int:
         """Breaks connections of one host, or of all, each with this chance; how many."""
         hosts = [*self._hosts.values()] if host is None else [self.host(host)]

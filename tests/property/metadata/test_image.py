@@ -28,17 +28,24 @@ topic_puts = st.builds(
     st.lists(replica_lists, min_size=1, max_size=3),
 )
 partition_puts = st.builds(
-    lambda topic_id, index, leader, epoch, in_sync, unsure, moved: (
+    lambda topic_id, index, leader, epoch, in_sync, doubts, moved, eligible: (
         records.partition_key(topic_id, index),
-        PartitionRecord(leader, epoch, in_sync, epoch, unsure, *moved).encode(),
+        PartitionRecord(leader, epoch, in_sync, epoch, doubts, *moved, eligible).encode(),
     ),
     topic_ids,
     st.integers(0, 4),
     st.none() | nodes,
     st.integers(0, 5),
     replica_lists,
-    st.just(()) | st.builds(lambda node, epoch: (records.Tail(node, epoch, 7),), nodes, st.integers(0, 5)),
+    st.just(())
+    | st.builds(
+        lambda node, epoch, cause: (records.Tail(node, epoch, 7, cause),),
+        nodes,
+        st.integers(0, 5),
+        st.sampled_from(records.Cause),
+    ),
     st.just((None, (), ())) | st.tuples(replica_lists, replica_lists, replica_lists),
+    st.just(()) | replica_lists,
 )
 config_puts = st.builds(
     lambda key, value: (key, records.encode_configs({"retention.ms": value})),

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.metadata.decisions import place
 from tidelog.metadata.image import Broker
+from tidelog.metadata.placement import place
 from tidelog.metadata.records import Endpoint
 from tidelog.types import NodeId
 

@@ -44,7 +44,7 @@ class CommittedIsHeldByAll:
             committed = leader.state.committed
             for node in stored.in_sync:
                 other = held.get(node)
-                if other is None or history.compacted or stored.unsure:
+                if other is None or history.compacted or stored.doubts:
                     continue
                 # One that has not joined the epoch yet still has to drop what an older one left it.
                 if other.state.epoch != leader.state.epoch:

@@ -158,7 +158,7 @@ class Play:
                 waiting.append(f"{name}: {stored}")
                 continue
             ends = {one.log.end for one in held.values()} | {one.state.committed for one in held.values()}
-            if len(held) < len(self.cluster.machines) or len(ends) > 1 or stored.unsure:
+            if len(held) < len(self.cluster.machines) or len(ends) > 1 or stored.doubts:
                 told = {node: (one.log.end, one.state.committed, one.leader) for node, one in held.items()}
                 waiting.append(f"{name}: {stored}, (end, committed, leader) are {told}")
         return waiting

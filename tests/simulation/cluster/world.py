@@ -99,7 +99,7 @@ class Cluster:
         for name, history in self.partitions.items():
             stored = self.stored(name)
             assert stored is not None
-            if not set(stored.in_sync) - {tail.node for tail in stored.unsure} - self.dark:
+            if not set(stored.in_sync) - {tail.node for tail in stored.doubts} - self.dark:
                 history.power_lost()
 
     async def _start(self, node: int) -> Broker:

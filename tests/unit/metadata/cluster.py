@@ -10,10 +10,11 @@ from random import Random
 from tidelog.config import BrokerConfig
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.homecoming import raise_epochs
+from tidelog.metadata.doubts import NO_LOG, Condition
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.unclean_restart import report
 from tidelog.testing import VirtualClock
 from tidelog.types import NodeId
 
@@ -42,7 +43,8 @@ class Node:
         connection = connection or connect(":memory:")
         store = await SqliteStore.over(connection, EXECUTOR, VirtualClock())
         if not clean:
-            await raise_epochs(store, NODE)
+            sure = Condition(None, lambda: NO_LOG)
+            await report(store, NODE, lambda topic, partition: sure, unclean=True, at_risk=False)
         controller = await Controller.start(store, NODE, config or BrokerConfig(), random)
         node = Node(store, controller, connection)
         await controller.reached(await node.registration.register())

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
+from tidelog.metadata.elections import next_state
 from tidelog.metadata.image import Partition
 from tidelog.metadata.moves import begin, cancel
 from tidelog.metadata.records import PartitionRecord, Replicas
-from tidelog.metadata.upkeep import next_state
 from tidelog.types import NodeId
 
 ONE, TWO, THREE, FOUR, FIVE = map(NodeId, range(1, 6))

@@ -231,7 +231,7 @@ def _page(
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.in_sync),
-            eligible_leader_replicas=[],
-            last_known_elr=[],
+            eligible_leader_replicas=list(partition.eligible),
+            last_known_elr=sorted(partition.doubted),
             offline_replicas=_offline(partition, image),
         )

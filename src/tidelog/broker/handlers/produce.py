@@ -97,6 +97,9 @@ def append_all(
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
     frame, ask, version, _, client_id, _, services = request
+    if ask.acks == 1 and not services.lease_is_proven():
+        # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
+        ask.acks = ACKS_ALL
     acks = ask.acks
     now_ms = services.clock.now_ms()
     led_here = services.partitions.led_here

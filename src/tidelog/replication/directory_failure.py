@@ -1,15 +1,19 @@
-"""Leaves partitions whose disk has failed to the replicas that have them.
+"""Log directory failure: partitions whose disk has failed are left to the replicas that have them.
 
-A leader that cannot read or write its log would keep it from everybody, and in time find its followers behind.  Where
-another member is in sync and runs, that one leads; the last member stays what it is, since it alone has everything."""
+A leader that cannot read or write its log would keep it from everybody, and in time find its followers behind.  The
+replica is in doubt from then on, and where another holder runs, that one leads.  The last holder stays what it is, since
+it alone may have everything."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from tidelog import errors
+from tidelog.metadata.doubts import NO_LOG
+from tidelog.metadata.records import Cause
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import TopicPartition
@@ -20,10 +24,12 @@ LOOK_S = 0.5
 
 
 class Metadata(Protocol):
-    async def give_up(self, name: TopicPartition) -> bool: ...
+    async def give_up(
+        self, name: TopicPartition, cause: Cause, reach: Callable[[], tuple[int, int]]
+    ) -> bool: ...
 
 
-class Retreat:
+class DirectoryFailure:
     def __init__(self, dirs: LogDirs, metadata: Metadata) -> None:
         self._dirs = dirs
         self._metadata = metadata
@@ -41,7 +47,7 @@ class Retreat:
         left = 0
         try:
             for name in sorted(where.names):
-                left += await self._metadata.give_up(name)
+                left += await self._metadata.give_up(name, Cause.DISK, lambda: NO_LOG)
         except errors.TidelogError as problem:
             log.warning("partitions in %s cannot be left to other brokers now: %s", where.path, problem)
             return False

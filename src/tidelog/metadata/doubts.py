@@ -1,0 +1,91 @@
+"""What a broker reports of its replicas when it starts, or when a disk fails under it.  Pure.
+
+A replica in doubt may lack records that it acknowledged.  The doubt, and the end of the leadership of a broker that is
+in doubt, are one change of the partition's state: there is no moment at which a broker in doubt leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from tidelog.metadata import elections
+from tidelog.metadata.image import Partition
+from tidelog.metadata.records import Cause, PartitionRecord, Tail
+from tidelog.types import NodeId
+
+NO_LOG = (-1, -1)
+
+
+class Condition(NamedTuple):
+    """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
+    log, looked up only if somebody has to compare it with others."""
+
+    cause: Cause | None
+    reach: Callable[[], tuple[int, int]]
+
+
+def restarted(
+    partition: Partition, node: NodeId, condition: Condition, unclean: bool
+) -> PartitionRecord | None:
+    """The partition's next state when `node` has started again; None when there is nothing to say.
+
+    After a stop that was not clean (`unclean`) a broker that is not in doubt leads in a new epoch: other records may
+    come to stand at offsets that readers have seen, and a new epoch is how they notice."""
+    if node not in partition.holders:
+        return None
+    before = next((tail for tail in partition.doubts if tail.node == node), None)
+    cause = condition.cause
+    if cause is None and before is not None and before.has_log:
+        cause = before.cause  # what it lost then has not come back
+    if cause is not None:
+        return in_doubt(partition, node, cause, condition.reach)
+    if before is not None:  # the log is there again
+        doubts = tuple(tail for tail in partition.doubts if tail.node != node)
+        return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
+    return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
+
+
+def in_doubt(
+    partition: Partition, node: NodeId, cause: Cause, reach: Callable[[], tuple[int, int]]
+) -> PartitionRecord | None:
+    """`node` is in doubt from now on, and does not lead.  Where it is the only holder its log is the best there is, so
+    it leads on, in a new epoch."""
+    alone = partition.holders == (node,)
+    tail = Tail(node, *(NO_LOG if alone else reach()), cause)
+    if not tail.has_log:
+        tail = Tail(node, *NO_LOG, cause)
+    if tail in partition.doubts and partition.leader != node:
+        return None
+    others = tuple(other for other in partition.doubts if other.node != node)
+    doubted = partition._replace(
+        doubts=(*others, tail),
+        leader=None if partition.leader == node else partition.leader,
+        leader_epoch=partition.leader_epoch + (partition.leader == node),
+    )
+    if alone and elections.best_in_doubt(doubted) == node:
+        return elections.next_epoch(doubted, node)
+    return doubted.record._replace(partition_epoch=partition.partition_epoch + 1)
+
+
+def handed_over(
+    partition: Partition,
+    node: NodeId,
+    cause: Cause,
+    reach: Callable[[], tuple[int, int]],
+    live: Collection[NodeId],
+) -> PartitionRecord | None:
+    """A running broker whose replica is not good any more is in doubt, and another holder that runs leads.  None when
+    there is no other holder that could: then the replica stays what it is."""
+    if node not in partition.holders or node in partition.doubted:
+        return None
+    others = frozenset(live) - {node}
+    record = in_doubt(partition, node, cause, reach)
+    if record is None:
+        return None
+    doubted = partition._replace(leader=record.leader, leader_epoch=record.leader_epoch, doubts=record.doubts)
+    leader = elections.choose_leader(doubted, others, others)
+    if leader is None or leader in doubted.doubted:
+        return None
+    if leader == partition.leader:
+        return record
+    return elections.next_epoch(partition._replace(doubts=record.doubts), leader)

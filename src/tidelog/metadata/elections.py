@@ -1,0 +1,204 @@
+"""Who leads a partition: elections by the controller, and the end of a partition's move.
+
+Pure: a partition's state and the brokers that run in, its next state out.  The rules:
+
+- A leader is elected from the holders (in-sync set and eligible leader replicas) that are not in doubt.
+- When every holder is in doubt and all of them have reported, the log with the newest leader epoch, then the longest
+  one, is the best there is.  A replica without a log is elected only if no replica can have one.
+- An election never shrinks the in-sync set and never forgets a doubt: only a leader that runs does that (`in_sync`).
+  So a leader that was elected and turns out to be dead or in doubt has cost nothing.
+
+`steward` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
+from tidelog.types import NodeId
+
+
+class NextState(NamedTuple):
+    """What is to be stored for a partition, and the revision of the state that it replaces."""
+
+    topic_id: UUID
+    index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
+    record: PartitionRecord
+    revision: int
+
+
+def due(image: Image, topics: Iterable[Topic], unclean: Callable[[str], bool]) -> Iterator[NextState]:
+    """The next states of those partitions of `topics` that need one; `unclean` tells whether a topic prefers to lose
+    records over having no leader."""
+    live = frozenset(broker.node_id for broker in image.live_brokers)
+    reachable = frozenset(broker.node_id for broker in image.reachable_brokers)
+    for topic in topics:
+        for partition in topic.partitions:
+            record = next_state(partition, live, reachable, lambda name=topic.name: unclean(name))  # type: ignore[misc]
+            if record is not None:
+                yield NextState(topic.id, partition.index, record, partition.revision)
+
+
+def next_state(
+    partition: Partition,
+    live: Collection[NodeId],
+    reachable: Collection[NodeId],
+    unclean: Callable[[], bool],
+) -> PartitionRecord | None:
+    """None when the state can stay.  `live` brokers may lead; `reachable` ones run too, but some are about to stop."""
+    if partition.leader in live and not (partition.doubts or partition.adding or partition.removing):
+        return None
+    moved = _move_ended(partition)
+    current = partition if moved is None else moved
+    leader = choose_leader(current, live, reachable)
+    record = current.record
+    if leader is not None:
+        record = _led_by(record, leader)
+    elif unclean() and (chosen := unclean_choice(current, live)) is not None:
+        leader = chosen
+        record = record._replace(in_sync=(leader,), eligible=(), doubts=())
+    if leader == partition.leader and moved is None:
+        return None
+    return record._replace(
+        leader=leader,
+        leader_epoch=partition.leader_epoch + (leader != partition.leader),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+def choose_leader(
+    partition: Partition, live: Collection[NodeId], reachable: Collection[NodeId]
+) -> NodeId | None:
+    """The replica that leads without a loss that could be avoided; None when the partition has to wait."""
+    doubted = partition.doubted
+    sure = [node for node in partition.holders if node not in doubted]
+    if partition.leader in sure and partition.leader in live:
+        return partition.leader
+    for members in (partition.in_sync, partition.eligible):
+        for node in partition.replicas:
+            if node in members and node in sure and node in live:
+                return node
+    if partition.leader in sure and partition.leader in reachable:
+        return partition.leader  # it is about to stop, and leads as long as it can when there is nobody else
+    if sure:
+        return None
+    best = best_in_doubt(partition)
+    return best if best in live else None
+
+
+def best_in_doubt(partition: Partition) -> NodeId | None:
+    """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
+    when an operator has to decide, because no holder has a log and another replica may have an old one."""
+    tails = [tail for tail in partition.doubts if tail.node in partition.holders]
+    if len(tails) < len(partition.holders):
+        return None
+    logs = [tail for tail in tails if tail.has_log]
+    if logs:
+        return max(logs, key=_reach).node
+    never_made = all(tail.cause is Cause.MISSING for tail in tails)
+    return partition.replicas[0] if never_made and len(tails) == len(partition.replicas) else None
+
+
+def _reach(tail: Tail) -> tuple[int, int, bool]:
+    return tail.epoch, tail.end, tail.cause is not Cause.DAMAGED
+
+
+def unclean_choice(partition: Partition, live: Collection[NodeId]) -> NodeId | None:
+    """The live replica that probably loses least: a holder in doubt with the longest log, then any other replica, then
+    one without a log."""
+    logs = [tail for tail in partition.doubts if tail.has_log and tail.node in live]
+    if logs:
+        return max(logs, key=_reach).node
+    without_log = {tail.node for tail in partition.doubts}
+    running = [node for node in partition.replicas if node in live]
+    return min(running, key=lambda node: node in without_log, default=None)
+
+
+def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
+    """The brokers whose return lets a partition without a leader have one again; empty when there is a leader, or when
+    only an operator can decide."""
+    if partition.leader is not None:
+        return ()
+    doubted = partition.doubted
+    sure = tuple(node for node in partition.holders if node not in doubted)
+    best = best_in_doubt(partition)
+    waited_for = sure or (() if best is None else (best,))
+    return tuple(node for node in waited_for if node not in live)
+
+
+def elect_preferred(partition: Partition, live: Collection[NodeId]) -> PartitionRecord:
+    """The first replica takes over, when it runs, is in sync and is not in doubt."""
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise errors.ElectionNotNeeded(f"broker {preferred} leads already")
+    if not can_be_preferred(partition, live):
+        raise errors.PreferredLeaderNotAvailable(f"broker {preferred} is not running or not in sync")
+    return next_epoch(partition, preferred)
+
+
+def can_be_preferred(partition: Partition, live: Collection[NodeId]) -> bool:
+    preferred = partition.replicas[0]
+    return preferred in live and preferred in partition.in_sync and preferred not in partition.doubted
+
+
+def elect_unclean(
+    partition: Partition, live: Collection[NodeId], chosen: NodeId | None = None
+) -> PartitionRecord:
+    """A live replica takes over from nobody: without loss if that is possible, else `chosen`, or the one that probably
+    loses least."""
+    if partition.leader is not None and partition.leader in live:
+        raise errors.ElectionNotNeeded(f"broker {partition.leader} leads and is running")
+    if chosen is not None and (chosen not in partition.replicas or chosen not in live):
+        raise errors.EligibleLeadersNotAvailable(f"broker {chosen} has no replica, or is not running")
+    clean = choose_leader(partition, live, live)
+    if clean is not None and chosen in (None, clean):
+        return next_epoch(partition, clean)
+    leader = unclean_choice(partition, live) if chosen is None else chosen
+    if leader is None:
+        raise errors.EligibleLeadersNotAvailable(f"none of the brokers {list(partition.replicas)} is running")
+    return next_epoch(partition, leader)._replace(in_sync=(leader,), eligible=(), doubts=())
+
+
+def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
+    """`leader` leads in the next epoch; None: nobody does."""
+    record = partition.record
+    if leader is not None:
+        record = _led_by(record, leader)
+    return record._replace(
+        leader=leader,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+def _led_by(record: PartitionRecord, leader: NodeId) -> PartitionRecord:
+    """A leader is a member of the in-sync set and not in doubt; all else stays until it changes the set itself."""
+    in_sync = record.in_sync if leader in record.in_sync else (*record.in_sync, leader)
+    return record._replace(
+        in_sync=in_sync,
+        eligible=tuple(node for node in record.eligible if node != leader),
+        doubts=tuple(tail for tail in record.doubts if tail.node != leader),
+    )
+
+
+def _move_ended(partition: Partition) -> Partition | None:
+    """The partition on its new replicas alone, if all of them are in sync and none is in doubt."""
+    if not partition.adding and not partition.removing:
+        return None
+    target = tuple(node for node in partition.replicas if node not in partition.removing)
+    doubted = partition.doubted
+    if not all(node in partition.in_sync and node not in doubted for node in target):
+        return None
+    return partition._replace(
+        replicas=target,
+        moved=target,
+        in_sync=tuple(node for node in partition.in_sync if node in target),
+        eligible=tuple(node for node in partition.eligible if node in target),
+        doubts=tuple(tail for tail in partition.doubts if tail.node in target),
+        adding=(),
+        removing=(),
+    )

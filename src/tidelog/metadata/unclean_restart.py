@@ -1,0 +1,109 @@
+"""What a broker stores in the metadata when it starts, before it follows the metadata and before it registers.
+
+After an unclean restart a broker reports which of its replicas are in doubt, and takes a new epoch for what it leads.
+The order matters: nobody else runs under this broker's id (`await_place`), then no registration of an earlier process is
+left that a join under way could count on, then the doubts are stored, then the broker registers.  Called by
+`app.lifecycle`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from tidelog import errors
+from tidelog.metadata import changes, doubts, records
+from tidelog.metadata.doubts import Condition
+from tidelog.metadata.elections import NextState
+from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.store import ABSENT, Compare, Delete, MetadataStore, Put
+from tidelog.types import NodeId
+
+TRIES_MAX = 20
+
+Look = Callable[[Topic, Partition], Condition]
+
+
+async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str] | None:
+    """Ids of the log directories that this broker has registered before; None when it never has."""
+    entry = await store.get(records.directories_key(node))
+    return None if entry is None else records.decode_directories(entry.value)
+
+
+async def remember_directories(store: MetadataStore, node: NodeId, ids: Collection[str]) -> None:
+    """After the doubts are stored: from here on these directories are not new."""
+    key = records.directories_key(node)
+    for _ in range(TRIES_MAX):
+        entry = await store.get(key)
+        before = frozenset() if entry is None else records.decode_directories(entry.value)
+        if before.issuperset(ids):
+            return
+        revision = ABSENT if entry is None else entry.revision
+        put = Put(key, records.encode_directories(before.union(ids)))
+        if await store.txn([Compare(key, revision)], [put]) is not None:
+            return
+    raise errors.RequestTimedOut("others keep changing the same metadata: start again")
+
+
+async def report(store: MetadataStore, node: NodeId, look: Look, unclean: bool, at_risk: bool) -> None:
+    """Stores what there is to say of every partition that `node` holds; `look` tells the condition of a replica.
+    `at_risk`: replicas may be in doubt that are in no in-sync set yet, but whose leader is about to let them join."""
+    if at_risk:
+        await _vacate(store, node)
+    reported: set[str] = set()
+    for _ in range(TRIES_MAX):
+        image = changes.read(await store.range(""))
+        states = [state for state in _states(image, node, look, unclean) if _key(state) not in reported]
+        if not states:
+            return
+        if not at_risk and any(tail.node == node for state in states for tail in state.record.doubts):
+            at_risk = True
+            await _vacate(store, node)
+            continue
+        reported.update(map(_key, await _write(store, states)))
+    raise errors.RequestTimedOut("others keep changing the same metadata: start again")
+
+
+def _states(image: Image, node: NodeId, look: Look, unclean: bool) -> Iterator[NextState]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if node not in partition.holders:
+                continue
+            record = doubts.restarted(partition, node, look(topic, partition), unclean)
+            if record is not None:
+                yield NextState(topic.id, partition.index, record, partition.revision)
+
+
+async def _vacate(store: MetadataStore, node: NodeId) -> None:
+    """Removes the registration of an earlier process of this broker.  A leader's change that lets that process join an
+    in-sync set compares the registration, and fails from here on."""
+    place, control = await store.get(records.broker_key(node)), await store.get(records.CONTROLLER)
+    if place is None:
+        return
+    entries = [place]
+    if control is not None and control.value == b"%d" % node:
+        entries.append(control)
+    await store.txn(
+        [Compare(entry.key, entry.revision) for entry in entries], [Delete(entry.key) for entry in entries]
+    )
+
+
+async def _write(store: MetadataStore, states: Sequence[NextState]) -> list[NextState]:
+    """Those that were stored."""
+    written: list[NextState] = []
+    for at in range(0, len(states), store.operations_max):
+        some = states[at : at + store.operations_max]
+        if await _swap(store, some):
+            written += some
+        else:
+            # Another broker has changed one of them meanwhile: the others go one by one.
+            written += [state for state in some if await _swap(store, [state])]
+    return written
+
+
+async def _swap(store: MetadataStore, states: Sequence[NextState]) -> bool:
+    compare = [Compare(_key(state), state.revision) for state in states]
+    then = [records.put_partition(state.topic_id, state.index, state.record) for state in states]
+    return await store.txn(compare, then) is not None
+
+
+def _key(state: NextState) -> str:
+    return records.partition_key(state.topic_id, state.index)

@@ -1,0 +1,199 @@
+"""Ways to lose acknowledged records when two faults meet, each as the shortest run that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.simulation.cluster.world import Cluster, LeaderOf
+from tests.simulation.readers import read_all
+from tests.simulation.test_found import batch, code_of
+from tidelog import errors
+from tidelog.metadata.image import Partition as Stored
+from tidelog.testing import run
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NAME = TopicPartition("topic", 0)
+SETTINGS = {"replica.lag.time.max.ms": "3000", "auto.leader.rebalance.enable": "false"}
+LEASE_S = 2.0
+SEEDS = range(9)
+
+
+async def started(random: Random, topic: dict[str, str] | None = None) -> Cluster:
+    cluster = Cluster(random, 3, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(NAME.topic, 1, topic or {"min.insync.replicas": "2"})
+    return cluster
+
+
+def stored(cluster: Cluster) -> Stored:
+    state = cluster.stored(NAME)
+    assert state is not None
+    return state
+
+
+async def led(cluster: Cluster) -> int:
+    """Waits for a leader that runs, and knows that it leads."""
+    for _ in range(600):
+        leader = stored(cluster).leader
+        replica = dict(cluster.replicas(NAME)).get(leader or 0)
+        if leader is not None and replica is not None and replica.state.epoch == stored(cluster).leader_epoch:
+            return leader
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"nobody leads: {stored(cluster)}")
+
+
+async def produce(cluster: Cluster, *sequences: int, node: int | None = None, acks: int = -1) -> int:
+    """The error code of the last one."""
+    code = -1
+    for sequence in sequences:
+        requester = await cluster.connect(node if node is not None else await led(cluster), "producer")
+        part = PartitionProduceData(index=0, records=batch(sequence, producer_id=-1))
+        topic = TopicProduceData(name=NAME.topic, partition_data=[part])
+        request = ProduceRequest(acks=acks, timeout_ms=1_500, topic_data=[topic])
+        code = code_of(await requester.ask(request, ProduceResponse, version=9))
+        requester.close()
+    return code
+
+
+async def all_in_sync(cluster: Cluster) -> None:
+    for _ in range(600):
+        replicas = dict(cluster.replicas(NAME))
+        ends = {replica.state.committed for replica in replicas.values()}
+        if len(stored(cluster).in_sync) == 3 and len(replicas) == 3 and len(ends) == 1:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not all in sync: {stored(cluster)}")
+
+
+async def values(cluster: Cluster) -> list[bytes]:
+    await led(cluster)
+    found = await read_all(LeaderOf(cluster, NAME), cluster.random, NAME)
+    return [value for _, value in found.records]
+
+
+def sent(count: int) -> list[bytes]:
+    return [b"value-%d" % number for number in range(count)]
+
+
+def followers_of(leader: int) -> list[int]:
+    return [node for node in (1, 2, 3) if node != leader]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_after_a_power_cut_does_not_lead_while_the_controller_stands_still(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        image = cluster.brokers[leader]._controller.image
+        controller = image.controller
+        assert controller is not None
+        if controller == leader:  # the run needs them apart
+            return
+        cluster.kill(leader, power=True)
+        back = asyncio.ensure_future(cluster.restart(leader))
+        await asyncio.sleep(1.5)
+        cluster.machines[controller].pause()
+        await asyncio.sleep(2.5)
+        cluster.machines[controller].go_on()
+        await back
+        assert await values(cluster) == sent(5)
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_a_power_cut_of_all_machines_the_best_log_leads_whoever_is_back_last(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(3))
+        await all_in_sync(cluster)
+        synced = await led(cluster)
+        await produce(cluster, 3, 4)
+        await all_in_sync(cluster)
+        # What one of them has is on its disk; the others' pages were not written yet.
+        best = random.choice([synced, *followers_of(synced)])
+        await dict(cluster.replicas(NAME))[best].log.flush()
+        cluster.machines[best].disk.sync_all("/data")
+        for node in (1, 2, 3):
+            cluster.kill(node, power=True)
+        last = random.choice([node for node in (1, 2, 3) if node != best])
+        for node in random.sample([node for node in (1, 2, 3) if node != last], 2):
+            await cluster.restart(node)
+            await asyncio.sleep(random.choice((0.1, 3)))
+        await cluster.restart(last)
+        assert await values(cluster) == sent(5)
+
+    run(scenario, seed)
+
+
+def test_a_last_member_with_a_new_disk_is_not_followed_to_nothing() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random, {"min.insync.replicas": "1"})
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        for node in followers_of(leader):
+            await cluster.stop(node)
+        await asyncio.sleep(1)
+        assert set(stored(cluster).in_sync) == {leader}
+        await cluster.stop(leader)
+        cluster.machines[leader].replace_disk()
+        await cluster.restart(leader)
+        for node in followers_of(leader):
+            await cluster.restart(node)
+        await asyncio.sleep(10)
+        assert stored(cluster).leader is None, "an operator has to decide"
+        assert {replica.log.end for node, replica in cluster.replicas(NAME) if node != leader} <= {5}
+
+    run(scenario)
+
+
+def test_an_eligible_replica_leads_when_the_last_member_is_lost() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        for node in followers_of(leader):
+            cluster.kill(node)
+        await asyncio.sleep(LEASE_S + 1)
+        assert set(stored(cluster).in_sync) == {leader}
+        assert await produce(cluster, 5, node=leader) == errors.NotEnoughReplicas.code
+        cluster.kill(leader, power=True)
+        cluster.machines[leader].replace_disk()
+        for node in followers_of(leader):
+            await cluster.restart(node)
+        assert await values(cluster) == sent(5)
+
+    run(scenario)
+
+
+def test_a_leader_that_cannot_reach_the_store_acknowledges_only_what_the_others_have() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(2))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        for node in followers_of(leader):
+            cluster.network.cut(f"broker-{leader}", f"broker-{node}")
+        cluster.metadata.cut_off(f"broker-{leader}")
+        await asyncio.sleep(LEASE_S + 1)
+        assert await produce(cluster, 2, node=leader, acks=1) != errors.NONE
+        cluster.network.heal()
+        cluster.metadata.reconnect(f"broker-{leader}")
+        await all_in_sync(cluster)
+        assert await values(cluster) == sent(2)
+        assert await produce(cluster, 2, acks=1) == errors.NONE
+
+    run(scenario)
