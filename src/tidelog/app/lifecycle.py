@@ -325,7 +325,15 @@ class Broker:
         names = own_names(self._given, endpoints, self._around.host_name())
         pulse = Pulse(self._partitions.counts)
         self._run(pulse.run(), "taking the pulse")
-        figures = Figures(self._server, pulse, self._shifts, self._cleaners, self._replicating.peers)
+        figures = Figures(
+            self._server,
+            pulse,
+            self._shifts,
+            self._cleaners,
+            self._replicating.peers,
+            self._scrubbers,
+            self._repair,
+        )
         return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
 
     def _unready(self) -> str | None:

@@ -29,7 +29,12 @@ class ReplicaConditions:
     @property
     def at_risk(self) -> bool:
         """Whether replicas may be in doubt; false means that all of them have what they had when the broker stopped."""
-        return self._has_new_directory or not self._dirs.complete or any(self._causes.values()) or bool(self._damaged)
+        return (
+            self._has_new_directory
+            or not self._dirs.complete
+            or any(self._causes.values())
+            or bool(self._damaged)
+        )
 
     def look(self, topic: Topic, partition: Partition) -> Condition:
         name = TopicPartition(topic.name, partition.index)

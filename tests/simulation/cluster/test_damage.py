@@ -36,10 +36,10 @@ class Scene:
         self.producers = 0
         self.cluster = Cluster(random, size, {**SETTINGS, **(settings or {})})
 
-    async def begin(self) -> None:
+    async def begin(self, in_sync_min: str = "2") -> None:
         cluster = self.cluster
         await cluster.start_all()
-        await cluster.create_topic("plain", 1, {**TOPICS["plain"], "min.insync.replicas": "1"})
+        await cluster.create_topic("plain", 1, {**TOPICS["plain"], "min.insync.replicas": in_sync_min})
         await self.write(5)
         await self.until(lambda: len(self.stored.in_sync) == self.size, "all are in sync")
 
@@ -204,10 +204,11 @@ def test_a_leader_checks_its_bytes_when_a_follower_cannot_read_them() -> None:
     run(scenario, 1)
 
 
-def test_with_two_replicas_each_repairs_the_other() -> None:
+@pytest.mark.parametrize("in_sync_min", ["1", "2"])
+def test_with_two_replicas_each_repairs_the_other(in_sync_min: str) -> None:
     async def scenario(random: Random) -> None:
         scene = Scene(random, {"tidelog.scrub.period.ms": "1000"}, size=2)
-        await scene.begin()
+        await scene.begin(in_sync_min)
         await _scrubbed_pair(scene)
         await scene.check()
 
