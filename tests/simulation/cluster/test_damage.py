@@ -119,6 +119,20 @@ async def _leader_is_killed(scene: Scene) -> None:
     await scene.until(lambda: scene.whole(node), f"broker {node} is whole and in sync")
 
 
+async def _follower_lacks_bytes(scene: Scene) -> None:
+    """What others have does not fit into the same place: the log is cut before it."""
+    node = scene.follower()
+    scene.cluster.kill(node)
+    path = scene.rot(node)
+    scene.cluster.machines[node].restart()
+    disk = scene.cluster.machines[node].disk
+    disk.open(path).truncate(disk.size(path) - 10)
+    await scene.cluster.start(node)
+    epoch = scene.stored.leader_epoch
+    await scene.until(lambda: scene.whole(node), f"broker {node} is whole and in sync")
+    assert scene.cluster.brokers[node]._repair.cut == 1 and scene.stored.leader_epoch > epoch
+
+
 async def _two_rot_at_different_places(scene: Scene) -> None:
     nodes = scene.stored.leader, scene.follower()
     for node, share in zip(nodes, (0.3, 0.6), strict=True):
@@ -131,7 +145,9 @@ async def _two_rot_at_different_places(scene: Scene) -> None:
     await scene.until(lambda: all(scene.whole(node) for node in scene.stored.replicas), "all are whole")
 
 
-@pytest.mark.parametrize("act", [_follower_is_killed, _leader_is_killed, _two_rot_at_different_places])
+@pytest.mark.parametrize(
+    "act", [_follower_is_killed, _follower_lacks_bytes, _leader_is_killed, _two_rot_at_different_places]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_damage_found_at_a_start_is_repaired_from_a_good_replica(act: Act, seed: int) -> None:
     async def scenario(random: Random) -> None:
