@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ def test_both_ways_agree(shape: list[tuple[int, int]], chance: Random, flips: in
     disk = VirtualDisk(Random(1))
     make_volume(disk)
     disk.make_folder(FOLDER)
-    data, positions, ends = written(shape)
+    data, _, ends = written(shape)
     disk.open(PATH, create=True).write(data, 0)
     for _ in range(flips):
         disk.rot(PATH, chance.randrange(len(data)))
@@ -30,7 +31,7 @@ def test_both_ways_agree(shape: list[tuple[int, int]], chance: Random, flips: in
         check.step()
     ranges = find_damage(disk.open(PATH), 0, len(data), ends[-1])
     assert check.whole == (ranges == [])
-    for before, after in zip(ranges, ranges[1:], strict=False):
+    for before, after in pairwise(ranges):
         assert before.position + before.size <= after.position and before.end <= after.start
     if disk.read_file(PATH) == data:
         assert check.whole and ranges == []

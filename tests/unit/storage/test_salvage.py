@@ -75,7 +75,7 @@ def test_a_crash_at_any_moment_leaves_the_old_segment_or_the_new_one() -> None:
         disk.crash_after(number)
         try:
             give_up_losses(disk, FOLDER, losses)
-        except BaseException as problem:  # noqa: BLE001
+        except BaseException as problem:
             assert type(problem).__name__ == "Crashed"
         else:
             break

@@ -111,7 +111,7 @@ def test_an_index_that_points_between_batches_is_built_anew() -> None:
 
 def test_it_keeps_its_pace_and_begins_once_in_a_period() -> None:
     async def scenario(random: Random) -> None:
-        home, log = await with_log(VirtualDisk(random), random)
+        home, _ = await with_log(VirtualDisk(random), random)
         scrubber = scrubber_of(home, ScrubPace(HOUR_MS, 10 * SIZE))
         task = asyncio.ensure_future(scrubber.run())
         await asyncio.sleep(60 + 5)
@@ -130,7 +130,7 @@ def test_it_keeps_its_pace_and_begins_once_in_a_period() -> None:
 def test_a_restart_goes_on_where_it_was() -> None:
     async def scenario(random: Random) -> None:
         disk = VirtualDisk(random)
-        home, log = await with_log(disk, random)
+        home, _ = await with_log(disk, random)
         fill(home.create(OTHER, UUID(int=2), CONFIG), 50)
         scrubber = scrubber_of(home, ScrubPace(HOUR_MS, SIZE))
         task = asyncio.ensure_future(scrubber.run())
