@@ -59,6 +59,8 @@ class PartitionHistory:
     power_losses: int = 0
     may_have_lost: bool = False
     """The power went since the partition was last read from end to end."""
+    may_rot: bool = False
+    """Bytes of a replica changed on its disk."""
 
     def sent(self, origin: Origin, value: bytes, key: bytes | None, idempotent: bool) -> None:
         session = self.sessions.setdefault((origin.producer, origin.session), Session(idempotent))

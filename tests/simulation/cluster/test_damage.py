@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from tests.simulation import invariants
-from tests.simulation.cluster.play import SETTINGS, TOPICS
+from tests.simulation.cluster import trouble
+from tests.simulation.cluster.play import SETTINGS, TOPICS, Profile, play
 from tests.simulation.cluster.world import Cluster, LeaderOf
 from tests.simulation.producers import Producer
 from tests.simulation.readers import read_all
@@ -229,3 +230,23 @@ def test_with_two_replicas_each_repairs_the_other(in_sync_min: str) -> None:
         await scene.check()
 
     run(scenario, 1)
+
+
+TROUBLES = (
+    trouble.bytes_rot,
+    trouble.bytes_rot,
+    trouble.broker_is_killed,
+    trouble.machine_loses_power,
+    trouble.broker_stops_in_order,
+    trouble.broker_stands_still,
+    trouble.brokers_are_cut_apart,
+    trouble.broker_is_cut_off,
+    trouble.store_is_cut_off,
+    trouble.disk_is_slow,
+)
+SCRUBBED = (("tidelog.scrub.period.ms", "1000"),)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bytes_rot_beside_other_trouble(seed: int) -> None:
+    play(seed, Profile(troubles=TROUBLES, settings=SCRUBBED))
