@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
+from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
@@ -114,12 +115,19 @@ class Broker:
             self._undo.callback(where.volume.disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
         self._dirs = LogDirs(dirs, controller.topic_config)
+        self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
         pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
         self._replicating = Replicating(
-            node, controller, self._partitions, around, self._inter_broker_listener(), self._truncated
+            node,
+            controller,
+            self._partitions,
+            self._dirs,
+            around,
+            self._inter_broker_listener(),
+            self._truncated,
         )
         self._start_coordinators(node)
         self._shifts = Shifts(node)
@@ -133,21 +141,7 @@ class Broker:
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
         endpoints = endpoints_of(given, bound, around.host_name())
-        record = BrokerRecord(
-            endpoints,
-            given.broker_rack,
-            http=http_address(given, http, endpoints),
-            home=self._dirs.home_id,
-            incarnation=f"{around.random.getrandbits(64):x}",
-        )
-        registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
-        self._undo.push_async_callback(registration.end)
-        steward = self._replicating.steward(self._store, registration)
-        await controller.reached(await registration.register())
-        self._run(registration.keep(), "keeping the registration")
-        self._run(steward.run(), "the controller's duties")
-        self._run(self._replicating.in_sync.run(), "watching in-sync sets")
-        self._run(DirectoryFailure(self._dirs, controller).run(), "watching disks")
+        await self._register(node, endpoints, http)
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
         self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
@@ -168,6 +162,30 @@ class Broker:
             self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
 
+    async def _register(
+        self, node: NodeId, endpoints: tuple[Endpoint, ...], http: tuple[str, int] | None
+    ) -> None:
+        """From here on this broker takes part in the cluster."""
+        around, given, controller = self._around, self._given, self._controller
+        record = BrokerRecord(
+            endpoints,
+            given.broker_rack,
+            http=http_address(given, http, endpoints),
+            home=self._dirs.home_id,
+            incarnation=f"{around.random.getrandbits(64):x}",
+        )
+        registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
+        self._undo.push_async_callback(registration.end)
+        steward = self._replicating.steward(self._store, registration)
+        await controller.reached(await registration.register())
+        self._run(registration.keep(), "keeping the registration")
+        self._run(steward.run(), "the controller's duties")
+        self._run(self._replicating.in_sync.run(), "watching in-sync sets")
+        self._run(self._replicating.rollback.run(), "comparing logs with the metadata")
+        self._run(DirectoryFailure(self._dirs, controller).run(), "watching disks")
+        self._run(self._known_revision.run(), "keeping the revision of the metadata")
+        self._undo.callback(self._known_revision.remember)
+
     async def _come_back(self, node: NodeId) -> None:
         """Recovers the logs, and reports in the metadata what the end of the last run may have cost.  Until that is done
         the next start has to know of it too."""
@@ -177,9 +195,11 @@ class Broker:
             lease_ms = self._given.tidelog_broker_lease_ms
             await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
             conditions = ReplicaConditions(dirs, await known_directories(store, node))
-            await report(store, node, conditions.look, conditions.unclean, conditions.at_risk)
+            rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
+            await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids)
             await controller.read_again()
+            self._known_revision.remember()
         except BaseException:
             await dirs.stop(clean=False)
             raise

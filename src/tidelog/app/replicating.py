@@ -19,6 +19,7 @@ from tidelog.replication.follower import Follower
 from tidelog.replication.followers import Followers
 from tidelog.replication.in_sync import InSync
 from tidelog.replication.lane import Lane
+from tidelog.replication.metadata_rollback import MetadataRollback
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
@@ -39,6 +40,7 @@ class Replicating:
         node: NodeId,
         controller: Controller,
         partitions: Partitions,
+        dirs: LogDirs,
         around: Surroundings,
         listener: str,
         truncated: Callable[[Partition], None],
@@ -64,6 +66,7 @@ class Replicating:
         self._inbound = Throttle(lambda: controller.config().follower_replication_throttled_rate)
         self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
         self._followers = Followers(node, partitions, self._follower)
+        self.rollback = MetadataRollback(node, partitions, dirs, controller)
 
     def _follower(self, leader: NodeId) -> Follower:
         def lane(bytes_max: int, unwritten_max: int) -> Lane:
@@ -109,6 +112,7 @@ class Replicating:
 
     async def start(self) -> None:
         await self._followers.start(self._controller.image)
+        self.rollback.started(self._controller.image)
         self._brokers_changed(self._controller.image)
 
     def _brokers_changed(self, image: Image) -> None:
@@ -125,6 +129,7 @@ class Replicating:
         if self._steward is not None:
             self._steward.learned(update)
             self.in_sync.learned(update)
+            self.rollback.learned(update)
         if update.brokers:
             self._brokers_changed(update.image)
         self._moved.set()

@@ -56,6 +56,13 @@ tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
     "brokers with the same one are a cluster.  [default: sqlite:]",
 )
 @click.option(
+    "--metadata-restored",
+    "restored",
+    is_flag=True,
+    help="The metadata store was restored from a backup: start every broker with this once.  Each partition is led by the "
+    "best log among all of its replicas (tidelog.metadata.restored).",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
 @click.option(
@@ -68,6 +75,7 @@ def serve(
     advertise: str | None,
     node: int | None,
     metadata: str | None,
+    restored: bool,
     config: Path | None,
     given: dict[str, str],
 ) -> None:
@@ -81,6 +89,7 @@ def serve(
         "advertised.listeners": f"PLAINTEXT://{advertise}" if advertise else None,
         "node.id": None if node is None else str(node),
         "tidelog.metadata": metadata,
+        "tidelog.metadata.restored": "true" if restored else None,
     }
     try:
         settings = {**_from_file(config), **given}

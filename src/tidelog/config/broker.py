@@ -173,6 +173,7 @@ class BrokerConfig:
     tidelog_log_levels: tuple[str, ...] = ("info",)
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
+    tidelog_metadata_restored: bool = False
     tidelog_metadata_tls_ca: str | None = None
     tidelog_metadata_tls_cert: str | None = None
     tidelog_metadata_tls_key: str | None = None

@@ -25,6 +25,8 @@ tidelog.metadata string sqlite: built
   Where the cluster's metadata lives: sqlite: in the first log directory, for a cluster of one; etcd://host:port,host:port/prefix.
 tidelog.metadata.password password null built
   Password of the etcd user.
+tidelog.metadata.restored boolean false built
+  For the first start after the store was restored from a backup: all replicas report their logs, and the best one leads.
 tidelog.metadata.tls.ca string null built
   File with the certificates that etcd's is checked against; connections to etcd are encrypted when it is set.
 tidelog.metadata.tls.cert string null built

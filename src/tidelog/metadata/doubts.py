@@ -31,7 +31,7 @@ def restarted(
 
     After a stop that was not clean (`unclean`) a broker that is not in doubt leads in a new epoch: other records may
     come to stand at offsets that readers have seen, and a new epoch is how they notice."""
-    if node not in partition.holders:
+    if node not in partition.holders or partition.rolled_back:
         return None
     before = next((tail for tail in partition.doubts if tail.node == node), None)
     cause = condition.cause
@@ -65,6 +65,29 @@ def in_doubt(
     if alone and elections.best_in_doubt(doubted) == node:
         return elections.next_epoch(doubted, node)
     return doubted.record._replace(partition_epoch=partition.partition_epoch + 1)
+
+
+def rolled_back(
+    partition: Partition, node: NodeId, reach: Callable[[], tuple[int, int]], certain: bool = False
+) -> PartitionRecord | None:
+    """The metadata are older than the log of a replica: the report of `node`, which holds one.  None when there is no
+    sign of that and it is not `certain` for another reason, or `node` has reported already.  The leader epoch rises past
+    every epoch that was reported, so that no epoch is given to two leaders."""
+    if node not in partition.replicas:
+        return None
+    epoch, end = reach()
+    if epoch <= partition.leader_epoch and not partition.rolled_back and not certain:
+        return None
+    report = Tail(node, epoch, end, Cause.ROLLED_BACK)
+    if report in partition.doubts:
+        return None
+    others = tuple(tail for tail in partition.doubts if tail.node != node)
+    return partition.record._replace(
+        leader=None,
+        leader_epoch=max(epoch, partition.leader_epoch) + (partition.leader is not None),
+        doubts=(*others, report),
+        partition_epoch=partition.partition_epoch + 1,
+    )
 
 
 def handed_over(

@@ -3,6 +3,8 @@
 Pure: a partition's state and the brokers that run in, its next state out.  The rules:
 
 - A leader is elected from the holders (in-sync set and eligible leader replicas) that are not in doubt.
+- When the metadata turn out to be older than the logs (the store was restored from a backup), nobody knows who was in
+  sync: all replicas report, and the best log leads.
 - When every holder is in doubt and all of them have reported, the log with the newest leader epoch, then the longest
   one, is the best there is.  A replica without a log is elected only if no replica can have one.
 - An election never shrinks the in-sync set and never forgets a doubt: only a leader that runs does that (`in_sync`).
@@ -57,7 +59,7 @@ def next_state(
     leader = choose_leader(current, live, reachable)
     record = current.record
     if leader is not None:
-        record = _led_by(record, leader)
+        record = _led_by(current, leader)
     elif unclean() and (chosen := unclean_choice(current, live)) is not None:
         leader = chosen
         record = record._replace(in_sync=(leader,), eligible=(), doubts=())
@@ -74,8 +76,7 @@ def choose_leader(
     partition: Partition, live: Collection[NodeId], reachable: Collection[NodeId]
 ) -> NodeId | None:
     """The replica that leads without a loss that could be avoided; None when the partition has to wait."""
-    doubted = partition.doubted
-    sure = [node for node in partition.holders if node not in doubted]
+    sure = _sure(partition)
     if partition.leader in sure and partition.leader in live:
         return partition.leader
     for members in (partition.in_sync, partition.eligible):
@@ -90,11 +91,20 @@ def choose_leader(
     return best if best in live else None
 
 
+def _sure(partition: Partition) -> Replicas:
+    """Holders that are not in doubt."""
+    if partition.rolled_back:
+        return ()
+    doubted = partition.doubted
+    return tuple(node for node in partition.holders if node not in doubted)
+
+
 def best_in_doubt(partition: Partition) -> NodeId | None:
     """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
     when an operator has to decide, because no holder has a log and another replica may have an old one."""
-    tails = [tail for tail in partition.doubts if tail.node in partition.holders]
-    if len(tails) < len(partition.holders):
+    holders = partition.replicas if partition.rolled_back else partition.holders
+    tails = [tail for tail in partition.doubts if tail.node in holders]
+    if len(tails) < len(holders):
         return None
     logs = [tail for tail in tails if tail.has_log]
     if logs:
@@ -123,10 +133,11 @@ def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
     only an operator can decide."""
     if partition.leader is not None:
         return ()
-    doubted = partition.doubted
-    sure = tuple(node for node in partition.holders if node not in doubted)
     best = best_in_doubt(partition)
-    waited_for = sure or (() if best is None else (best,))
+    if partition.rolled_back and best is None:
+        doubted = partition.doubted
+        return tuple(node for node in partition.replicas if node not in doubted)
+    waited_for = _sure(partition) or (() if best is None else (best,))
     return tuple(node for node in waited_for if node not in live)
 
 
@@ -165,9 +176,7 @@ def elect_unclean(
 
 def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
     """`leader` leads in the next epoch; None: nobody does."""
-    record = partition.record
-    if leader is not None:
-        record = _led_by(record, leader)
+    record = partition.record if leader is None else _led_by(partition, leader)
     return record._replace(
         leader=leader,
         leader_epoch=partition.leader_epoch + 1,
@@ -175,8 +184,11 @@ def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
     )
 
 
-def _led_by(record: PartitionRecord, leader: NodeId) -> PartitionRecord:
+def _led_by(partition: Partition, leader: NodeId) -> PartitionRecord:
     """A leader is a member of the in-sync set and not in doubt; all else stays until it changes the set itself."""
+    record = partition.record
+    if partition.rolled_back:
+        return record._replace(in_sync=(leader,), eligible=(), doubts=())
     in_sync = record.in_sync if leader in record.in_sync else (*record.in_sync, leader)
     return record._replace(
         in_sync=in_sync,

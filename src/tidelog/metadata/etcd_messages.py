@@ -57,7 +57,15 @@ class Event(NamedTuple):
     revision: int
 
 
+class Header(NamedTuple):
+    """Of every answer: which cluster gave it, and its newest revision."""
+
+    cluster_id: int
+    revision: int
+
+
 class WatchAnswer(NamedTuple):
+    header: Header
     created: bool
     canceled: bool
     compacted: int
@@ -217,7 +225,22 @@ def authenticate_request(user: str, password: str) -> bytes:
 
 
 def header_revision(header: bytes) -> int:
-    return next((_int(value) for field, value in fields(header) if field == 3), 0)
+    return read_header(header).revision
+
+
+def read_header(text: bytes) -> Header:
+    cluster_id = revision = 0
+    for field, value in fields(text):
+        if field == 1:
+            cluster_id = _int(value)
+        elif field == 3:
+            revision = _int(value)
+    return Header(cluster_id, revision)
+
+
+def read_header_of(text: bytes) -> Header:
+    """Every answer has its header in the first field."""
+    return next((read_header(_bytes(value)) for field, value in fields(text) if field == 1), Header(0, 0))
 
 
 def read_range(text: bytes) -> RangeAnswer:
@@ -260,9 +283,12 @@ def read_txn(text: bytes) -> TxnAnswer:
 
 def read_watch(text: bytes) -> WatchAnswer:
     created = canceled = False
+    header = Header(0, 0)
     compacted, reason, events = 0, "", []
     for field, value in fields(text):
-        if field == 3:
+        if field == 1:
+            header = read_header(_bytes(value))
+        elif field == 3:
             created = bool(value)
         elif field == 4:
             canceled = bool(value)
@@ -272,7 +298,7 @@ def read_watch(text: bytes) -> WatchAnswer:
             reason = _bytes(value).decode(errors="replace")
         elif field == 11:
             events.append(_event(_bytes(value)))
-    return WatchAnswer(created, canceled, compacted, reason, events)
+    return WatchAnswer(header, created, canceled, compacted, reason, events)
 
 
 def _event(text: bytes) -> Event:

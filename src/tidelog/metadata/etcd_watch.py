@@ -17,7 +17,7 @@ import grpc.aio
 from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_client import TRY_MS, Attempt, EtcdClient, EtcdRefused, Link, Lost
 from tidelog.metadata.etcd_messages import Event, WatchAnswer
-from tidelog.metadata.store import Compacted
+from tidelog.metadata.store import Compacted, RolledBack
 
 SILENCE_MS = 1_000
 DENIED_MAX = 2
@@ -30,8 +30,10 @@ class Ended(Exception):
 async def watch(
     client: EtcdClient, key: bytes, end: bytes, from_revision: int
 ) -> AsyncGenerator[list[Event], None]:
-    """The events of one revision each time, for ever; Compacted when the next one is gone."""
+    """The events of one revision each time, for ever; Compacted when the next one is gone, RolledBack when etcd does not
+    have the revision before it any more."""
     following = from_revision
+    cluster_id = 0
     attempt = Attempt(client, None)
     denied = 0
     while not client.closing.done():
@@ -52,6 +54,9 @@ async def watch(
                         raise EtcdRefused(answer.reason or "the watch was cancelled")
                     client.forget_token()
                     raise Lost(answer.reason)
+                cluster_id = cluster_id or answer.header.cluster_id
+                if answer.header.cluster_id != cluster_id or answer.header.revision < following - 1:
+                    await _check_history(client, key, cluster_id, following - 1)
                 attempt, denied = Attempt(client, None), 0
                 for revision, events in groupby(answer.events, lambda event: event.revision):
                     following = revision + 1
@@ -63,6 +68,17 @@ async def watch(
         finally:
             if stream is not None:
                 stream.close()
+
+
+async def _check_history(client: EtcdClient, key: bytes, cluster_id: int, revision: int) -> None:
+    """A member may be behind the others for a moment: the leader tells what there is."""
+    answer = await client.call(messages.RANGE, messages.range_request(key))
+    header = messages.read_header_of(answer.data)
+    if header.cluster_id != cluster_id or header.revision < revision:
+        raise RolledBack(
+            f"etcd is at revision {header.revision} and was at {revision} before, or is another cluster: it was "
+            f"restored from a backup.  Start this broker again: it compares its logs with the metadata then"
+        )
 
 
 class Stream:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.metadata.records import Endpoint, PartitionRecord, Replicas, Tail
+from tidelog.metadata.records import Cause, Endpoint, PartitionRecord, Replicas, Tail
 from tidelog.metadata.sharded import ShardedMap
 from tidelog.types import NodeId
 
@@ -65,6 +65,11 @@ class Partition(NamedTuple):
     def holders(self) -> Replicas:
         """The replicas that have every committed record, unless they are in doubt; members of the in-sync set first."""
         return self.in_sync + self.eligible
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether the store was restored to a state older than a replica's log: all replicas have to report."""
+        return any(tail.cause is Cause.ROLLED_BACK for tail in self.doubts)
 
     @property
     def doubted(self) -> frozenset[NodeId]:

@@ -109,6 +109,8 @@ class Cause(StrEnum):
     """It has no log, and a directory that is new: the old one is gone with what it held."""
     OFFLINE = "offline"
     """Its log may be in a directory that is not there now."""
+    ROLLED_BACK = "rolled-back"
+    """The metadata are older than the logs: the store was restored from a backup.  Who was in sync is not known."""
 
 
 WITHOUT_LOG = frozenset((Cause.MISSING, Cause.NEW_DIRECTORY, Cause.OFFLINE))

@@ -75,6 +75,11 @@ class Compacted(Exception):
     """The store no longer has the changes a watch asked for: read a snapshot and watch from there."""
 
 
+class RolledBack(Exception):
+    """The store does not have what it had told before: it was restored from a backup.  A broker has to start again, and
+    compare its logs with the metadata."""
+
+
 class LeaseEnded(Exception):
     """The lease a key was to be bound to is over: take a new one."""
 

@@ -43,15 +43,19 @@ async def remember_directories(store: MetadataStore, node: NodeId, ids: Collecti
     raise errors.RequestTimedOut("others keep changing the same metadata: start again")
 
 
-async def report(store: MetadataStore, node: NodeId, look: Look, unclean: bool, at_risk: bool) -> None:
+async def report(
+    store: MetadataStore, node: NodeId, look: Look, unclean: bool, at_risk: bool, rolled_back: bool = False
+) -> None:
     """Stores what there is to say of every partition that `node` holds; `look` tells the condition of a replica.
-    `at_risk`: replicas may be in doubt that are in no in-sync set yet, but whose leader is about to let them join."""
+    `at_risk`: replicas may be in doubt that are in no in-sync set yet, but whose leader is about to let them join.
+    `rolled_back`: the store is older than what this broker has seen of it, so nobody knows who is in sync."""
     if at_risk:
         await _vacate(store, node)
     reported: set[str] = set()
     for _ in range(TRIES_MAX):
         image = changes.read(await store.range(""))
-        states = [state for state in _states(image, node, look, unclean) if _key(state) not in reported]
+        due = _rolled_back(image, node, look) if rolled_back else _states(image, node, look, unclean)
+        states = [state for state in due if _key(state) not in reported]
         if not states:
             return
         if not at_risk and any(tail.node == node for state in states for tail in state.record.doubts):
@@ -68,6 +72,15 @@ def _states(image: Image, node: NodeId, look: Look, unclean: bool) -> Iterator[N
             if node not in partition.holders:
                 continue
             record = doubts.restarted(partition, node, look(topic, partition), unclean)
+            if record is not None:
+                yield NextState(topic.id, partition.index, record, partition.revision)
+
+
+def _rolled_back(image: Image, node: NodeId, look: Look) -> Iterator[NextState]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            reach = look(topic, partition).reach if node in partition.replicas else None
+            record = reach and doubts.rolled_back(partition, node, reach, certain=True)
             if record is not None:
                 yield NextState(topic.id, partition.index, record, partition.revision)
 

@@ -58,6 +58,8 @@ class Partitions:
         self._gone = Counts(0, 0, 0, 0, 0)  # of those that this node does not hold any more
         self.forgotten: list[Callable[[TopicPartition], None]] = []
         """Told of every log that is deleted or moves to another directory."""
+        self.newer_than_metadata: dict[TopicPartition, None] = {}
+        """Partitions whose log here has records of an epoch that the metadata do not know, until that is reported."""
 
     # For handlers
 
@@ -149,7 +151,14 @@ class Partitions:
         home = self._dirs.home(name)
         home.check_topic_id(name, topic.id)
         committed = home.committed.offsets.get(name, 0)
-        partition = Partition(name, topic.id.bytes, self._node, self._dirs.open(name), committed)
+        log_ = self._dirs.open(name)
+        if log_.epochs.latest > known.leader_epoch:
+            self.newer_than_metadata[name] = None
+            raise errors.NotLeaderOrFollower(
+                f"{name} has records of leader epoch {log_.epochs.latest}, and the metadata know only epochs up to "
+                f"{known.leader_epoch}: they were restored from a backup, and all replicas have to report"
+            )
+        partition = Partition(name, topic.id.bytes, self._node, log_, committed)
         _lead(partition, known)
         self._held[topic.name, known.index] = partition
         self._held[topic.id.bytes, known.index] = partition

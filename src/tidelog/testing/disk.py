@@ -169,14 +169,6 @@ class VirtualDisk:
         self._boots += 1
         self._restart()
 
-    def successor(self) -> VirtualDisk:
-        """A new, empty disk in the same machine, which is booted with it."""
-        fresh = VirtualDisk(self.random, self._platter.capacity_bytes)
-        fresh._boots = self._boots + 1
-        fresh.run_delay_s_max = self.run_delay_s_max
-        fresh.fence()
-        return fresh
-
     def kill(self) -> None:
         """The process is gone, the machine stayed up: all that was written is there, none of it more
         durable."""
@@ -353,3 +345,12 @@ if TYPE_CHECKING:
     from tidelog.storage.disk import Disk
 
     _SEAM: type[Disk] = VirtualDisk
+
+
+def successor(disk: VirtualDisk) -> VirtualDisk:
+    """A new, empty disk in the same machine, which is booted with it."""
+    fresh = VirtualDisk(disk.random, disk._platter.capacity_bytes)
+    fresh._boots = disk._boots + 1
+    fresh.run_delay_s_max = disk.run_delay_s_max
+    fresh.fence()
+    return fresh

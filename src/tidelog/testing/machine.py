@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from tidelog.testing.clock import VirtualClock
-from tidelog.testing.disk import VirtualDisk
+from tidelog.testing.disk import VirtualDisk, successor
 from tidelog.testing.network import VirtualNetwork
 from tidelog.testing.process import Process
 
@@ -53,7 +53,7 @@ class Machine:
     def replace_disk(self) -> None:
         """While the machine is down: an empty disk takes the place of the old one, with all that was on it."""
         assert self.is_down, f"{self.name} is still running: its disk cannot be taken out"
-        self.disk = self.disk.successor()
+        self.disk = successor(self.disk)
 
     def restart(self) -> Process:
         """The disk as the crash left it, the network reachable again, and a fresh process."""

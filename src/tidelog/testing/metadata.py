@@ -24,6 +24,7 @@ from tidelog.metadata.store import (
     LeaseEnded,
     Operation,
     Put,
+    RolledBack,
     Snapshot,
     Unanswered,
     check_size,
@@ -40,6 +41,7 @@ BYTES_MAX = 1_500_000
 CHANGES_KEPT_MAX = 1_000_000
 START_REVISION = 1  # as a fresh etcd has
 TRY_MS = 1_000
+RESTORED_TTL_MS = 2_000
 
 
 class VirtualMetadata:
@@ -224,7 +226,8 @@ class VirtualMetadata:
         self._loop.call_later(delay_ms / 1000, work, context=self._loop.outside)
 
     async def follow(self, name: str, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        async for changes in self._history.watch("", from_revision):
+        history = self._history
+        async for changes in history.watch("", from_revision):
             if changes.revision == self.revision:
                 await asyncio.sleep(self._random.randint(0, self.weather.delay_ms_max) / 1000)
             await self._told(name)
@@ -232,9 +235,12 @@ class VirtualMetadata:
                 raise Compacted(
                     f"changes before revision {self._compacted} are gone, asked for {changes.revision}"
                 )
+            if history is not self._history:
+                break
             wanted = tuple(one for one in changes.changes if one.key.startswith(prefix))
             if wanted:
                 yield Changes(changes.revision, wanted)
+        raise RolledBack(f"the store is at revision {self.revision} and was at {history.revision} before")
 
     async def _told(self, name: str) -> None:
         """Returns when a change can reach the watch of this process."""
@@ -248,6 +254,31 @@ class VirtualMetadata:
         for returned in waiting:
             if not returned.done():
                 returned.set_result(None)
+
+
+class Backup:
+    """What the store has at one moment."""
+
+    def __init__(self, metadata: VirtualMetadata) -> None:
+        self._metadata = metadata
+        self._entries = dict(metadata._entries)
+        self._revision = metadata.revision
+
+    def restore(self) -> None:
+        """All is as it was then, revisions too; leases of then begin anew, later ones are unknown.  Watches of before end
+        with RolledBack, as they do on etcd, which is another cluster after a restore."""
+        metadata = self._metadata
+        for term in metadata._leases.values():
+            term.over()
+        metadata._entries = dict(self._entries)
+        leases = {lease for _, _, lease in self._entries.values() if lease}
+        metadata._leases = {
+            lease: _Term(metadata, lease, RESTORED_TTL_MS, metadata._loop) for lease in leases
+        }
+        metadata._compacted = 0
+        before, metadata._history = metadata._history, History(self._revision, CHANGES_KEPT_MAX)
+        before.close()
+        metadata._wake()
 
 
 class _Term:

@@ -12,7 +12,9 @@ from tests.simulation.readers import read_all
 from tests.simulation.test_found import batch, code_of
 from tidelog import errors
 from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.store import Put
 from tidelog.testing import run
+from tidelog.testing.metadata import Backup
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
@@ -195,5 +197,47 @@ def test_a_leader_that_cannot_reach_the_store_acknowledges_only_what_the_others_
         await all_in_sync(cluster)
         assert await values(cluster) == sent(2)
         assert await produce(cluster, 2, acks=1) == errors.NONE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_store_restored_from_a_backup_does_not_bring_back_an_old_leader(seed: int) -> None:
+    """The backup has a member in sync that has missed a lot since.  Brokers notice by the revision, which is far behind
+    what they know; or by the epochs of their logs."""
+
+    async def scenario(random: Random) -> None:
+        cluster = await started(random, {"min.insync.replicas": "1"})
+        await produce(cluster, 0)
+        await all_in_sync(cluster)
+        backup = Backup(cluster.metadata)
+        stale = await led(cluster)
+        cluster.kill(stale)
+        await asyncio.sleep(LEASE_S + 1)
+        await produce(cluster, 1, 2)
+        for _ in range(50):  # much more has happened
+            await cluster.metadata.connect("admin").txn((), [Put("else", b"")])
+        await asyncio.sleep(1)
+        for node in followers_of(stale):
+            await cluster.stop(node)
+        backup.restore()
+        for node in random.sample((1, 2, 3), 3):
+            await cluster.restart(node)
+            await asyncio.sleep(random.choice((0.1, 3)))
+        assert await values(cluster) == sent(3)
+        await all_in_sync(cluster)
+
+    run(scenario, seed)
+
+
+def test_a_broker_ends_when_its_store_is_restored_from_a_backup() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        backup = Backup(cluster.metadata)
+        await produce(cluster, 0)
+        backup.restore()
+        await asyncio.sleep(5)
+        for broker in cluster.brokers.values():
+            assert "was at" in str(broker.ended.exception())
 
     run(scenario)

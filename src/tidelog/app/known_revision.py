@@ -1,0 +1,54 @@
+"""Whether the metadata store was restored from a backup since this broker last ran.
+
+The broker keeps the newest revision that it has seen on its own disk; a store that is behind it has lost something."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog.metadata.controller import Controller
+from tidelog.storage.known_revision import read_known_revision, write_known_revision
+from tidelog.storage.log_dirs import LogDirs
+
+log = logging.getLogger("tidelog")
+
+WRITE_S = 10
+
+
+class KnownRevision:
+    def __init__(self, dirs: LogDirs, controller: Controller) -> None:
+        self._dirs = dirs
+        self._controller = controller
+
+    def was_rolled_back(self, told: bool) -> bool:
+        """`told`: the operator says so."""
+        where, stored = self._dirs.online()[0], self._controller.image.revision
+        known = read_known_revision(where.volume.disk, where.path)
+        if stored >= known and not told:
+            return False
+        log.error(
+            "the metadata, at revision %d, were restored from a backup (revision %d was known before).  A partition has "
+            "no leader until the brokers of all its replicas have reported their logs",
+            stored,
+            known,
+        )
+        return True
+
+    async def run(self) -> None:
+        """For ever."""
+        kept = self._controller.image.revision
+        while True:
+            await asyncio.sleep(WRITE_S)
+            for where in self._dirs.online()[:1]:
+                if self._controller.image.revision > kept:
+                    kept = self._controller.image.revision
+                    await where.volume.disk.run(self.remember)
+
+    def remember(self) -> None:
+        """Blocks."""
+        for where in self._dirs.online()[:1]:
+            try:
+                write_known_revision(where.volume.disk, where.path, self._controller.image.revision)
+            except OSError as problem:
+                log.warning("the revision of the metadata cannot be kept in %s: %s", where.path, problem)

@@ -1,0 +1,71 @@
+"""An etcd whose data were put back to an earlier state, as a backup does it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.contract.etcd import Etcd
+from tests.contract.world import RealEtcd
+from tidelog.metadata.store import Changes, Put, RolledBack
+
+PATIENCE_S = 60
+
+
+def test_a_watch_is_told_that_etcd_has_lost_what_it_had_told(tmp_path: Path) -> None:
+    asyncio.run(_lost(tmp_path))
+
+
+async def _lost(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path)
+    member = etcd.members[0]
+    etcd.start()
+    try:
+        world = RealEtcd(etcd)
+        store = world.store("1")
+        await store.txn((), [Put("kept", b"")])
+        member.kill()
+        shutil.copytree(member.home, tmp_path / "backup")
+        etcd.start()
+        revision = 0
+        for number in range(20):
+            revision = await store.txn((), [Put("lost", b"%d" % number)]) or 0
+        async with aclosing(store.watch("", revision + 1)) as watch:
+            following = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0.5)
+            assert not following.done()
+            member.kill()
+            shutil.rmtree(member.home)
+            shutil.copytree(tmp_path / "backup", member.home)
+            etcd.start()
+            with pytest.raises(RolledBack, match="restored from a backup"):
+                await asyncio.wait_for(following, PATIENCE_S)
+        await store.close()
+    finally:
+        etcd.stop()
+
+
+def test_a_watch_goes_on_over_a_restart_without_a_loss(tmp_path: Path) -> None:
+    asyncio.run(_restarted(tmp_path))
+
+
+async def _restarted(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path)
+    etcd.start()
+    try:
+        store = RealEtcd(etcd).store("1")
+        revision = await store.txn((), [Put("a", b"1")]) or 0
+        async with aclosing(store.watch("", revision + 1)) as watch:
+            following: asyncio.Future[Changes] = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0.5)
+            etcd.members[0].kill()
+            etcd.start()
+            await store.txn((), [Put("a", b"2")])
+            assert (await asyncio.wait_for(following, PATIENCE_S)).changes[0].value == b"2"
+        await store.close()
+    finally:
+        etcd.stop()
