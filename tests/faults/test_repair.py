@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka import KafkaConsumer  # type: ignore[import-untyped]
 from kafka import TopicPartition as KafkaPythonPartition
 
-from tests.conformance import batches
+from tests.conformance import apache_kafka, batches
 from tests.conformance.process import wait_until
 from tests.contract.etcd import Etcd
 from tests.faults.broker import FaultyBroker
@@ -192,6 +192,10 @@ def test_with_one_replica_the_damaged_records_are_given_up_by_hand(new_broker: B
     assert read(broker.bootstrap, len(kept)) == kept
     assert read_with_ours(broker.bootstrap, len(kept)) == kept
     assert read_with_kafka_python(broker.bootstrap, len(kept)) == kept
+    if apache_kafka.missing() is None:
+        arguments = "--topic", TOPIC, "--from-beginning", "--max-messages", str(len(kept))
+        shown = apache_kafka.tool("console-consumer", "--bootstrap-server", broker.bootstrap, *arguments)
+        assert shown.encode().splitlines() == kept
     assert status(broker) == []
     assert of(scrape(broker.http), "mq_damaged_partitions") == 0
 
