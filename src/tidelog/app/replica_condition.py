@@ -22,7 +22,7 @@ class ReplicaConditions:
             self._has_new_directory = any(where.made_now for where in dirs.online())
         else:
             self._has_new_directory = not dirs.ids <= known_directories
-        self._damaged = dirs.damaged()
+        self._damaged = set(dirs.damaged()).union(*(where.shortened for where in dirs.online()))
         self._causes = {where.path: _cause_of(where) for where in dirs.dirs}
         self.unclean = not all(map(_stopped_cleanly, dirs.dirs))
 

@@ -53,6 +53,9 @@ class LogDir:
         self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
         self.to_open: set[TopicPartition] = set()
         """Damaged, as the last run or recovery says."""
+        self.shortened: set[TopicPartition] = set()
+        """Recovery cut the ends of these logs.  A process that is killed tears few writes: it may have been a batch that was
+        acknowledged and rotted."""
         self._disk = disk
         self._lock: Lock | None = None
         self._renamed = False  # folders of deleted logs were, and it is not certain yet
@@ -158,6 +161,8 @@ class LogDir:
                 reports.append(report)
                 if report.bad:
                     self.to_open.add(name)
+                if report.cut_batches:
+                    self.shortened.add(name)
         self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
         return reports

@@ -134,6 +134,20 @@ async def _follower_lacks_bytes(scene: Scene) -> None:
     assert scene.cluster.brokers[node]._repair.cut == 1 and scene.stored.leader_epoch > epoch
 
 
+async def _leader_rots_at_its_very_end(scene: Scene) -> None:
+    """It looks like a write that was torn, but the machine stayed up: what is cut may have been acknowledged."""
+    node = scene.stored.leader
+    assert node is not None
+    scene.cluster.kill(node)
+    files = scene.cluster.machines[node].disk.files()
+    path = max(
+        path for path, data in files.items() if path.startswith(FOLDER) and path.endswith(".log") and data
+    )
+    scene.cluster.machines[node].disk.rot(path, len(files[path]) - 1)
+    await scene.cluster.restart(node)
+    await scene.until(lambda: scene.whole(node), f"broker {node} is whole and in sync")
+
+
 async def _two_rot_at_different_places(scene: Scene) -> None:
     nodes = scene.stored.leader, scene.follower()
     for node, share in zip(nodes, (0.3, 0.6), strict=True):
@@ -147,7 +161,14 @@ async def _two_rot_at_different_places(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "act", [_follower_is_killed, _follower_lacks_bytes, _leader_is_killed, _two_rot_at_different_places]
+    "act",
+    [
+        _follower_is_killed,
+        _follower_lacks_bytes,
+        _leader_is_killed,
+        _leader_rots_at_its_very_end,
+        _two_rot_at_different_places,
+    ],
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_damage_found_at_a_start_is_repaired_from_a_good_replica(act: Act, seed: int) -> None:
