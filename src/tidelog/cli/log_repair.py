@@ -26,8 +26,8 @@ tidelog log repair data/orders-0 --execute
 tidelog log repair orders-0 --log-dir /var/lib/tidelog
 """,
         '{"partition", "ranges": [{"start_offset", "end_offset", "bytes", "segment", "after_timestamp", '
-        '"before_timestamp"}], "repaired": true or false}; times in milliseconds are those of the batches around the '
-        "damage, or null",
+        '"before_timestamp"}], "repaired": true or false, "given_up": [{"start_offset", "end_offset"}] for earlier '
+        "repairs}; times in milliseconds are those of the batches around the damage, or null",
     )
 )
 @click.argument("partition", type=click.Path(path_type=Path))
@@ -39,13 +39,14 @@ tidelog log repair orders-0 --log-dir /var/lib/tidelog
 def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) -> None:
     from tidelog.errors import TidelogError
     from tidelog.storage.disk import SystemDisk
-    from tidelog.storage.salvage import find_losses, give_up_losses
+    from tidelog.storage.salvage import find_losses, give_up_losses, read_lost
 
     folder = (partition if log_dir is None else log_dir / partition).absolute()
     if not folder.is_dir() or not any(folder.glob("*.log")):
         raise Failure(f"{folder} is not the folder of a partition: give one that holds .log files")
     disk = SystemDisk()
     try:
+        given_up = read_lost(disk, str(folder))
         losses = find_losses(disk, str(folder))
         if execute and losses:
             give_up_losses(disk, str(folder), losses)
@@ -57,8 +58,11 @@ def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) 
         disk.close()
     if as_json:
         ranges = [_item(loss) for loss in losses]
-        print_json({"partition": folder.name, "ranges": ranges, "repaired": execute})
+        before = [{"start_offset": bad.start, "end_offset": bad.end} for bad in given_up]
+        print_json({"partition": folder.name, "ranges": ranges, "repaired": execute, "given_up": before})
     else:
+        for bad in given_up:
+            click.echo(f"{folder.name}: offsets {bad.start}..{bad.end - 1} were given up earlier")
         _print(folder, losses, execute)
     if losses and not execute:
         click.get_current_context().exit(1)
