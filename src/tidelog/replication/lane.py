@@ -18,7 +18,7 @@ from tidelog.net.requester import Requester
 from tidelog.replication.following import CHECK_IT, Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT, Throttle
-from tidelog.storage.log import is_damaged, is_offline
+from tidelog.storage.log import is_offline, is_unfit
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -230,12 +230,11 @@ class Lane:
             if key in self._delayed or key in self.beside.asked or (throttled and left <= 0):
                 continue
             it = partition.log
-            if is_offline(it):
-                # It must not seem level, and so in sync, to a leader that has nothing new.
-                offline.append(key)
+            if is_unfit(it):
+                # It must not seem level, and so in sync, to its leader.  `repair` lets a damaged one go on.
+                if is_offline(it):
+                    offline.append(key)
                 continue
-            if is_damaged(it):
-                continue  # nobody may count on it: `repair` lets it go on
             one = Wanted(epoch, it.end, it.epochs.latest, it.start)
             if key in self._unreadable:
                 one = one._replace(bytes_max=CHECK_IT)

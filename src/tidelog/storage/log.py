@@ -370,9 +370,9 @@ def is_offline(log: Log) -> bool:
     return log._volume.problem is not None
 
 
-def is_damaged(log: Log) -> bool:
-    """Some of its bytes rotted."""
-    return bool(log._damage.ranges)
+def is_unfit(log: Log) -> bool:
+    """Its disk has failed, or some of its bytes rotted."""
+    return log._volume.problem is not None or bool(log._damage.ranges)
 
 
-__all__ = ["Log", "Slice", "is_damaged", "is_offline"]
+__all__ = ["Log", "Slice", "is_offline", "is_unfit"]

@@ -9,7 +9,7 @@ from random import Random
 
 from tests.simulation.cluster.world import CLIENT, Cluster, Crashed, host
 from tidelog import errors
-from tidelog.storage.log import is_damaged, is_offline
+from tidelog.storage.log import is_unfit
 from tidelog.testing.metadata import Weather
 
 Trouble = Callable[[Cluster, Random], Awaitable[None]]
@@ -161,7 +161,7 @@ async def bytes_rot(cluster: Cluster, random: Random) -> None:
     ):
         return
     node = max(held)
-    if is_offline(held[node].log) or is_damaged(held[node].log):
+    if is_unfit(held[node].log):
         return
     durable = min(partition.log.recovery_point for partition in held.values())
     sealed = [segment for segment in held[node].log.segments if segment.end <= durable and segment.size]
