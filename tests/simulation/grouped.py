@@ -77,6 +77,13 @@ class Promises:
     """Who was given a partition: by leader and generation, as a generation without a record may be used again."""
     commits: int = 0
     assignments: int = 0
+    losses: int = 0
+    """How often power cuts took what was promised before."""
+
+    def lost(self) -> None:
+        self.committed.clear()
+        self.owners.clear()
+        self.losses += 1
 
 
 @dataclass(slots=True)
@@ -155,6 +162,7 @@ class GroupMember:
 
     async def _count(self, connection: Requester) -> None:
         for partition in self.has:
+            losses = self.promises.losses
             known = await committed(connection, partition)
             GroupOffsetsNeverBack.check(partition, self.promises.committed.get(partition, -1), known)
             part = OffsetCommitRequestPartition(partition, known + 1)
@@ -170,6 +178,8 @@ class GroupMember:
                 return
             self._check(code)
             self.promises.commits += 1
+            if losses != self.promises.losses:
+                continue  # the answer was longer on its way than what it promised was there
             before = self.promises.committed.get(partition, -1)
             self.promises.committed[partition] = max(before, known + 1)
 

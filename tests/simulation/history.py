@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +50,8 @@ class PartitionHistory:
     """Of each value, in a compacted topic."""
     sessions: dict[tuple[int, int], Session] = field(default_factory=dict)
     promised: dict[int, bytes] = field(default_factory=dict)
+    without_lease: dict[int, bytes] = field(default_factory=dict)
+    """Promised by leaders that could not know any more that they led: only with all replicas may they."""
     shown: dict[int, bytes] = field(default_factory=dict)
     committed: int = 0
     """The highest end that anybody was told of."""
@@ -61,6 +64,8 @@ class PartitionHistory:
     """The power went since the partition was last read from end to end."""
     may_rot: bool = False
     """Bytes of a replica changed on its disk."""
+    was_cut: bool = False
+    """As `may_have_lost`, where it is known to the record what was lost."""
 
     def sent(self, origin: Origin, value: bytes, key: bytes | None, idempotent: bool) -> None:
         session = self.sessions.setdefault((origin.producer, origin.session), Session(idempotent))
@@ -80,6 +85,10 @@ class PartitionHistory:
                 raise OneValuePerOffset(f"{self.name}: {offset} was promised to {before!r} and {value!r}")
         if self.synced:
             self.committed = max(self.committed, base + len(values))
+
+    def acknowledged_without_lease(self, base: int, values: list[bytes], power_losses: int) -> None:
+        if power_losses == self.power_losses:
+            self.without_lease.update(enumerate(values, base))
 
     def was_shown(self, offset: int, value: bytes, power_losses: int) -> None:
         if power_losses == self.power_losses or self.synced:
@@ -107,6 +116,21 @@ class PartitionHistory:
             for session in self.sessions.values():
                 session.power_losses += 1
 
+    def cut_to(self, end: int, kept: Mapping[int, bytes]) -> None:
+        """After power cuts no replica has more than `kept`: nothing else is promised any more."""
+        self.power_losses += 1
+        gone = [at for at, value in self.promised.items() if kept.get(at) != value]
+        gone += [at for at, value in self.shown.items() if kept.get(at) != value]
+        if gone or end < self.committed:
+            self.promised = {at: value for at, value in self.promised.items() if kept.get(at) == value}
+            self.shown = {at: value for at, value in self.shown.items() if kept.get(at) == value}
+            self.committed = min(self.committed, end)
+            self.was_cut = True
+        self.without_lease = {at: value for at, value in self.without_lease.items() if kept.get(at) == value}
+        # What was sent and not answered may be gone as well, and the memory of its sequences with it.
+        for session in self.sessions.values():
+            session.power_losses += 1
+
     def settle(self, found: Found) -> None:
         """What a power loss took was not promised beyond it."""
         if self.may_have_lost:
@@ -114,3 +138,4 @@ class PartitionHistory:
             self.shown = {at: value for at, value in self.shown.items() if at < found.end}
             self.committed = min(self.committed, found.end)
             self.may_have_lost = False
+        self.was_cut = False

@@ -62,6 +62,13 @@ class AcknowledgedSurvives:
         yield from _missing(history, found, history.promised, "acknowledged")
 
 
+class NothingLostWithoutLease:
+    """What a leader acknowledged after its lease was over is there: it had asked all replicas, whatever its client asked."""
+
+    def violations(self, history: PartitionHistory, found: Found) -> Iterator[str]:
+        yield from _missing(history, found, history.without_lease, "acknowledged by a leader without a lease")
+
+
 class ShownStays:
     """What a reader saw once, every later reader sees."""
 
@@ -112,6 +119,7 @@ ALL: tuple[Invariant, ...] = (
     DeletedStaysDeleted(),
     NoCorruptServed(),
     AcknowledgedSurvives(),
+    NothingLostWithoutLease(),
     ShownStays(),
     CommittedNeverBack(),
     IdempotentOnce(),

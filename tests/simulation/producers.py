@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -54,6 +55,7 @@ class Batch:
     data: bytes
     in_flight: bool = False
     power_losses: int = 0
+    without_lease: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ class Producer:
     idempotent: bool
     acks: int
     batch_sizes: tuple[int, ...] = BATCH_SIZES
+    without_lease: Callable[[], bool] | None = None
+    """For one that asks for less than all replicas, of several: only what leaders without a lease say is a promise."""
     session: int = 0
     unanswered: deque[Batch] = field(default_factory=deque)
     answers: int = 0
@@ -174,6 +178,7 @@ class Producer:
             topic_data=[TopicProduceData(name=name.topic, partition_data=[part])],
         )
         batch.in_flight, batch.power_losses = True, self.history.power_losses
+        batch.without_lease = self.without_lease is not None and self.without_lease()
         alone = len(self.unanswered) == 1 or all(
             not other.in_flight for other in self.unanswered if other is not batch
         )
@@ -200,7 +205,10 @@ class Producer:
             self.refusals[code] = self.refusals.get(code, 0) + 1
         if code == errors.NONE:
             self.answers += 1
-            self.history.acknowledged(answer.base_offset, batch.values, batch.power_losses)
+            if self.without_lease is None:
+                self.history.acknowledged(answer.base_offset, batch.values, batch.power_losses)
+            elif batch.without_lease:
+                self.history.acknowledged_without_lease(answer.base_offset, batch.values, batch.power_losses)
             self.unanswered.remove(batch)
         elif code not in RETRIED:
             raise AssertionError(f"{self.history.name}: a good batch was refused: {answer.error_message}")

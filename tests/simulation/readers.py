@@ -39,7 +39,7 @@ async def follow(world: Meeting, random: Random, history: PartitionHistory) -> N
                 losses = history.power_losses
                 answer = await fetch(requester, history.name, offset, random)
                 if answer.error_code == errors.OffsetOutOfRange.code:
-                    if offset >= history.deleted and not history.may_have_lost:
+                    if offset >= history.deleted and not (history.may_have_lost or history.was_cut):
                         raise Unreadable(f"{history.name}: no offset {offset}, up to which was read")
                     offset = history.deleted
                 if answer.error_code != errors.NONE:

@@ -247,6 +247,13 @@ class CommittedReader:
         self.stable = 0  # as told on this connection
         self.stable_max = 0
         self.found: dict[int, bytes] = {}
+        self.losses = 0
+
+    def lost(self) -> None:
+        """Power cuts took records: what was read before holds no more."""
+        self.found.clear()
+        self.stable = 0
+        self.losses += 1
 
     async def follow(self, brokers: Brokers, random: Random) -> None:
         while True:
@@ -270,8 +277,11 @@ class CommittedReader:
             await asyncio.sleep(random.random() * 0.2)
 
     async def step(self, requester: Requester, random: Random, offset: int) -> int:
+        losses = self.losses
         answer = await self._fetch(requester, random, offset)
         _check(answer.error_code)
+        if losses != self.losses:
+            return offset  # the answer was longer on its way than what it tells was there
         if answer.last_stable_offset < self.stable:
             raise Violated([("StableNeverBack", f"{self.name}: {self.stable} was stable once")])
         self.stable = answer.last_stable_offset

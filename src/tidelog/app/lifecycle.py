@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
 from tidelog.app.known_revision import KnownRevision
-from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -129,6 +129,7 @@ class Broker:
             self._inter_broker_listener(),
             self._truncated,
         )
+        self._partitions.lease_proven = self._replicating.lease_is_proven
         self._start_coordinators(node)
         self._shifts = Shifts(node)
         services = self._services(node)
@@ -194,7 +195,8 @@ class Broker:
         try:
             lease_ms = self._given.tidelog_broker_lease_ms
             await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
-            conditions = ReplicaConditions(dirs, await known_directories(store, node))
+            topic_ids = await claim_logs(dirs, controller.image, node)
+            conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids)
@@ -323,7 +325,6 @@ class Broker:
             in_sync=self._replicating.in_sync,
             tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
-            lease_is_proven=self._replicating.lease_is_proven,
         )
 
     def _bind_http(self) -> tuple[str, int] | None:

@@ -4,25 +4,55 @@ Reads what recovery and the marks in the log directories say; `metadata.unclean_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from uuid import UUID
 
 from tidelog.metadata.doubts import NO_LOG, Condition
-from tidelog.metadata.image import Partition, Topic
+from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.records import Cause
+from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
+
+
+async def claim_logs(dirs: LogDirs, image: Image, node: NodeId) -> dict[TopicPartition, UUID | None]:
+    """Which topic each log is from.  Strays whose topic is in the metadata again come back.  A log that lost the file with
+    its topic's id with the power belongs to the present topic if this broker is a holder of it: it ran when the topic was
+    created, and had cleared away whatever an older topic of that name had left."""
+    held = {
+        TopicPartition(topic.name, partition.index): (topic, partition)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        if node in partition.replicas
+    }
+    dirs.bring_back_strays((name, topic.id) for name, (topic, _) in held.items())
+    topic_ids = await dirs.topic_ids()
+    for name in [name for name, topic_id in topic_ids.items() if topic_id is None]:
+        topic, partition = held.get(name, (None, None))
+        if topic is not None and partition is not None and node in partition.holders:
+            dirs.home(name).set_topic_id(name, topic.id)
+            topic_ids[name] = topic.id
+    return topic_ids
 
 
 class ReplicaConditions:
-    def __init__(self, dirs: LogDirs, known_directories: frozenset[str] | None) -> None:
-        """`known_directories`: ids of those that this broker had registered; None when it has never registered any."""
+    def __init__(
+        self,
+        dirs: LogDirs,
+        topic_ids: Mapping[TopicPartition, UUID | None],
+        known_directories: frozenset[str] | None,
+    ) -> None:
+        """`topic_ids`: which topic each log is from.  `known_directories`: ids of those that this broker had registered;
+        None when it has never registered any."""
         self._dirs = dirs
+        self._topic_ids = topic_ids
         if known_directories is None:
             self._has_new_directory = any(where.made_now for where in dirs.online())
         else:
             self._has_new_directory = not dirs.ids <= known_directories
-        self._damaged = set(dirs.damaged()).union(*(where.shortened for where in dirs.online()))
+        self._damaged = set(damaged_logs(dirs.dirs)).union(*(where.shortened for where in dirs.online()))
         self._causes = {where.path: _cause_of(where) for where in dirs.dirs}
         self.unclean = not all(map(_stopped_cleanly, dirs.dirs))
 
@@ -38,16 +68,12 @@ class ReplicaConditions:
 
     def look(self, topic: Topic, partition: Partition) -> Condition:
         name = TopicPartition(topic.name, partition.index)
-        if name not in self._dirs or self._is_of_another_topic(name, topic):
+        if name not in self._dirs or self._topic_ids.get(name) != topic.id:
             return Condition(self._why_missing(), lambda: NO_LOG)
         cause = self._causes[self._dirs.home(name).path]
         if cause is None and name in self._damaged:
             cause = Cause.DAMAGED
         return Condition(cause, partial(self._reach, name))
-
-    def _is_of_another_topic(self, name: TopicPartition, topic: Topic) -> bool:
-        """A broker that was killed may have left the folder of a topic that was deleted and created again."""
-        return self.unclean and self._dirs.home(name).topic_id(name) not in (None, topic.id)
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:

@@ -67,8 +67,6 @@ class Services:
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
-    lease_is_proven: Callable[[], bool] = lambda: True
-    """False while another broker may lead what this one leads: then acks=1 means acks=all."""
 
 
 def answer_at_once(waits: Future[Any]) -> bool:

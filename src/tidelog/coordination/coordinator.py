@@ -23,6 +23,7 @@ from tidelog.record.reader import Batch, read_batches
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import Log
+from tidelog.storage.reading import Slice
 from tidelog.types import Epoch, NodeId
 
 log = logging.getLogger("tidelog.coordination")
@@ -82,6 +83,12 @@ class Coordinator(Generic[M]):
     @property
     def loading(self) -> bool:
         return bool(self._loading)
+
+    @property
+    def lease_proven(self) -> bool:
+        """If not, another broker may coordinate what this one does: what is read here is told only after a record that
+        changes nothing was committed.  A broker that was replaced cannot commit one."""
+        return self._partitions.lease_proven()
 
     def leader_of(self, name: str, count: int, image: Image) -> NodeId | None:
         partition = image.partition(self.topic.name, partition_for(name, count))
@@ -144,7 +151,9 @@ class Coordinator(Generic[M]):
                 break
             except errors.TidelogError as problem:
                 log.error("cannot load %s, trying again: %s", name, problem)
-                after_s = RELOAD_S
+            except Exception:
+                log.exception("loading %s failed, trying again", name)
+            after_s = RELOAD_S
         self._loading.pop(index, None)
         self._open(index, partition, machine)
 
@@ -170,27 +179,38 @@ class Coordinator(Generic[M]):
             self._close(shard)
 
 
-async def _replay(it: Log, machine: M, kinds: Kinds, name: str) -> None:
-    offset = it.start
-    while offset < it.next:
-        bad = next((one for one in it.damaged if one.start <= offset < one.end), None)
-        if bad is not None:
-            log.error("%s: offsets %d to %d are damaged, what they held is lost", name, bad.start, bad.end)
-            offset = bad.end
+async def _replay(source: Log, machine: M, kinds: Kinds, name: str) -> None:
+    offset = source.start
+    while offset < source.next:
+        damage = next((each for each in source.damaged if each.start <= offset < each.end), None)
+        if damage is not None:
+            log.error(
+                "%s: offsets %d to %d are damaged, what they held is lost", name, damage.start, damage.end
+            )
+            offset = damage.end
             continue
-        part = it.read(offset, READ_BYTES, it.end)
+        part = source.read(offset, READ_BYTES, source.end)
         if part is None:
-            if offset >= it.end:
-                await it.flush()  # appends that are on their way to the disk
-            if offset >= it.end or it.end == it.next:
+            if offset >= source.end:
+                await source.flush()  # appends that are on their way to the disk
+            if offset >= source.end or source.end == source.next:
                 return
             continue
-        data = part.file.read(part.size, part.position)
-        for batch in read_batches(data):
+        before = offset
+        for batch in read_batches(read_slice(source, part)):
             if batch.header.last_offset >= offset:
                 _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1
+        if offset == before:
+            raise errors.CorruptMessage(f"{name} has no whole batch at offset {offset}, where one must be")
         await asyncio.sleep(0)
+
+
+def read_slice(source: Log, part: Slice) -> bytes:
+    try:
+        return part.file.read(part.size, part.position)
+    except OSError as problem:
+        raise source.read_failed(problem) from problem
 
 
 def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:

@@ -4,7 +4,7 @@ Facts in (the shard's state, what is asked), entries or answers out.  Pure; `off
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -91,7 +91,7 @@ def commit_transactional(
                     raise errors.IllegalGeneration(f"topic {one.topic} is not there any more")
                 check(one.topic, one.topic_id, one.partition)
             codes.append(errors.NONE)
-            entries.append(entry_of(who.group_id, one._replace(topic_id=NO_TOPIC_ID), limits.now_ms, NEVER))
+            entries.append(entry_of(who.group_id, one, limits.now_ms, NEVER))
     except errors.StaleMemberEpoch as problem:
         # Producers know only generations.
         raise errors.IllegalGeneration(str(problem)) from None
@@ -137,15 +137,20 @@ def readable(machine: GroupMachine, group_id: str, member_id: str | None, epoch:
 
 
 def find(
-    machine: GroupMachine, group_id: str, topic: str, topic_id: UUID, partition: int, stable: bool
+    machine: GroupMachine, group_id: str, topic: str, present: UUID | None, partition: int, stable: bool
 ) -> Found:
-    """`stable`: an offset that an open transaction may replace is not told."""
+    """`present`: the id of the topic that has this name now, None without one.  `stable`: an offset that an open
+    transaction may replace is not told."""
     if stable and machine.offsets.is_pending(group_id, topic, partition):
         return Found(None, errors.UnstableOffsetCommit.code)
     committed = machine.offsets.get(group_id, topic, partition)
-    if committed is None or topic_id == NO_TOPIC_ID or committed.topic_id in (topic_id, NO_TOPIC_ID):
-        return Found(committed)
-    return Found(None)  # it is of a topic of that name that was deleted
+    return Found(committed if committed is not None and is_of(committed, present) else None)
+
+
+def is_of(committed: Committed, present: UUID | None) -> bool:
+    """Was it committed for the topic that has the name now?  A record without an id (an older broker's, or one with a time
+    of expiry) cannot tell: it counts until a deletion of the topic is seen."""
+    return committed.topic_id in (NO_TOPIC_ID, present)
 
 
 # Deleting
@@ -179,6 +184,16 @@ def of_deleted_topics(machine: GroupMachine, deleted: dict[str, UUID]) -> list[E
         tombstone(group_id, topic, partition)
         for group_id, topic, partition, known in _all(machine)
         if topic in deleted and known.topic_id in (NO_TOPIC_ID, deleted[topic])
+    ]
+
+
+def of_replaced_topics(machine: GroupMachine, present: Callable[[str], UUID | None]) -> list[Entry]:
+    """Offsets whose topic was deleted and made anew while nobody had this state loaded.  Those of a name that no topic has
+    are not told either, but stay until they expire: metadata that is behind is no reason to delete them."""
+    return [
+        tombstone(group_id, topic, partition)
+        for group_id, topic, partition, known in _all(machine)
+        if not is_of(known, present(topic)) and present(topic) is not None
     ]
 
 

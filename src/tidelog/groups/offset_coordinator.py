@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from tidelog.groups.classic_coordinator import ClassicGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.machine import GroupMachine
 from tidelog.groups.offset_commits import Commit, Committer, Found, Limits
+from tidelog.groups.offset_records import tombstone
 from tidelog.groups.offsets import Committed, Partition, Place
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Topic
@@ -28,6 +29,7 @@ Topics = Sequence[tuple[Topic, list[Partition]]]
 ENTRIES_MAX = 1000  # deleted in one batch
 _MINUTE_MS = 60_000
 _EXPIRY = ("offsets", "expiry")
+_NOTHING = tombstone("", "", 0)  # no group has an empty name
 
 
 class Committing(NamedTuple):
@@ -44,6 +46,7 @@ class GroupOffsets:
     def __init__(self, groups: Groups, classic: ClassicGroups) -> None:
         self._groups = groups
         self._classic = classic
+        groups.coordinator.opened.append(self._opened)
         groups.updated.append(self._updated)
 
     def start(self) -> None:
@@ -111,17 +114,20 @@ class GroupOffsets:
         group_id: str,
         member_id: str | None,
         epoch: int,
-        asked: Iterable[tuple[str, UUID, int]],
+        asked: Sequence[Place],
         stable: bool,
     ) -> list[Found]:
-        """What is committed for each (topic, its id, partition)."""
+        """What is committed for each (topic, partition)."""
         shard = self._groups.shard(group_id)
         machine = shard.machine
         if offset_commits.readable(machine, group_id, member_id, epoch):
-            found = [offset_commits.find(machine, group_id, *one, stable) for one in asked]
+            found = [
+                offset_commits.find(machine, group_id, topic, self._present(topic), partition, stable)
+                for topic, partition in asked
+            ]
         else:
             found = [Found(None) for _ in asked]
-        await shard.settled(self._groups.commit_timeout_ms)
+        await self._latest(shard)
         return found
 
     async def fetch_all(
@@ -134,9 +140,18 @@ class GroupOffsets:
             found = {
                 place: _unless_pending(machine, group_id, place, known, stable)
                 for place, known in machine.offsets.of(group_id).items()
+                if offset_commits.is_of(known, self._present(place[0]))
             }
-        await shard.settled(self._groups.commit_timeout_ms)
+        await self._latest(shard)
         return found
+
+    async def _latest(self, shard: GroupShard) -> None:
+        """Returns when what was read can be told: it is committed, and no other coordinator has newer offsets."""
+        timeout_ms = self._groups.commit_timeout_ms
+        if self._groups.coordinator.lease_proven:
+            await shard.settled(timeout_ms)
+        else:
+            await shard.committed(shard.append([_NOTHING]), timeout_ms)
 
     async def delete(self, group_id: str, places: Sequence[Place]) -> list[int]:
         if not group_id:
@@ -163,6 +178,17 @@ class GroupOffsets:
         for group in list(shard.machine.groups.values()):
             entries += offset_commits.expired(shard.machine, group, now_ms, retention_ms)
         self._write(shard, entries, "expired")
+
+    def _present(self, topic: str) -> UUID | None:
+        """The id of the topic that has this name now."""
+        known = self._groups.image.topics.get(topic)
+        return None if known is None else known.id
+
+    def _opened(self, shard: GroupShard) -> None:
+        # The log holds nothing of topics that are newer than this broker's metadata: whoever wrote it knew of the election
+        # by then, if he knew of the topic.
+        entries = offset_commits.of_replaced_topics(shard.machine, self._present)
+        self._write(shard, entries, "of deleted topics")
 
     def _updated(self, update: Update) -> None:
         deleted = {}

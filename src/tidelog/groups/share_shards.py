@@ -88,7 +88,7 @@ class ShareShards:
         def decide(machine: ShareMachine) -> list[Entry]:
             state, entries = share_state.read(machine, key, leader_epoch)
             found[:] = [state]
-            return entries
+            return entries or self._proof(machine, key)
 
         await self._change(key, decide)
         return found[0]
@@ -99,10 +99,20 @@ class ShareShards:
     async def summary(self, key: ShareKey) -> ShareState | None:
         if self.topic.count(self._controller.image) is None:
             return None  # nothing was ever kept
-        shard = await self._shard(key)
-        state = shard.machine.states.get(key)
-        await shard.settled(self._timeout_ms)
-        return state
+        found: list[ShareState | None] = []
+
+        def decide(machine: ShareMachine) -> list[Entry]:
+            found[:] = [machine.states.get(key)]
+            return self._proof(machine, key)
+
+        await self._change(key, decide)
+        return found[0]
+
+    def _proof(self, machine: ShareMachine, key: ShareKey) -> list[Entry]:
+        """What is written before a state is told: nothing, unless another coordinator may have a newer one."""
+        if self.coordinator.lease_proven:
+            return []
+        return share_state.snapshots(machine, [key], self._clock.now_ms())
 
     async def _change(self, key: ShareKey, decide: Callable[[ShareMachine], list[Entry]]) -> None:
         shard = await self._shard(key)

@@ -35,11 +35,12 @@ def restarted(
         return None
     before = next((tail for tail in partition.doubts if tail.node == node), None)
     cause = condition.cause
-    if cause is None and before is not None and before.has_log:
-        cause = before.cause  # what it lost then has not come back
+    if cause is None and before is not None and before.cause is not Cause.OFFLINE:
+        # What it lost has not come back: where a log was missing, there is a new and empty one by now.
+        cause = before.cause
     if cause is not None:
         return in_doubt(partition, node, cause, condition.reach)
-    if before is not None:  # the log is there again
+    if before is not None:  # its directory is there again
         doubts = tuple(tail for tail in partition.doubts if tail.node != node)
         return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None

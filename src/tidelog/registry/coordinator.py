@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.coordinator import Coordinator, read_slice
 from tidelog.coordination.internal_topic import InternalTopic, Shape
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
@@ -195,7 +195,7 @@ class SchemaRegistry:
             part = log.read(self._taken_in, READ_BYTES, log.end)
             if part is None:
                 return
-            for batch in read_batches(part.file.read(part.size, part.position)):
+            for batch in read_batches(read_slice(log, part)):
                 if batch.header.last_offset < self._taken_in:
                     continue
                 for record in [] if batch.header.control else batch.records():

@@ -73,8 +73,10 @@ class Followers:
 
     def _drop(self, name: TopicPartition) -> None:
         held = self._leader_of.pop(name, None)
-        if held is not None:
-            leader, partition = held
+        if held is None:
+            return
+        leader, partition = held
+        if leader in self._by_leader:  # not when all of its partitions went offline here
             self._by_leader[leader][0].drop(partition)
 
     def _stop_idle(self) -> None:

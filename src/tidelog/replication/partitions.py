@@ -60,6 +60,8 @@ class Partitions:
         """Told of every log that is deleted or moves to another directory."""
         self.newer_than_metadata: dict[TopicPartition, None] = {}
         """Partitions whose log here has records of an epoch that the metadata do not know, until that is reported."""
+        self.lease_proven: Callable[[], bool] = lambda: True
+        """By this broker's own clock.  Without it others may lead what this broker believes to lead."""
 
     # For handlers
 
@@ -167,19 +169,25 @@ class Partitions:
     # Following the metadata
 
     async def start(self) -> None:
-        """Logs that metadata knows and no disk has are made, those that it does not know are deleted: a crash may
-        have come between a change and its effect."""
+        """Logs that metadata knows and no disk has are made, those that it does not know are parked: a crash may have come
+        between a change and its effect, but the metadata may also be older than the logs."""
         wanted = {
             TopicPartition(topic.name, partition.index): topic
             for topic in self._image.topics.values()
             for partition in topic.partitions
             if self._node in partition.replicas
         }
-        for name in [name for name in self._dirs if name not in wanted]:
-            if not self._dirs.leave_alone(name):
-                log.warning("%s is not in the metadata (any more): deleting it", name)
-                self._delete(name)
+        for name, topic_id in (await self._dirs.topic_ids()).items():
+            try:
+                self._park_stray(name, topic_id, wanted.get(name))
+            except errors.KafkaStorageError as problem:
+                log.error("%s cannot be parked: %s", name, problem)
         self._deleted()
+        for home in self._dirs.online():
+            if home.strays:
+                log.warning(
+                    "%s has %d stray logs, in folders that end in -stray", home.path, len(home.strays)
+                )
         missing = [name for name in wanted if name not in self._dirs]
         if not self._dirs.complete:
             # They may well be on the disk that does not work now: an empty log in their place would be a lie.
@@ -187,6 +195,15 @@ class Partitions:
                 log.error("%s is on no disk that works: repair or mount its disk, or delete the topic", name)
         else:
             await self._create((wanted[name], name.partition) for name in missing)
+
+    def _park_stray(self, name: TopicPartition, topic_id: UUID | None, topic: Topic | None) -> None:
+        """If the log is a stray.  `topic_id` is from its folder, `topic` from the metadata, if that has a replica of the
+        partition on this broker."""
+        if topic is None:
+            if not self._dirs.leave_alone(name):
+                self._dirs.clear_away(name, "the metadata has no replica of it on this broker")
+        elif topic_id != topic.id:
+            self._dirs.clear_away(name, f"it is not from topic {topic.id}, which has its name now")
 
     async def apply(self, update: Update) -> None:
         """Called for every update before anybody sees its image."""

@@ -26,6 +26,7 @@ from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.damage import BadRange
+from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.restoring import fits, restore
 from tidelog.types import NodeId, Offset, TopicPartition
@@ -104,7 +105,7 @@ class Repair:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        damaged = self._dirs.damaged()
+        damaged = damaged_logs(self._dirs.dirs)
         for name in [name for name in self._looks if name not in damaged]:
             del self._looks[name]
         for name in damaged:

@@ -32,7 +32,7 @@ class CorruptCheckpoint(Exception):
 class OffsetFile:
     """One offset per partition of a directory.  `offsets` is what is known; `save` makes it what is on disk."""
 
-    __slots__ = ("_disk", "_lock", "_path", "_saved", "offsets")
+    __slots__ = ("_disk", "_lock", "_path", "_saved", "_saving", "offsets")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -40,6 +40,9 @@ class OffsetFile:
         self._path = path
         self.offsets: dict[TopicPartition, int] = {}
         self._saved: dict[TopicPartition, int] = {}
+        self._saving: dict[
+            TopicPartition, int
+        ] = {}  # may be on disk as well: another thread, or one that failed
 
     def load(self) -> None:
         """A missing or corrupt file knows nothing."""
@@ -47,13 +50,14 @@ class OffsetFile:
             self.offsets = decode_offsets(self._disk.read_file(self._path))
         except (FileNotFoundError, CorruptCheckpoint):
             self.offsets = {}
-        self._saved = dict(self.offsets)
+        self._saved = self._saving = dict(self.offsets)
 
     def save(self) -> None:
         """Blocks; nothing when nothing changed.  Any thread may call it."""
         with self._lock:
             offsets = dict(self.offsets)
-            if offsets != self._saved:
+            if offsets != self._saved or offsets != self._saving:
+                self._saving = offsets
                 self._disk.replace_file(self._path, encode_offsets(offsets))
                 self._saved = offsets
 
@@ -61,12 +65,12 @@ class OffsetFile:
         """Nothing is claimed for a partition that starts from nothing, not even after a crash.  Blocks, if an
         earlier one of that name left its offset on disk."""
         self.offsets.pop(name, None)
-        if name in self._saved:
+        if name in self._saved or name in self._saving:
             self.save()
 
     def lower(self, name: TopicPartition, offset: int) -> None:
         """From now on nothing above `offset` is claimed for the partition, not even after a crash.  Blocks."""
-        if self.offsets.get(name, 0) > offset or self._saved.get(name, 0) > offset:
+        if any(each.get(name, 0) > offset for each in (self.offsets, self._saved, self._saving)):
             self.offsets[name] = offset
             self.save()
 

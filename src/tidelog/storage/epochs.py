@@ -14,15 +14,16 @@ UNDEFINED_OFFSET = -1
 
 
 class Epochs:
-    __slots__ = ("_epochs", "_starts", "dirty", "latest")
+    __slots__ = ("_epochs", "_starts", "latest", "version")
 
     def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED_EPOCH
+        self.version = 0  # of what is known: larger after every change since it was read
         for epoch, start in starts:
             self.assign(epoch, start)
-        self.dirty = False
+        self.version = 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(zip(self._epochs, self._starts, strict=True))
@@ -37,7 +38,7 @@ class Epochs:
         self._epochs.append(epoch)
         self._starts.append(start)
         self.latest = epoch
-        self.dirty = True
+        self.version += 1
         return True
 
     def of(self, offset: int) -> int:
@@ -65,7 +66,7 @@ class Epochs:
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-            self.dirty = True
+            self.version += 1
 
     def advance_start(self, offset: int) -> None:
         """The log starts at `offset` now: the epoch it falls in starts there."""
@@ -73,10 +74,10 @@ class Epochs:
         if above and (above > 1 or self._starts[0] != offset):
             del self._epochs[: above - 1], self._starts[: above - 1]
             self._starts[0] = offset
-            self.dirty = True
+            self.version += 1
 
     def clear(self) -> None:
-        self.dirty = self.dirty or bool(self._epochs)
+        self.version += bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
         self.latest = UNDEFINED_EPOCH

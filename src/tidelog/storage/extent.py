@@ -96,6 +96,10 @@ class Extent(LogTail):
         """Somebody could not make sense of the bytes at `offset`: they are to be checked."""
         self._volume.suspects[self.name] = offset
 
+    def read_failed(self, problem: OSError) -> Exception:
+        """The error for a reader that could not read the bytes of a slice."""
+        return self._volume.failed(problem, f"read {self.name}")
+
     # Segments
 
     def roll(self, base: int | None = None) -> Segment:
@@ -149,6 +153,15 @@ class Extent(LogTail):
         self._durability.dropped(segments)
 
     # Cutting
+
+    def _lower_recovery_point(self, offset: int, doing: str) -> None:
+        """Before a cut.  Nothing has changed yet: a full disk costs the cut and no more."""
+        if self._volume.problem is not None:
+            raise self._volume.offline()
+        try:
+            self._volume.recovery_points.lower(self.name, offset)
+        except OSError as problem:
+            raise self._volume.failed(problem, doing) from problem
 
     def _cut(self, offset: int) -> None:
         self._volume.recovery_points.lower(self.name, offset)

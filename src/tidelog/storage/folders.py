@@ -1,4 +1,5 @@
-"""Names of partition folders in a log directory: `orders-0`, `orders-0.<id>-delete`, `orders-0.<id>-future`."""
+"""Names of partition folders in a log directory: `orders-0`, `orders-0.<id>-delete`, `orders-0.<id>-future`,
+`orders-0.<id>-stray`."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from tidelog.types import TopicPartition
 
 DELETE = "-delete"
 FUTURE = "-future"
+STRAY = "-stray"
 _NAME_BYTES_MAX = 255
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
-_MARKED = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}(-delete|-future)")
+_MARKED = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}(-delete|-future|-stray)")
 
 
 class Folder(NamedTuple):
@@ -31,6 +33,6 @@ def parse(name: str) -> Folder | None:
 
 
 def marked(name: TopicPartition, unique: UUID, suffix: str) -> str:
-    """A long topic is cut: file systems allow 255 bytes.  Such a name is not to be read back, only to be told apart."""
+    """A long topic is cut: file systems allow 255 bytes.  Of such a name only the partition is to be read back."""
     end = f"-{name.partition}.{unique.hex}{suffix}"
     return name.topic[: _NAME_BYTES_MAX - len(end)] + end

@@ -76,8 +76,10 @@ class LastRun(NamedTuple):
 def read_last_run(disk: Disk, folder: str) -> LastRun:
     clean = disk.exists(f"{folder}/{CLEAN}")
     path = f"{folder}/{RUNNING}"
-    boot = disk.read_file(path).decode(errors="replace") if disk.exists(path) else ""
-    return LastRun(clean, boot == "" or boot != disk.boot_id(), disk.exists(f"{folder}/{FAILED}"))
+    text = disk.read_file(path).decode(errors="replace") if disk.exists(path) else ""
+    boot, _, mark = text.partition("\n")
+    failed = mark != "" or disk.exists(f"{folder}/{FAILED}")
+    return LastRun(clean, boot == "" or boot != disk.boot_id(), failed)
 
 
 def mark_running(disk: Disk, folder: str) -> None:
@@ -89,12 +91,22 @@ def mark_running(disk: Disk, folder: str) -> None:
     disk.sync_folder(folder)
 
 
-def mark_failed(disk: Disk, folder: str) -> None:
-    """Not synced: it matters only as long as the system that it happened to runs."""
+def mark_failed(disk: Disk, folder: str) -> bool:
+    """In two ways: bytes behind those of a small file find room where a new name does not.  Not synced: it matters only
+    as long as the system that it happened to runs.  False when neither could be written."""
+    marked = False
+    try:
+        file = disk.open(f"{folder}/{RUNNING}")
+        file.write(b"\nfailed", file.size())
+        marked = True
+    except OSError:
+        pass
     try:
         disk.open(f"{folder}/{FAILED}", create=True)
+        marked = True
     except OSError:
-        pass  # a disk that takes nothing at all gives nothing back either
+        pass
+    return marked
 
 
 def mark_clean(disk: Disk, folder: str) -> None:

@@ -22,6 +22,7 @@ from tidelog.storage.durability import Append
 from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
+from tidelog.storage.log_folder import Covered
 from tidelog.storage.lookup import TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import OFFSETS_MAX, Segment
@@ -70,7 +71,7 @@ class Log(Extent):
             self._changed
             or self.next != self._opened_end
             or self.recovery_point < self._active.end
-            or self.epochs.dirty
+            or not self._durability.epochs_saved
             or self._trash
         )
 
@@ -167,7 +168,7 @@ class Log(Extent):
         try:
             segment.transactions.truncate_to(offset)
         except OSError as problem:
-            self._volume.failed(problem, f"cut {self.name}", at_risk=True)
+            self._volume.failed(problem, f"cut {self.name}")
 
     def learned(self, header: Header, batch: Callable[[], bytes | memoryview]) -> None:
         """A batch with a producer, made by another log, was appended: a follower's, or a copy's."""
@@ -176,7 +177,11 @@ class Log(Extent):
             try:
                 self._active.transactions.append(gone)
             except OSError as problem:
-                raise self._volume.failed(problem, f"append to {self.name}", at_risk=True) from problem
+                # Its marker is in the log.
+                self._active.transactions.remember(gone)
+                error = self._volume.failed(problem, f"append to {self.name}")
+                if self._volume.problem is not None:
+                    raise error from problem
 
     def _append_failed(self, problem: OSError) -> Exception:
         """Part of it may have been written.  If cutting it fails too, the next append overwrites it."""
@@ -261,12 +266,14 @@ class Log(Extent):
         larger."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
         if offset < self.end:
+            self._lower_recovery_point(offset, f"truncate {self.name}")
             self.cuts += 1
             self._change(partial(self._cut, offset), f"truncate {self.name}")
 
     def restart_at(self, offset: int) -> None:
         """Empty, with `offset` as the next one: for a follower whose leader has nothing older."""
         assert not self._queued, "a log is not cut while appends are on their way to it"
+        self._lower_recovery_point(0, f"restart {self.name}")
         self.cuts += 1
         self._change(partial(self._clear, offset), f"restart {self.name}")
 
@@ -295,11 +302,11 @@ class Log(Extent):
         return self._durability.flush()
 
     def wrote(self, path: str) -> None:
-        """A small file in the log's folder is to be made durable with the next sync."""
+        """A small file in the log's folder is to be made durable with the next sync, by housekeeping at the latest."""
         self._durability.wrote(path)
 
-    def plan_names(self, plan: Plan) -> None:
-        self._durability.plan_names(plan)
+    def plan_names(self, plan: Plan) -> Covered:
+        return self._durability.plan_names(plan)
 
     def append_started(self, append: Append) -> None:
         if self._gathering is append:
@@ -308,7 +315,7 @@ class Log(Extent):
     def append_written(self, append: Append) -> None:
         append.segment.written(append.size, append.end)
         self.end = append.end
-        self._durability.appended_durably(append.end)
+        self._durability.appended_durably(append.end, append.covered)
         self._queued -= 1
         if not self._queued:
             self._last_queued = None
@@ -320,7 +327,6 @@ class Log(Extent):
         if self._durability.abandoned:
             return KafkaStorageError(f"{self.name} is deleted")
         error = self._volume.failed(problem, f"append to {self.name}")
-        self._durability.plan_failed()
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
         self._last_queued = self._gathering = None

@@ -21,6 +21,7 @@ from tidelog.storage import checkpoints, folders, identity
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
 from tidelog.storage.disk import Disk, Lock
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.flusher import NotDurable
 from tidelog.storage.identity import Identity, LastRun
 from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
@@ -39,7 +40,8 @@ Configs = Callable[[str], TopicConfig]
 
 
 class LogDir:
-    """`names` has every partition that lives here; `logs` those that are open."""
+    """`names` has every partition that lives here; `logs` those that are open; `strays` the folders of logs that belong
+    to no topic in the metadata, with the id of the topic that each is from."""
 
     def __init__(self, path: str, disk: Disk, clock: Clock, random: Random, files: OpenFiles) -> None:
         self.path = path
@@ -49,6 +51,7 @@ class LogDir:
         self.last_run: LastRun | None = None  # how it ended; None while that could not be read
         self.names: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, Log] = {}
+        self.strays: dict[str, UUID | None] = {}
         self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
         self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
         self.to_open: set[TopicPartition] = set()
@@ -131,6 +134,9 @@ class LogDir:
                 continue
             if folder.suffix == "":
                 self.names.add(folder.name)
+            elif folder.suffix == folders.STRAY:
+                path = f"{self.path}/{name}"
+                self.strays[path] = self._topic_id_in(path)
             else:
                 # A move that did not end is begun anew by whoever wants it.
                 self._doomed.append((0, f"{self.path}/{name}"))
@@ -174,7 +180,8 @@ class LogDir:
             try:
                 await self._disk.run(self._stop)
             except OSError as problem:
-                self.volume.failed(problem, f"stop {self.path}", at_risk=True)
+                # All that found no room can be had from the logs: this was not a clean stop, and nothing worse.
+                self.volume.failed(problem, f"stop {self.path}", isinstance(problem, NotDurable))
         self.let_go()
 
     def let_go(self) -> None:
@@ -190,13 +197,19 @@ class LogDir:
         for log in self.logs.values():
             log.close(renames)
         if not resting:
-            self._disk.sync_all(self.path)
+            self._sync_all()
         for fresh, path in renames:
             self._disk.rename(fresh, path)
         if renames:
-            self._disk.sync_all(self.path)
+            self._sync_all()
         self.checkpoint()
         identity.mark_clean(self._disk, self.path)
+
+    def _sync_all(self) -> None:
+        try:
+            self._disk.sync_all(self.path)
+        except OSError as problem:
+            raise NotDurable(*problem.args) from problem
 
     # Logs
 
@@ -239,7 +252,7 @@ class LogDir:
             self.logs.pop(name).close()
 
     def create(self, name: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
-        """A new, empty log.  Its folder is durable with its first sync."""
+        """A new, empty log.  Its folder, and whose it is, are durable with its first sync or the next housekeeping."""
         if self.problem is not None:
             raise self.volume.offline()
         folder = self.folder(name)
@@ -270,12 +283,26 @@ class LogDir:
         )
 
     def topic_id(self, name: TopicPartition) -> UUID | None:
-        """Which topic of this name the folder is from; None when a crash lost it."""
+        """Which topic of this name the folder is from.  None when that is lost: by damage, or because the power was cut
+        before anything of a new log was synced."""
         try:
-            data = self._disk.read_file(f"{self.folder(name)}/{checkpoints.PARTITION_METADATA}")
+            return self._topic_id_in(self.folder(name))
+        except OSError as problem:
+            raise self.volume.failed(problem, f"open {name}") from problem
+
+    def _topic_id_in(self, folder: str) -> UUID | None:
+        try:
+            data = self._disk.read_file(f"{folder}/{checkpoints.PARTITION_METADATA}")
             return checkpoints.decode_topic_id(data)
         except (FileNotFoundError, CorruptCheckpoint):
             return None
+
+    def set_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
+        """The file that says so was lost in a crash."""
+        logger.warning("%s has lost %s: it is from topic %s", name, checkpoints.PARTITION_METADATA, topic_id)
+        path = f"{self.folder(name)}/{checkpoints.PARTITION_METADATA}"
+        try:
+            self._disk.replace_file(path, checkpoints.encode_topic_id(topic_id))
         except OSError as problem:
             raise self.volume.failed(problem, f"open {name}") from problem
 
@@ -286,6 +313,11 @@ class LogDir:
 
     def delete(self, name: TopicPartition, delay_ms: int = 0) -> None:
         """Gone at once; its bytes after `delay_ms`, so that what is being sent can be sent."""
+        target = self.take_away(name, folders.DELETE)
+        self._doomed.append((self.volume.clock.now_ms() + delay_ms, target))
+
+    def take_away(self, name: TopicPartition, suffix: str) -> str:
+        """Nobody finds it any more; the path that its folder has now."""
         log = self.logs.pop(name, None)
         if log is not None:
             log.abandon()
@@ -294,17 +326,14 @@ class LogDir:
             file.offsets.pop(name, None)
         self.volume.suspects.pop(name, None)
         self.volume.damaged.pop(name, None)
-        self._doom(self.folder(name), name, delay_ms)
-
-    def _doom(self, folder: str, name: TopicPartition, delay_ms: int) -> None:
         unique = UUID(int=self.volume.random.getrandbits(128), version=4)
-        target = f"{self.path}/{folders.marked(name, unique, folders.DELETE)}"
+        target = f"{self.path}/{folders.marked(name, unique, suffix)}"
         try:
-            self._disk.rename(folder, target)
+            self._disk.rename(self.folder(name), target)
         except OSError as problem:
             raise self.volume.failed(problem, f"delete {name}", at_risk=True) from problem
         self._renamed = True
-        self._doomed.append((self.volume.clock.now_ms() + delay_ms, target))
+        return target
 
     def deleted(self) -> None:
         """What was deleted stays deleted: a crash would bring it back, in the place of a new topic of the same name.  One

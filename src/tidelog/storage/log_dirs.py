@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from uuid import UUID
 
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, LogDirNotFound, TidelogError, UnknownTopicOrPartition
-from tidelog.storage.damage import BadRange
+from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.storage import strays
+from tidelog.storage.damaged_logs import open_damaged
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import Configs, LogDir
 from tidelog.storage.moving import Move
@@ -60,26 +62,8 @@ class LogDirs:
         for each in self.dirs:
             for name in sorted(each.names):
                 self._settle(name, each)
-        self._open_damaged()
+        open_damaged(self.online(), self._configs)
         return [report for reports in started if isinstance(reports, list) for report in reports]
-
-    def _open_damaged(self) -> None:
-        """From then on `damaged` tells them."""
-        for home in self.online():
-            for name in sorted(home.to_open & home.names):
-                try:
-                    home.open(name, self._configs(name.topic))
-                except TidelogError as problem:
-                    logger.error("%s cannot be opened: %s", name, problem)
-
-    def damaged(self) -> dict[TopicPartition, tuple[BadRange, ...]]:
-        """Every log here that has bytes which rotted."""
-        return {
-            name: log.damaged
-            for home in self.online()
-            for name in home.volume.damaged
-            if (log := home.logs.get(name)) is not None and log.damaged
-        }
 
     def _meet(self) -> None:
         """Every directory knows of all others: one that is not mounted looks like a new, empty one otherwise."""
@@ -159,19 +143,70 @@ class LogDirs:
     # Changing
 
     def create(self, name: TopicPartition, topic_id: UUID) -> Log:
-        """The log of a partition of this topic: the one that is here, or a new one.  What is left of an earlier topic
-        of the same name goes."""
+        """The log of a partition of this topic: the one that is here, a stray that is from this topic, or a new one.
+        What is left of another topic of the same name is parked."""
         config = self._configs(name.topic)
+        if name in self._homes and not self.is_of(name, topic_id):
+            self.clear_away(name, f"it is not from topic {topic_id}, which has its name now")
+            self.deleted()
         home = self._homes.get(name)
         if home is not None:
-            if name in home.logs or home.topic_id(name) in (None, topic_id):
-                return home.open(name, config)
-            self.delete(name)
-            self.deleted()
+            return home.open(name, config)
+        if self._bring_back(name, topic_id):
+            return self.open(name)
         home = self._wanted.pop(name, None) or self._emptiest()
         log = home.create(name, topic_id, config)
         self._homes[name] = home
         return log
+
+    def _bring_back(self, name: TopicPartition, topic_id: UUID) -> bool:
+        stray = strays.find(self.online(), name, topic_id)
+        if stray is None:
+            return False
+        home, path = stray
+        strays.bring_back(home, path, name)
+        logger.warning("%s is in the metadata again: its log was brought back from %s", name, path)
+        self._homes[name] = home
+        return True
+
+    def bring_back_strays(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+        """Logs of topics that the metadata has again, before anybody takes them for missing."""
+        if not any(home.strays for home in self.online()):
+            return
+        for name, topic_id in wanted:
+            if name not in self._homes:
+                self._bring_back(name, topic_id)
+
+    async def topic_ids(self) -> dict[TopicPartition, UUID | None]:
+        """Which topic each log is from, of those in directories that work."""
+        ids: dict[TopicPartition, UUID | None] = {}
+        for home in self.online():
+            try:
+                ids |= await home.volume.disk.run(partial(_topic_ids, home))
+            except KafkaStorageError:
+                continue  # it is offline now
+        return {name: topic_id for name, topic_id in ids.items() if name in self._homes}
+
+    def is_of(self, name: TopicPartition, topic_id: UUID) -> bool:
+        """Whether the log that is here under this name is from this topic."""
+        return self.home(name).topic_id(name) == topic_id
+
+    def clear_away(self, name: TopicPartition, why: str) -> None:
+        """A log of no topic that is known is parked as a stray.  The metadata may be older than the log: it may have been
+        restored from a backup."""
+        home = self.home(name)
+        if home.topic_id(name) is None and strays.is_blank(home, name):
+            self.delete(name)
+            return
+        self.cancel_move(name)
+        del self._homes[name]
+        logger.warning(
+            "%s is parked as %s: %s.  Nothing reads or removes this folder.  Its log comes back when the metadata has its "
+            "topic again; if it is not needed any more, remove the folder",
+            name,
+            strays.park(home, name),
+            why,
+        )
 
     def _emptiest(self) -> LogDir:
         online = self.online()
@@ -223,8 +258,9 @@ class LogDirs:
 
     def finish_move(self, name: TopicPartition) -> Log:
         """The log in its new place, at once: whoever held the old one must take this one before he appends."""
-        move = self.moves.pop(name)
+        move = self.moves[name]
         log = move.swap()
+        del self.moves[name]
         self._homes[name] = move.target
         return log
 
@@ -235,3 +271,7 @@ class LogDirs:
 
     def config(self, name: TopicPartition) -> TopicConfig:
         return self._configs(name.topic)
+
+
+def _topic_ids(home: LogDir) -> dict[TopicPartition, UUID | None]:
+    return {name: home.topic_id(name) for name in sorted(home.names)}

@@ -15,6 +15,7 @@ from tidelog._speed.batch import HEADER_SIZE, Header, crc_ok, header_at, walk
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints, folders
+from tidelog.storage.flusher import NotDurable
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.reading import Slice
@@ -89,15 +90,24 @@ class Move:
             self._append(part.file.read(part.size, part.position))
         assert self._from.next == self._from.end, "appends are on their way to the old log"
         self._to.advance_start(min(self._from.start, self._to.end))
-        self._to.close()
+        volume, durable_to = self.target.volume, self._to.recovery_point
         try:
-            # All but the last segment is on disk since `copy`.
-            self._to.segments.last.sync()
-            self.target.volume.disk.sync_folder(self._folder)
+            self._to.close()
+            for segment in self._to.segments:
+                if segment.end > durable_to or segment is self._to.segments.last:
+                    segment.sync()
+            volume.disk.sync_folder(self._folder)
+            self._write_metadata()
+        except OSError as problem:
+            # The old log is still the one that counts: a full disk costs nothing but the move.
+            raise volume.failed(problem, f"move {self.name}", isinstance(problem, NotDurable)) from problem
+        try:
             self._take_place()
         except OSError as problem:
-            raise self.target.volume.failed(problem, f"move {self.name}", at_risk=True) from problem
+            raise volume.failed(problem, f"move {self.name}", at_risk=True) from problem
+        self._to.abandon()  # syncs that are under way do not find its folder
         self.source.delete(self.name, self._config.file_delete_delay_ms)
+        self.source.deleted()
         return self.target.open(self.name, self._config)
 
     def cancel(self) -> None:
@@ -105,15 +115,18 @@ class Move:
         self._to.abandon()
         self.target.discard(self._folder)
 
-    def _take_place(self) -> None:
-        """The new name is durable before the old one goes: a crash in between leaves two logs with the same content,
-        and the next start keeps one."""
-        disk, folder = self.target.volume.disk, self._folder
+    def _write_metadata(self) -> None:
         metadata = f"{self._from.folder}/{checkpoints.PARTITION_METADATA}"
         if self.source.volume.disk.exists(metadata):
             data = self.source.volume.disk.read_file(metadata)
-            disk.replace_file(f"{folder}/{checkpoints.PARTITION_METADATA}", data)
-        disk.rename(folder, self.target.folder(self.name))
+            path = f"{self._folder}/{checkpoints.PARTITION_METADATA}"
+            self.target.volume.disk.replace_file(path, data)
+
+    def _take_place(self) -> None:
+        """The new name is durable before the old one goes: a crash in between leaves two logs with the same content,
+        and the next start keeps one."""
+        disk = self.target.volume.disk
+        disk.rename(self._folder, self.target.folder(self.name))
         disk.sync_folder(self.target.path)
         self.target.names.add(self.name)
         self.target.log_starts.offsets[self.name] = self._from.start

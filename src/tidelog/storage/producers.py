@@ -49,9 +49,11 @@ class Beginning(NamedTuple):
 
 
 class Producer(ProducerTail):
-    __slots__ = ()
+    __slots__ = ("last_end",)
 
     batches: deque[KeptBatch]
+    last_end: int
+    """The offset of its latest marker since this state was built; -1 without one."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.id = producer_id
@@ -61,6 +63,7 @@ class Producer(ProducerTail):
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
+        self.last_end = -1
 
     @property
     def last_sequence(self) -> int:
@@ -79,7 +82,7 @@ class Producer(ProducerTail):
 
 
 class Producers(ProducerTable):
-    __slots__ = ("_decided", "_last_end", "_open")
+    __slots__ = ("_decided", "_last_end", "_open", "restored_to")
 
     _producers: dict[int, Producer]
 
@@ -90,17 +93,15 @@ class Producers(ProducerTable):
             tuple[int, int]
         ] = []  # (first offset, marker's offset) while that is not committed
         self._last_end = -1  # the latest marker: nothing above it can be undone by forgetting batches alone
+        self.restored_to = (
+            0  # where the log ended when the snapshot was made: markers before it are not known
+        )
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._producers.values())
-
-    @property
-    def last_end(self) -> int:
-        """The offset of the latest marker."""
-        return self._last_end
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
@@ -156,6 +157,11 @@ class Producers(ProducerTable):
         """Whether this instance of the producer has a transaction open here."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def last_end(self, producer_id: int) -> int:
+        """Changes with every marker that ends a transaction of the producer here; compare it under one leader epoch."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.last_end
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         producer = self._producers.get(producer_id)
@@ -252,7 +258,7 @@ class Producers(ProducerTable):
         producer.transaction_start = -1
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp = timestamp
-        self._last_end = offset
+        producer.last_end = self._last_end = offset
         return start
 
     def committed(self, offset: int) -> None:
@@ -263,7 +269,7 @@ class Producers(ProducerTable):
     def truncate_to(self, offset: int) -> bool:
         """Forgets what the log forgot at `offset` and later; false when that takes more than is kept here, and the
         state has to be built anew from a snapshot and the log."""
-        if self._last_end >= offset:
+        if self._last_end >= offset or offset < self.restored_to:
             return False
         for producer in list(self._producers.values()):
             kept = [batch for batch in producer.batches if batch.last_offset < offset]
@@ -284,6 +290,7 @@ class Producers(ProducerTable):
         self._open.clear()
         self._decided.clear()
         self._last_end = -1
+        self.restored_to = 0
 
     def expire(self, before_ms: int) -> int:
         """Forgets producers silent since `before_ms`, unless a transaction of theirs is open; how many."""

@@ -10,8 +10,8 @@ first bad one ends the log if nothing whole follows: a torn write.  If whole bat
 - otherwise the bytes were written, and rotted.  Cutting would throw away what was acknowledged behind them: the range
   is recorded as damage, reads of it fail, and all others go on.
 
-Afterwards the folder is as a clean stop would have left it; `loading` opens it.  Nothing is synced here: whoever
-recovers many logs makes all of them durable at once, before he says that it is done.  Blocks.
+Afterwards the folder is as a clean stop would have left it; `loading` opens it.  Nothing is synced here but what
+is written again: whoever recovers many logs makes all of them durable at once, before he says that it is done.  Blocks.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ class Recovery:
             segment.reserved = segment.size
             if self._write_again:
                 _rewrite(segment.file, position, segment.size)
+                segment.file.sync()  # of this file alone: an error that others have seen is not told to a sync of all
             number += 1
         return expected
 
@@ -263,7 +264,7 @@ class Recovery:
         report.bad = bad
         if bad != known:
             disk.replace_file(f"{folder}/{damage.DAMAGE}", damage.encode(bad))
-        if self._epochs.dirty:
+        if self._epochs.version:
             data = checkpoints.encode_epochs(self._epochs)
             disk.replace_file(f"{folder}/{checkpoints.LEADER_EPOCHS}", data)
         for segment in self._segments:

@@ -88,7 +88,7 @@ def load(
             except CorruptSnapshot:
                 disk.remove(path)
             else:
-                found = offset
+                found = producers.restored_to = offset
         else:
             disk.remove(path)
     return producers, max(found, start)

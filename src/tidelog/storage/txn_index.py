@@ -1,8 +1,9 @@
 """The aborted transactions whose markers lie in one segment: `<base>.txnindex`, 34 bytes an entry, as in Kafka.
 
 Entries are in the order of their markers.  A segment without any has no file.  The file is small, so all of it is kept
-as it is on disk, once somebody has asked; it is written before the marker itself, so that no reader can find the marker
-and not the entry."""
+in memory, once somebody has asked; an entry is there before the marker itself, so that no reader can find the marker
+and not the entry.  The file may lag behind while the disk is full: until the segment is sealed, recovery builds it anew
+from the log."""
 
 from __future__ import annotations
 
@@ -52,12 +53,13 @@ def sane(data: bytes | bytearray, base: int) -> bool:
 
 
 class TxnIndex:
-    __slots__ = ("_data", "_disk", "_path")
+    __slots__ = ("_data", "_disk", "_path", "_written")
 
     def __init__(self, disk: Disk, path: str, data: bytes = b"") -> None:
         self._disk = disk
         self._path = path
         self._data = bytearray(data)
+        self._written = len(data)  # as far as the file has the same; behind it there may be anything
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> TxnIndex:
@@ -73,10 +75,19 @@ class TxnIndex:
         return sane(self._data, base)
 
     def append(self, aborted: Aborted) -> None:
-        """Not synced: recovery builds anew what was not made durable with the segment."""
+        """OSError changes nothing.  Not synced: recovery builds anew what was not made durable with the segment."""
         entry = aborted.encode()
-        self._disk.open(self._path, create=True).write(entry, len(self._data))
+        self._write(self._data[self._written :] + entry)
         self._data += entry
+
+    def remember(self, aborted: Aborted) -> None:
+        """As `append`, for a marker that is in the log already and an entry that cannot be written now: `trim` or the
+        next `append` writes it."""
+        self._data += aborted.encode()
+
+    def _write(self, data: bytearray) -> None:
+        self._disk.open(self._path, create=True).write(data, self._written)
+        self._written += len(data)
 
     def truncate_to(self, offset: int) -> None:
         """Forgets markers at `offset` and later."""
@@ -84,10 +95,13 @@ class TxnIndex:
 
     def clear(self) -> None:
         self._data.clear()
+        self._written = 0
         self._disk.remove(self._path)
 
     def trim(self) -> None:
-        """The file holds nothing but the entries: an append that failed may have left more."""
+        """The file holds the entries and nothing else: an append that failed may have left more, or less."""
+        if self._written < len(self._data):
+            self._write(self._data[self._written :])
         if self._disk.exists(self._path):
             file = self._disk.open(self._path)
             if file.size() > len(self._data):
@@ -96,7 +110,9 @@ class TxnIndex:
     def _cut(self, size: int) -> None:
         if size < len(self._data):
             del self._data[size:]
-            self._disk.open(self._path).truncate(size)
+            self._written = min(self._written, size)
+            if self._disk.exists(self._path):
+                self._disk.open(self._path).truncate(size)
 
     def between(self, start: int, end: int) -> tuple[list[Aborted], bool]:
         """Those that have records from `start` on and below `end`; true when no later index can have any."""

@@ -60,7 +60,7 @@ class Volume:
     """What took the directory offline, and with it every log in it."""
 
     rolled: dict[Syncable, None] = field(default_factory=dict)
-    """Logs that have sealed segments which are not synced yet, in the order they came: sets have none, and a
+    """Logs that are new, or have sealed segments which are not synced yet, in the order they came: sets have none, and a
     simulated run has to repeat itself."""
     trashed: dict[Emptied, None] = field(default_factory=dict)
     """Logs that have deleted files still on disk."""
@@ -85,8 +85,15 @@ class Volume:
             return self._tell(f"{doing}: {problem.strerror}; raise the limits of this process")
         if self.problem is None:
             self.problem = problem
-            identity.mark_failed(self.disk, self.path)
             logger.error("%s failed: %s", doing, self.offline())
+            if not identity.mark_failed(self.disk, self.path):
+                logger.error(
+                    "%s does not take the note that it has failed: before this broker is started again, restart the "
+                    "machine or remove %s/%s, or else records that never reached the disk count as written",
+                    self.path,
+                    self.path,
+                    identity.RUNNING,
+                )
         return self.offline()
 
     def save_damaged(self) -> None:

@@ -221,9 +221,10 @@ class VirtualDisk:
         content.damage(position, data)
         return position
 
-    def files(self) -> dict[str, bytes]:
-        """All there is now, by path."""
-        return {path: bytes(content.live) for path, content in self._platter.names.walk()}
+    def files(self, folder: str = "") -> dict[str, bytes]:
+        """All there is now below `folder`, by path."""
+        found = self._platter.names.walk()
+        return {path: bytes(content.live) for path, content in found if path.startswith(f"{folder}/")}
 
     def _restart(self) -> None:
         self._platter.begin_life()

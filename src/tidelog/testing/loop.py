@@ -212,6 +212,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready = _Turns(self._ready, self._aside) if self._aside else deque(self._ready)
         self._ready.extend(waiting)
 
+    def all_go_on(self) -> None:
+        for process in list(self._aside):
+            self.go_on(process)
+
     def bury(self, process: Process) -> None:
         """Nothing of this process runs from now on."""
         self.go_on(process)

@@ -52,6 +52,7 @@ def rerun_command(seed: int) -> str:
 
 def _close(loop: VirtualLoop) -> None:
     try:
+        loop.all_go_on()
         left = loop.living_tasks()
         for task in left:
             task.cancel()

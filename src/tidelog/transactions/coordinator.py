@@ -147,8 +147,11 @@ class Transactions:
 
     async def verify(self, transactional_id: str, instance: Instance, partition: TopicPartition) -> None:
         shard = self._shard(transactional_id)
-        check_added(shard.machine.get(transactional_id), instance, partition)
-        await shard.settled(COMMIT_MS_MAX)
+        known = check_added(shard.machine.get(transactional_id), instance, partition)
+        if self.coordinator.lease_proven:
+            await shard.settled(COMMIT_MS_MAX)
+        else:
+            await self._change(shard, known)
 
     def enlist(
         self, transactional_id: str, instance: Instance, partition: TopicPartition, add: bool

@@ -184,11 +184,12 @@ def with_partitions(
     )
 
 
-def check_added(known: Transaction | None, instance: Instance, partition: TopicPartition) -> None:
-    """Raises unless the partition is part of the producer's transaction."""
+def check_added(known: Transaction | None, instance: Instance, partition: TopicPartition) -> Transaction:
+    """The producer's transaction; raises unless the partition is part of it."""
     known = _of_this_instance(known, instance)
     if partition not in known.partitions:
         raise errors.TransactionAbortable(f"{partition} is not part of the transaction of {known.id!r}")
+    return known
 
 
 def _of_this_instance(known: Transaction | None, instance: Instance) -> Transaction:

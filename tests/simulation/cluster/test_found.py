@@ -241,3 +241,21 @@ def test_a_broker_ends_when_its_store_is_restored_from_a_backup() -> None:
             assert "was at" in str(broker.ended.exception())
 
     run(scenario)
+
+
+def test_a_holder_whose_log_lost_its_topic_id_with_the_power_keeps_its_records() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        for node in (1, 2, 3):
+            await dict(cluster.replicas(NAME))[node].log.flush()
+            cluster.machines[node].disk.sync_all("/data")
+            cluster.kill(node, power=True)
+        for node in (1, 2, 3):
+            cluster.machines[node].restart()
+            cluster.machines[node].disk.remove(f"/data/{NAME}/partition.metadata")
+            await cluster.start(node)
+        assert await values(cluster) == sent(5)
+
+    run(scenario)

@@ -14,7 +14,7 @@ from tests.simulation.cluster.trouble import (
     broker_stops_in_order,
 )
 from tests.simulation.cluster.world import Cluster, host
-from tests.simulation.grouped import GROUP, PARTITIONS, TOPIC, GroupMember, Promises
+from tests.simulation.grouped import GROUP, PARTITIONS, TOPIC, GroupMember, Promises, committed
 from tests.simulation.invariants import Violated
 from tests.simulation.play import raise_first
 from tests.simulation.test_groups import check
@@ -23,6 +23,12 @@ from tidelog.net.requester import Requester
 from tidelog.testing import run, seeds
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "500",
@@ -152,3 +158,38 @@ def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             if "GroupOffsetsNeverBack" in problem.names:
                 return
     pytest.fail("not found in 40 seeds")
+
+
+def test_a_coordinator_that_cannot_read_its_log_leaves_the_group_to_another_broker() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        await cluster.create_topic(TOPIC, PARTITIONS, {})
+        group = await Coordinator(cluster).connect("member")
+        part = OffsetCommitRequestPartition(0, 7)
+        topic = OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        while True:
+            answer = await group.ask(
+                OffsetCommitRequest(GROUP, topics=[topic]), OffsetCommitResponse, version=9
+            )
+            if answer.topics[0].partitions[0].error_code == errors.NONE:
+                break
+            await asyncio.sleep(0.1)
+        stored = cluster.stored(TopicPartition("__consumer_offsets", 0))
+        assert stored is not None and stored.leader is not None
+        cluster.kill(stored.leader)
+        survivors = [node for node in stored.replicas if node != stored.leader]
+        cluster.machines[survivors[0]].disk.fail("read", "*__consumer_offsets*.log")
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            try:
+                group = await Coordinator(cluster).connect("member")
+                assert await committed(group, 0) == 7
+                break
+            except (OSError, errors.TidelogError):
+                continue
+        else:
+            pytest.fail("nobody coordinates the group any more")
+        assert cluster.disks_failed(survivors[0])
+
+    run(scenario)

@@ -22,8 +22,8 @@ from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
-from tidelog.app import lifecycle
-from tidelog.metadata import steward, upkeep
+from tidelog.app import replica_condition
+from tidelog.metadata import elections, steward
 from tidelog.replication import lane
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
@@ -68,8 +68,8 @@ def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.MonkeyPatch) -> None:
     led = Partition.led
 
-    def cut(self: Partition, leader: Any, epoch: Epoch, in_sync: Any, count: int) -> None:
-        led(self, leader, epoch, in_sync, count)
+    def cut(self: Partition, leader: Any, epoch: Epoch, *others: Any) -> None:
+        led(self, leader, epoch, *others)
         if leader != self.state.node and self.log.next == self.log.end:
             self.truncate_to(self.state.committed)
 
@@ -84,13 +84,13 @@ def a_follower_joins_the_in_sync_set_before_it_has_caught_up(patch: pytest.Monke
 
 
 def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    due = upkeep.due
+    due = elections.due
 
     def kept(image: Any, topics: Any, unclean: Any) -> Any:
-        for one in due(image, topics, unclean):
-            topic = image.topic_by_id(one.topic_id)
-            epoch = topic.partitions[one.index].leader_epoch
-            yield one._replace(record=one.record._replace(leader_epoch=epoch))
+        for state in due(image, topics, unclean):
+            topic = image.topic_by_id(state.topic_id)
+            epoch = topic.partitions[state.index].leader_epoch
+            yield state._replace(record=state.record._replace(leader_epoch=epoch))
 
     patch.setattr(steward, "due", kept)
 
@@ -102,7 +102,7 @@ def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:
 
 def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:
     """Nor does the broker wait for the lease of its last life, as a machine that went down should."""
-    patch.setattr(lifecycle, "_lost_power", lambda where: False)
+    patch.setattr(replica_condition, "_cause_of", lambda where: None)
     patch.setattr(LogDirs, "home_id", "the same")
 
 

@@ -73,7 +73,7 @@ async def brokers_are_cut_apart(cluster: Cluster, random: Random) -> None:
     one, other = random.sample(list(cluster.machines), 2)
     cluster.network.cut(host(one), host(other), one_way=random.random() < 0.5)
     await asyncio.sleep(random.random() * 6)
-    cluster.network.heal()
+    cluster.network.mend(host(one), host(other))
 
 
 async def broker_is_cut_off(cluster: Cluster, random: Random) -> None:
@@ -87,7 +87,8 @@ async def broker_is_cut_off(cluster: Cluster, random: Random) -> None:
     if random.random() < 0.7:
         cluster.metadata.cut_off(host(node))
     await asyncio.sleep(random.random() * 8)
-    cluster.network.heal()
+    for peer in (CLIENT, *map(host, cluster.machines)):
+        cluster.network.mend(host(node), peer)
     cluster.metadata.reconnect(host(node))
 
 

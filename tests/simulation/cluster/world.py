@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from random import Random
 
+from tests.simulation.cluster.survivors import Survivors
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
-from tidelog.metadata import changes
-from tidelog.metadata.image import Image
 from tidelog.metadata.image import Partition as Stored
-from tidelog.metadata.store import MetadataStore
+from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
@@ -31,6 +30,7 @@ from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 CLIENT = "client"
 PORT = 9092
+REPLICATION_MAX = 3
 REQUEST_TIMEOUT_MS = 3_000
 WEATHER = Weather(delay_ms_max=5, patience_ms=2_000)
 
@@ -44,13 +44,11 @@ class Cluster:
         self.machines = {node: Machine(self.network, host(node), random) for node in range(1, size + 1)}
         self.brokers: dict[int, Broker] = {}
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
-        self.dark: set[int] = set()
-        """Machines that lost power and have not said so yet: what is stored counts on them still."""
         self.failing: set[int] = set()
         """Machines whose disks did not do what was asked of them since the broker there was last started."""
         self._settings = settings or {}
-        self._image: Image | None = None
-        self._image_revision = -1
+        self.survivors = Survivors(self.machines, self.partitions, self._committed)
+        self.metadata.observers.append(self._stored)
 
     # Brokers
 
@@ -78,7 +76,7 @@ class Cluster:
         if machine.is_down:
             return
         if power:
-            self._power_goes(node)
+            self.survivors.power_lost(node)
             machine.lose_power()
         else:
             machine.kill()
@@ -86,21 +84,17 @@ class Cluster:
 
     async def restart(self, node: int) -> None:
         self.machines[node].restart()
+        if node in self.failing:
+            self.survivors.disk_failed(node)
+        self.survivors.power_on(node)
         await self.start(node)
-        self.dark.discard(node)
 
     def disks_failed(self, node: int) -> bool:
         """The broker there has put a directory aside, and needs a restart once the disk is well again."""
         return any(one.problem is not None for one in self.brokers[node]._dirs.dirs)
 
-    def _power_goes(self, node: int) -> None:
-        """Where this machine was the last that had all that was acknowledged, its unsynced end may be gone."""
-        self.dark.add(node)
-        for name, history in self.partitions.items():
-            stored = self.stored(name)
-            assert stored is not None
-            if not set(stored.in_sync) - {tail.node for tail in stored.doubts} - self.dark:
-                history.power_lost()
+    def _committed(self, name: TopicPartition) -> int:
+        return max((int(held.state.committed) for _, held in self.replicas(name)), default=0)
 
     async def _start(self, node: int) -> Broker:
         given = {"listeners": f"PLAINTEXT://{host(node)}:{PORT}", "log.dirs": "/data", "node.id": str(node)}
@@ -128,12 +122,12 @@ class Cluster:
 
     # What can be seen from above
 
+    def _stored(self, happened: Changes) -> None:
+        self.survivors.stored(happened, self.metadata.author)
+
     def stored(self, name: TopicPartition) -> Stored | None:
         """The partition's state in the metadata, whoever knows of it."""
-        if self._image is None or self._image_revision != self.metadata.revision:
-            self._image = changes.read(self.metadata.select(""))
-            self._image_revision = self.metadata.revision
-        return self._image.partition(*name)
+        return self.survivors.image.partition(*name)
 
     def replicas(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
         """Those that are open now."""
@@ -159,7 +153,10 @@ class Cluster:
         return await self.connect(self.random.choice(list(self.machines)), client_id)
 
     async def connect_leader(self, name: TopicPartition, client_id: str) -> Requester:
-        """Asks any broker who leads, and goes there; an error of the network or the protocol when that fails."""
+        return await self.connect(await self.find_leader(name, client_id), client_id)
+
+    async def find_leader(self, name: TopicPartition, client_id: str) -> int:
+        """Asks any broker who leads; an error of the network or the protocol when that fails."""
         requester = await self.connect_any(client_id)
         try:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name.topic)])
@@ -168,7 +165,7 @@ class Cluster:
             requester.close()
         for part in answer.topics[0].partitions:
             if part.partition_index == name.partition and part.leader_id >= 0:
-                return await self.connect(part.leader_id, client_id)
+                return part.leader_id
         raise errors.LeaderNotAvailable(f"{name} has no leader now")
 
     async def ask(self, request: Request, response: type[R], version: int | None = None) -> R:
@@ -178,18 +175,21 @@ class Cluster:
         finally:
             requester.close()
 
-    async def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, settings: Mapping[str, str], watched: bool = True
+    ) -> None:
+        """`watched`: what is written to it, and read, is noted in `partitions`."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=len(self.machines),
+            replication_factor=min(len(self.machines), REPLICATION_MAX),
             configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
         code = (await self.ask(request, CreateTopicsResponse)).topics[0].error_code
         if code != errors.NONE:
             raise errors.by_code(code)()
-        for index in range(partitions):
+        for index in range(partitions if watched else 0):
             partition = TopicPartition(name, index)
             self.partitions[partition] = PartitionHistory(
                 partition,
@@ -203,11 +203,19 @@ class LeaderOf:
 
     def __init__(self, cluster: Cluster, name: TopicPartition) -> None:
         self.clock = cluster.clock
+        self.node = 0
+        """The broker that was last met."""
         self._cluster = cluster
         self._name = name
 
     async def connect(self, client_id: str) -> Requester:
-        return await self._cluster.connect_leader(self._name, client_id)
+        self.node = await self._cluster.find_leader(self._name, client_id)
+        return await self._cluster.connect(self.node, client_id)
+
+    def lease_is_over(self) -> bool:
+        """The broker that was last met had not renewed its lease in time: it cannot know that it still leads."""
+        ended_ms = self._cluster.metadata.lease_ended_ms(host(self.node))
+        return ended_ms is not None and self.clock.monotonic_ms() > ended_ms
 
 
 def host(node: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.coordination.node import TOPIC, Ledger, Node, entry
 from tidelog import errors
-from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.coordinator import RELOAD_S, Coordinator
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Shard, Writer
 from tidelog.replication.partition import Ending
@@ -116,6 +116,25 @@ def test_a_shard_whose_sync_failed_is_loaded_again_from_what_the_log_has() -> No
         with pytest.raises(errors.NotCoordinator):
             shard.append([entry("a", 3)])
         await until_loaded(coordinator)
+        assert coordinator.shard("a").machine.amounts == {"a": 1}
+
+    run(scenario)
+
+
+def test_loading_that_could_not_read_the_log_is_tried_again() -> None:
+    async def scenario(_: Random) -> None:
+        node = Node()
+        coordinator = await node.start()
+        await coordinator.topic.ensure()
+        shard = coordinator.shard("a")
+        await shard.committed(shard.append([entry("a", 1)]), WAIT_MS)
+        await coordinator.stop()
+        node.disk.fail("read", "*.log", errno.ENOMEM)
+        coordinator.start(node.controller.image)
+        await asyncio.sleep(RELOAD_S / 2)
+        with pytest.raises(errors.CoordinatorLoadInProgress):
+            coordinator.shard("a")
+        await asyncio.wait_for(until_loaded(coordinator), 60)
         assert coordinator.shard("a").machine.amounts == {"a": 1}
 
     run(scenario)

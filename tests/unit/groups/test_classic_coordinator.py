@@ -297,7 +297,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
         offsets = GroupOffsets(node.groups, node.classic)
 
         async def fetch(stable: bool) -> Any:
-            (found,) = await offsets.fetch(GROUP, None, -1, [("t", NO_TOPIC_ID, 0)], stable)
+            (found,) = await offsets.fetch(GROUP, None, -1, [("t", 0)], stable)
             return found.error_code or (found.committed and found.committed.offset)
 
         shard = node.groups.shard(GROUP)

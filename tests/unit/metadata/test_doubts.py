@@ -54,7 +54,12 @@ def test_a_doubt_stays_over_another_restart_with_the_log_as_it_is_now() -> None:
     assert restarted(before, ONE, Condition(None, lambda: (5, 120)), unclean=False) is None
 
 
-def test_a_log_that_is_there_again_ends_the_doubt() -> None:
+def test_an_empty_log_in_the_place_of_a_missing_one_does_not_end_the_doubt() -> None:
+    missing = Tail(ONE, -1, -1, Cause.MISSING)
+    assert restarted(partition(None, ALL, doubts=(missing,)), ONE, SURE, unclean=True) is None
+
+
+def test_a_directory_that_is_there_again_ends_the_doubt() -> None:
     before = partition(None, (ONE,), doubts=(Tail(ONE, -1, -1, Cause.OFFLINE),))
     assert restarted(before, ONE, SURE, unclean=False) == PartitionRecord(None, 5, (ONE,), 10)
 

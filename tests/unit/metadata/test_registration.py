@@ -152,3 +152,39 @@ def test_a_controller_that_asks_again_before_it_was_told_stays_in_control() -> N
         assert registration.control_revision == taken
 
     testing.run(scenario)
+
+
+def test_a_lease_is_proven_while_renewals_are_answered_and_for_a_little_less_than_it_lasts() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        broker = life(metadata, "boot/a", "one")
+        assert not broker.is_proven()
+        await broker.register()
+        keeping = asyncio.ensure_future(broker.keep())
+        await asyncio.sleep(3 * LEASE_MS / 1000)
+        assert broker.is_proven()
+        metadata.cut_off("one")
+        await asyncio.sleep(LEASE_MS / 2000)
+        assert broker.is_proven()
+        while broker.is_proven():
+            await asyncio.sleep(0.01)
+        assert broker_key(NODE) in metadata.content(), "the store has not given the place away yet"
+        await asyncio.sleep(LEASE_MS / 1000)
+        metadata.reconnect("one")
+        await asyncio.sleep(LEASE_MS / 1000)
+        assert broker.is_proven() and metadata.content()[broker_key(NODE)]
+        keeping.cancel()
+
+    testing.run(scenario)
+
+
+def test_a_place_that_others_took_away_proves_nothing() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        broker = life(metadata, "boot/a", "one")
+        await broker.register()
+        await metadata.connect("other").txn((), [Delete(broker_key(NODE))])
+        broker.learned(image(metadata))
+        assert not broker.is_proven()
+
+    testing.run(scenario)

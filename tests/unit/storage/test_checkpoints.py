@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.storage.making import make_volume
 from tidelog.storage import checkpoints
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
+from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
@@ -95,3 +97,33 @@ def test_what_is_lowered_is_lower_on_disk_at_once() -> None:
     points.lower(ORDERS, 60)  # what is on disk is lower, what would be saved next is not
     points.save()
     assert checkpoints.decode_offsets(disk.read_file(PATH)) == {ORDERS: 60}
+
+
+class HeldDisk(VirtualDisk):
+    """A file is replaced only when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = Event(), Event()
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        self.begun.set()
+        self.go_on.wait()
+        super().replace_file(path, data)
+
+
+def test_an_offset_that_is_forgotten_while_it_is_saved_is_not_on_disk() -> None:
+    disk = HeldDisk()
+    make_volume(disk)
+    points = OffsetFile(disk, PATH)
+    points.offsets[ORDERS] = 42
+    saving = Thread(target=points.save)
+    saving.start()
+    disk.begun.wait()
+    forgetting = Thread(target=points.forget, args=(ORDERS,))
+    forgetting.start()
+    forgetting.join(0.05)  # it need not wait if it took another way
+    disk.go_on.set()
+    saving.join()
+    forgetting.join()
+    assert checkpoints.decode_offsets(disk.read_file(PATH)) == {}

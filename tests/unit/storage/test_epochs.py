@@ -46,9 +46,9 @@ def test_an_epoch_that_wrote_nothing_is_replaced_by_the_next() -> None:
 
 def test_truncation_and_deletion_take_epochs_along() -> None:
     epochs = Epochs([(1, 0), (2, 10), (3, 20)])
-    assert not epochs.dirty
+    assert not epochs.version
     epochs.truncate_to(20)
-    assert (list(epochs), epochs.latest, epochs.dirty) == ([(1, 0), (2, 10)], 2, True)
+    assert (list(epochs), epochs.latest, epochs.version) == ([(1, 0), (2, 10)], 2, 1)
     epochs.advance_start(15)
     assert list(epochs) == [(2, 15)]
     epochs.truncate_to(0)
@@ -59,4 +59,4 @@ def test_nothing_changes_when_the_start_is_where_it_was() -> None:
     epochs = Epochs([(1, 5), (2, 10)])
     epochs.advance_start(3)
     epochs.advance_start(5)
-    assert (list(epochs), epochs.dirty) == ([(1, 5), (2, 10)], False)
+    assert (list(epochs), epochs.version) == ([(1, 5), (2, 10)], 0)

@@ -12,7 +12,7 @@ from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.identity import CLEAN, PROPERTIES
+from tidelog.storage.identity import CLEAN, PROPERTIES, read_last_run
 from tidelog.storage.log_dir import LogDir
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
@@ -249,3 +249,82 @@ def test_sizes_are_known_of_logs_that_are_not_open() -> None:
         assert home.logs == {}
 
     run(scenario)
+
+
+def test_a_disk_that_is_full_at_the_stop_costs_a_recovery_and_no_doubt() -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        home = await started(disk)
+        fill(home.create(ORDERS, TOPIC_ID, CONFIG), 30)
+        disk.fail("write", "*.snapshot", errno.ENOSPC)
+        await home.stop()
+        disk.heal()
+        disk.kill()
+        last = read_last_run(disk, "/srv/data")
+        assert (last.clean, last.failed, last.power_lost) == (False, False, False)
+        assert offsets((await started(disk)).open(ORDERS, CONFIG)) == list(range(30))
+
+    run(scenario)
+
+
+async def a_sync_fails(disk: VirtualDisk) -> None:
+    home = await started(disk)
+    log = home.create(ORDERS, TOPIC_ID, CONFIG)
+    fill(log, 5)
+    await log.flush()
+    fill(log, 5)
+    disk.fail("sync", "*.log", errno.EIO)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        await log.flush()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_failed_disk_shows_is_written_again_even_if_no_file_could_be_made_then(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        disk.fail("name", "*/.disk-failed")
+        await a_sync_fails(disk)
+        disk.heal()
+        disk.kill()
+        last = read_last_run(disk, "/srv/data")
+        assert (last.clean, last.failed, last.power_lost) == (False, True, False)
+        home = await started(disk)
+        assert home.open(ORDERS, CONFIG).end == 10
+        disk.crash(random)
+        assert offsets((await started(disk)).open(ORDERS, CONFIG)) == list(range(10))
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "/srv/data", "*.snapshot", "*.running.tmp"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_disk_that_fails_again_during_recovery_is_not_believed_the_next_time(
+    seed: int, pattern: str
+) -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        await a_sync_fails(disk)
+        disk.kill()
+        disk.fail("write" if pattern == "*.snapshot" else "sync", pattern, errno.EIO)
+        assert (await started(disk)).problem is not None
+        disk.heal()
+        disk.kill()
+        assert read_last_run(disk, "/srv/data").failed
+        home = await started(disk)
+        assert (home.problem, home.open(ORDERS, CONFIG).end) == (None, 10)
+        disk.crash(random)
+        assert offsets((await started(disk)).open(ORDERS, CONFIG)) == list(range(10))
+
+    run(scenario, seed)
+
+
+def test_a_disk_that_takes_no_note_of_its_failure_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        home = await started(disk)
+        disk.fail("name", "*/.disk-failed", errno.EROFS)
+        disk.fail("write", "*/.running", errno.EROFS)
+        home.volume.failed(OSError(errno.EROFS, "Read-only file system"), "append")
+
+    run(scenario)
+    assert "remove /srv/data/.running" in caplog.text

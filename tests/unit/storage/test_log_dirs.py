@@ -264,3 +264,74 @@ def test_a_partition_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
         assert dirs.home(ORDERS).path == "/c"
 
     run(scenario)
+
+
+def test_a_move_ends_while_its_sealed_segments_are_synced() -> None:
+    async def scenario(random: Random) -> None:
+        disks = slow_disks(random)
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        fill(log, 40)
+        target = next(each for each in dirs.dirs if each is not dirs.home(ORDERS))
+        move = dirs.move(ORDERS, target.path)
+        assert move is not None
+        await move.copy()
+        target.volume.rolled.clear()
+        fill(log, 40)
+        disks[dirs.dirs.index(target)].run_delay_s_max = 10
+        copying = asyncio.ensure_future(move.copy())
+        while not target.volume.rolled:
+            await asyncio.sleep(0.001)
+        (copy,) = target.volume.rolled
+        housekeeping = asyncio.ensure_future(copy.sync_sealed())
+        await asyncio.sleep(0)
+        copying.cancel()
+        dirs.finish_move(ORDERS)
+        await housekeeping
+        assert target.problem is None
+        assert len(offsets(dirs.open(ORDERS))) == 80
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_segments_that_came_after_the_copy_survive_a_power_loss(seed: int) -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        fill(log, 40)
+        target = next(each for each in dirs.dirs if each is not dirs.home(ORDERS))
+        move = dirs.move(ORDERS, target.path)
+        assert move is not None
+        await move.copy()
+        fill(log, 40)
+        await log.flush()
+        assert dirs.finish_move(ORDERS).recovery_point == 80
+        for disk in disks:
+            disk.crash(random)
+        dirs = await started(disks)
+        assert offsets(dirs.open(ORDERS)) == list(range(80))
+
+    run(scenario, seed)
+
+
+def test_a_full_disk_costs_a_move_and_no_directory() -> None:
+    async def scenario(random: Random) -> None:
+        disks = [VirtualDisk(random) for _ in PATHS]
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        fill(log, 40)
+        target = next(each for each in dirs.dirs if each is not dirs.home(ORDERS))
+        move = dirs.move(ORDERS, target.path)
+        assert move is not None
+        await move.copy()
+        disks[dirs.dirs.index(target)].limit_free(0)
+        with pytest.raises(KafkaStorageError, match="full"):
+            dirs.finish_move(ORDERS)
+        dirs.cancel_move(ORDERS)
+        assert len(dirs.online()) == 3
+        assert target.take_due()
+        assert offsets(dirs.open(ORDERS)) == list(range(40))
+
+    run(scenario)

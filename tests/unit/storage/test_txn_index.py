@@ -3,14 +3,18 @@ recovered or deleted."""
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import pytest
 
 from tests.unit.storage.making import FOLDER, NAME, NOW_MS, make_volume
 from tidelog.config import TopicConfig
+from tidelog.errors import KafkaStorageError
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Ending, Enlisted, Partition
 from tidelog.storage.disk import SystemDisk
@@ -20,7 +24,7 @@ from tidelog.storage.recovery import Recovery
 from tidelog.storage.segment import TXN_INDEX, stem
 from tidelog.storage.txn_index import Aborted, TxnIndex, decode, sane
 from tidelog.storage.volume import Volume
-from tidelog.testing import VirtualDisk
+from tidelog.testing import VirtualDisk, run
 from tidelog.types import Epoch, NodeId
 
 CONFIG = TopicConfig(segment_bytes=1 << 20, file_delete_delay_ms=0)
@@ -179,6 +183,121 @@ def test_cutting_and_deleting_take_their_entries_along() -> None:
     assert log.start == 3 and found(log) == []
     names = writer.volume.disk.list(FOLDER)
     assert not [name for name in names if name.endswith(TXN_INDEX) and name.startswith("0" * 20)]
+
+
+def test_a_marker_from_before_a_restart_is_undone_when_it_is_cut() -> None:
+    writer = Writer(make_volume())
+    writer.write(1)
+    writer.end(1, commit=False)
+    writer.log.close()
+    log = Log.open(make_volume(writer.volume.disk), FOLDER, NAME, CONFIG)
+    log.truncate_to(1)
+    assert found(log) == []
+    assert log.producers.first_unstable == 0
+
+
+def replicated(leader: Writer, follower: Partition) -> None:
+    """All that the leader has and the follower has not, in one fetch."""
+    part = leader.log.read(follower.log.next, 1 << 20, leader.log.end)
+    assert part is not None
+    follower.replicate(memoryview(part.file.read(part.size, part.position)))
+
+
+def a_follower(disk: VirtualDisk, config: TopicConfig = CONFIG) -> tuple[Volume, Partition]:
+    volume = make_volume(disk)
+    follower = Partition(NAME, bytes(16), NodeId(2), Log.open(volume, FOLDER, NAME, config))
+    follower.led(NODE, Epoch(0), frozenset((NODE, NodeId(2))), 2)
+    return volume, follower
+
+
+@pytest.mark.parametrize("times", [1, 2, 1000])
+@pytest.mark.parametrize("operation", ["open", "write"])
+@pytest.mark.parametrize("end", ["kill", "close", "close while full"])
+def test_a_full_disk_costs_a_follower_no_aborted_transaction(
+    times: int, operation: Literal["open", "write"], end: str
+) -> None:
+    leader, disk = Writer(make_volume()), VirtualDisk()
+    volume, follower = a_follower(disk)
+    leader.write(1)
+    leader.write(2)
+    leader.end(1, commit=False)
+    leader.write(1)
+    leader.end(2, commit=False)
+    disk.fail(operation, "*.txnindex", errno.ENOSPC, times)
+    replicated(leader, follower)
+    leader.end(1, commit=False)
+    replicated(leader, follower)
+    aborted = found(leader.log)
+    assert volume.problem is None
+    assert (follower.log.end, found(follower.log)) == (leader.log.end, aborted)
+    assert follower.log.producers.unstable_below(follower.log.end) is None
+    if end == "close while full" and times == 1000:
+        with pytest.raises(OSError, match="space"):
+            follower.log.close()
+    disk.heal()
+    if end == "close":
+        follower.log.close()
+    disk.kill()
+    if end != "close":
+        Recovery(make_volume(disk), FOLDER, CONFIG, power_lost=False).run(0, leader.log.end)
+    assert found(Log.open(make_volume(disk), FOLDER, NAME, CONFIG)) == aborted
+
+
+def test_a_sealed_segment_has_all_entries_on_disk() -> None:
+    leader, disk = Writer(make_volume()), VirtualDisk()
+    volume, follower = a_follower(disk)
+    leader.write(1)
+    leader.end(1, commit=False)
+    disk.fail("write", "*.txnindex", errno.ENOSPC, 2)
+    replicated(leader, follower)
+    with pytest.raises(KafkaStorageError, match="full"):
+        follower.log.roll()
+    assert volume.problem is None
+    assert len(follower.log.segments) == 1
+    follower.log.roll()
+    assert list(TxnIndex.read(disk, stem(FOLDER, 0) + TXN_INDEX)) == found(leader.log)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("pattern", ["*.txnindex", "*.log"])
+def test_a_full_disk_undoes_a_marker_whose_sync_was_waited_for(follows: bool, pattern: str) -> None:
+    config = replace(CONFIG, flush_messages=1)
+
+    async def scenario(random: Random) -> None:
+        disk = VirtualDisk(random)
+        leader = Writer(make_volume() if follows else make_volume(disk))
+        leader.write(1)
+        volume, log = leader.volume, leader.log
+        if follows:
+            volume, follower = a_follower(disk)
+            replicated(leader, follower)
+            log = follower.log
+        log.reconfigure(config)
+        disk.fail("write", pattern, errno.ENOSPC)
+        if follows:
+            leader.end(1, commit=False)
+            replicated(leader, follower)
+        else:
+            with suppress(KafkaStorageError):
+                leader.end(1, commit=False)
+        if log.durable is not None:
+            with suppress(KafkaStorageError):
+                await log.durable
+        assert volume.problem is None
+        if log.end == 1:
+            assert (log.next, found(log), log.producers.first_unstable) == (1, [], 0)
+            if follows:
+                replicated(leader, follower)
+            else:
+                leader.end(1, commit=False)
+            assert log.durable is not None
+            await log.durable
+        assert found(log) == [Aborted(1, 0, 1, 2)]
+        disk.crash(random)
+        Recovery(make_volume(disk), FOLDER, CONFIG, power_lost=True).run(0, 0)
+        assert found(Log.open(make_volume(disk), FOLDER, NAME, CONFIG)) == [Aborted(1, 0, 1, 2)]
+
+    run(scenario)
 
 
 def test_a_full_disk_leaves_neither_marker_nor_entry() -> None:

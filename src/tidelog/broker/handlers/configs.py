@@ -35,6 +35,7 @@ from tidelog.config.describe import (
 from tidelog.config.facts import DAMAGED, show_damaged
 from tidelog.config.table import Kind
 from tidelog.metadata.alterations import Action, Alteration
+from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import (
@@ -98,7 +99,7 @@ def _facts(keys: Collection[str] | None, context: Context) -> Iterable[Entry]:
     """What a broker tells of itself as if it were a setting that cannot be changed; only those who ask for it by name
     see it."""
     if keys is not None and DAMAGED in keys:
-        value = show_damaged(context.services.log_dirs.damaged())
+        value = show_damaged(damaged_logs(context.services.log_dirs.dirs))
         yield Entry(DAMAGED, value, Source.DEFAULT, True, False, Kind.STRING, DAMAGED_DOC, ())
 
 

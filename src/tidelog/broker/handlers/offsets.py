@@ -6,7 +6,6 @@ answer for all others."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
@@ -180,7 +179,7 @@ async def _fetch_some(
     group: OffsetFetchRequestGroup, topics: Sequence[OffsetFetchRequestTopics], stable: bool, context: Context
 ) -> list[OffsetFetchResponseTopics]:
     image, by_id = context.services.image(), context.version >= _IDS_FROM
-    asked: list[tuple[str, UUID, int]] = []
+    asked: list[tuple[str, int]] = []
     known: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
     for topic in topics:
@@ -190,7 +189,7 @@ async def _fetch_some(
             unknown.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
             continue
         known.append(OffsetFetchResponseTopics(name, topic.topic_id))
-        asked += [(name, topic.topic_id, index) for index in topic.partition_indexes]
+        asked += [(name, index) for index in topic.partition_indexes]
     found = await context.services.group_offsets.fetch(
         group.group_id, group.member_id, group.member_epoch, asked, stable
     )
@@ -200,7 +199,7 @@ async def _fetch_some(
     ]
     for answered, count in zip(known, counts, strict=True):
         for _ in range(count):
-            (_, _, index), one = next(told)
+            (_, index), one = next(told)
             answered.partitions.append(_told(index, one))
     return known + unknown
 

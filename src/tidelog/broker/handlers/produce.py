@@ -97,7 +97,7 @@ def append_all(
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
     frame, ask, version, _, client_id, _, services = request
-    if ask.acks == 1 and not services.lease_is_proven():
+    if ask.acks == 1 and not services.partitions.lease_proven():
         # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
         ask.acks = ACKS_ALL
     acks = ask.acks
@@ -254,11 +254,22 @@ def _failed(
     request: ProduceInFlight, topic: str | bytes, index: int, problem: errors.TidelogError
 ) -> ProduceAnswer:
     services = request.services
-    services.tallies.failed(PRODUCE, problem.code, request.client_id)
     leader = None
+    if isinstance(problem, errors.OutOfOrderSequenceNumber) and not services.partitions.lease_proven():
+        # Producers give up for good when they are told of a gap.  A broker that another one may have replaced does not know
+        # what that one took.
+        problem = _perhaps_deposed(problem)
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
+    services.tallies.failed(PRODUCE, problem.code, request.client_id)
     return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
+
+
+def _perhaps_deposed(problem: errors.TidelogError) -> errors.TidelogError:
+    return errors.NotLeaderOrFollower(
+        f"this broker cannot prove its lease, and another one may lead the partition: look for the leader and try "
+        f"again ({problem})"
+    )
 
 
 def _refused(request: ProduceInFlight, problem: errors.TidelogError) -> bytes:

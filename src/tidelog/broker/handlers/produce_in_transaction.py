@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.batch import Header, header_at
@@ -20,7 +21,7 @@ from tidelog.transactions.transaction import Instance
 
 _ADDS_FROM = 12
 _ABORTABLE_FROM = 11
-_ATTEMPTS_MAX = 20
+ATTEMPTS_MAX = 20
 
 Verdicts = dict[Key, Enlisted | errors.TidelogError]
 Answer = bytes | asyncio.Future[bytes] | None
@@ -60,8 +61,8 @@ async def _append_later(
         await asyncio.wait([before])
     services, config = request.services, request.services.config()
     give_up_ms = services.clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
-    for _ in range(_ATTEMPTS_MAX):
-        marked = _last_markers(request, batches)
+    for _ in range(ATTEMPTS_MAX):
+        guards = _guards(request, batches)
         verdicts, waits = _enlist(request, batches)
         failed = await _wait(waits, request.version)
         if waits:
@@ -69,7 +70,7 @@ async def _append_later(
             verdicts = _enlist(request, batches)[0] | failed
         if _worth_waiting(request, verdicts) and services.clock.monotonic_ms() < give_up_ms:
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
-        elif failed or marked == _last_markers(request, batches):
+        elif guards == _guards(request, batches):
             return append_all(request, verdicts)
     busy = errors.NotEnoughReplicas("transactions end here faster than their coordinator can be asked")
     return append_all(request, {key: busy for key, _ in batches})
@@ -86,14 +87,10 @@ async def _wait(waits: list[tuple[Key, Enlisting]], version: int) -> Verdicts:
     return failed
 
 
-def _last_markers(request: ProduceInFlight, batches: list[tuple[Key, Header]]) -> list[int]:
-    found = []
-    for key, _ in batches:
-        try:
-            found.append(request.services.partitions.led_here(*key).log.producers.last_end)
-        except errors.TidelogError:
-            found.append(-1)
-    return found
+def _guards(request: ProduceInFlight, batches: list[tuple[Key, Header]]) -> list[VerificationGuard | None]:
+    return [
+        verification_guard(request.services, *key, producer_id=header.producer_id) for key, header in batches
+    ]
 
 
 async def _answered(appending: asyncio.Future[Answer]) -> bytes | None:
@@ -139,6 +136,25 @@ def _enlist(
             if wait is not None:
                 waits.append((key, wait))
     return verdicts, waits
+
+
+class VerificationGuard(NamedTuple):
+    """Of one producer in one partition.  What the coordinator said counts while the guard stays the same: a marker, or
+    another leader whose log may hold one, changes it."""
+
+    leader_epoch: int
+    last_end: int
+
+
+def verification_guard(
+    services: Services, topic: str | bytes, index: int, producer_id: int
+) -> VerificationGuard | None:
+    """None while this broker does not lead the partition."""
+    try:
+        partition = services.partitions.led_here(topic, index)
+    except errors.TidelogError:
+        return None
+    return VerificationGuard(partition.state.epoch, partition.log.producers.last_end(producer_id))
 
 
 def enlist(

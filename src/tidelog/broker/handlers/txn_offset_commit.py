@@ -9,12 +9,13 @@ import asyncio
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.broker.handlers.produce_in_transaction import enlist
+from tidelog.broker.handlers.produce_in_transaction import ATTEMPTS_MAX, enlist, verification_guard
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
-from tidelog.coordination.shard import Writer
+from tidelog.coordination.shard import Writer, coordinator_error
 from tidelog.groups.offset_commits import Commit, Committer
 from tidelog.transactions.transaction import Instance
+from tidelog.types import TopicPartition
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -81,25 +82,33 @@ async def _enlist(request: TxnOffsetCommitRequest, context: Context) -> None:
     topic = services.groups.topic
     count = topic.count(services.image())
     assert count is not None, "the group's shard is there"
-    partition = services.partitions.led_here(topic.name, partition_for(request.group_id, count))
+    name = TopicPartition(topic.name, partition_for(request.group_id, count))
     instance = Instance(request.producer_id, request.producer_epoch)
     config, clock = services.config(), services.clock
     give_up_ms = clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
-    while True:
+    for _ in range(ATTEMPTS_MAX):
+        guard = verification_guard(services, *name, producer_id=instance.producer_id)
         try:
+            partition = services.partitions.led_here(*name)
             wait = enlist(services, request.transactional_id, instance, partition, adds)
-            break
+            if wait is None:
+                return
+            await wait.wait()
         except errors.ConcurrentTransactions:
             if not adds or clock.monotonic_ms() >= give_up_ms:
                 raise
-        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
-    if wait is not None:
-        await wait.wait()
-        # It may have ended meanwhile.
-        enlist(services, request.transactional_id, instance, partition, adds)
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            continue
+        # Offsets behind the marker of their transaction would be in one that nobody ends.
+        if guard == verification_guard(services, *name, producer_id=instance.producer_id):
+            return
+    raise errors.CoordinatorNotAvailable(
+        f"{name}: transactions of {request.transactional_id!r} end faster than their coordinator can be asked"
+    )
 
 
 def _understood(problem: errors.TidelogError, version: int) -> int:
+    problem = coordinator_error(problem)
     if isinstance(problem, errors.ProducerFenced):
         return errors.InvalidProducerEpoch.code
     if isinstance(problem, errors.TransactionAbortable) and version < _ABORTABLE_FROM:

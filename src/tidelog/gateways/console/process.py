@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.routes import PRODUCE
 from tidelog.config.facts import show_damaged
+from tidelog.storage.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings
@@ -40,7 +41,7 @@ def process_figures(around: Surroundings) -> dict[str, Any]:
         "connections": len(around.figures.server.connections),
         "memory_bytes": _memory(),
         "up_ms": _up_ms(),
-        "damaged": show_damaged(around.services.log_dirs.damaged()),
+        "damaged": show_damaged(damaged_logs(around.services.log_dirs.dirs)),
     }
 
 

@@ -128,6 +128,8 @@ mq_log_dir_size_bytes gauge dir
   Bytes of all logs in a data directory.
 mq_log_dir_online gauge dir
   1 while a data directory works.
+mq_stray_logs gauge dir
+  Logs that belong to no topic in the metadata: parked in folders that end in -stray, until somebody removes them.
 mq_disk_total_bytes gauge dir
   Size of the file system of a data directory.
 mq_disk_free_bytes gauge dir

@@ -67,6 +67,7 @@ def directories(around: Surroundings, page: Page, disks: Disks) -> Iterator[None
     for where in around.services.log_dirs.dirs:
         path = where.path
         page.put("mq_log_dir_online", int(where.problem is None), path)
+        page.put("mq_stray_logs", len(where.strays), path)
         space = disks.space.get(path)
         if space is not None:
             page.put("mq_disk_total_bytes", space.total_bytes, path)

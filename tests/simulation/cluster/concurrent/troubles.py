@@ -1,0 +1,78 @@
+"""All kinds of trouble, by name.  A run takes some of them, and lets two to four strike at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from tests.simulation.cluster import trouble
+from tests.simulation.cluster.concurrent import machines, operators, surroundings
+from tests.simulation.cluster.trouble import Trouble
+from tests.simulation.cluster.world import Cluster
+
+POWER: tuple[Trouble, ...] = (
+    machines.machine_loses_power,
+    machines.some_machines_lose_power,
+    machines.all_machines_lose_power,
+    machines.leader_loses_power,
+)
+PROCESSES: tuple[Trouble, ...] = (
+    machines.some_brokers_are_killed,
+    machines.broker_stands_still,
+    machines.controller_stands_still,
+    machines.broker_is_restarted,
+    machines.brokers_are_restarted_in_turn,
+)
+LINES: tuple[Trouble, ...] = (
+    trouble.brokers_are_cut_apart,
+    trouble.broker_is_cut_off,
+    trouble.connections_reset,
+    surroundings.controller_is_cut_off,
+)
+DISKS: tuple[Trouble, ...] = (
+    trouble.disk_is_full,
+    trouble.disk_is_slow,
+    trouble.disk_fails,
+    surroundings.disk_is_replaced,
+)
+STORE: tuple[Trouble, ...] = (
+    trouble.store_is_cut_off,
+    trouble.store_is_away,
+    trouble.store_forgets_changes,
+    trouble.answers_are_lost,
+    surroundings.watch_is_late,
+    surroundings.requests_are_done_twice_or_late,
+)
+OPERATORS: tuple[Trouble, ...] = (
+    operators.partition_is_moved,
+    operators.preferred_leader_is_elected,
+    operators.in_sync_minimum_is_changed,
+    surroundings.clock_jumps,
+)
+ALL: tuple[tuple[Trouble, ...], ...] = (POWER, PROCESSES, LINES, DISKS, STORE, OPERATORS)
+
+AT_ONCE_MIN, AT_ONCE_MAX = 2, 4
+PAUSES_S = (0.0, 0.3, 1.0, 3.0)
+
+
+def some_kinds(random: Random, groups: tuple[tuple[Trouble, ...], ...] = ALL) -> list[Trouble]:
+    """A run with a few kinds of trouble goes deeper than one with a little of everything."""
+    chosen = random.sample(groups, min(random.choice((2, 3, 4)), len(groups)))
+    kinds = [
+        kind for group in chosen for kind in random.sample(group, min(random.choice((1, 2)), len(group)))
+    ]
+    if random.random() < 0.5 and POWER in groups:
+        kinds.append(random.choice(POWER))
+    return kinds
+
+
+async def strike(cluster: Cluster, random: Random, kinds: list[Trouble], lanes: int) -> None:
+    """Until cancelled: in each lane one trouble after the other, and the lanes at the same time."""
+    lane_randoms = [Random(random.getrandbits(64)) for _ in range(lanes)]
+    await machines.together(*(_lane(cluster, lane_random, kinds) for lane_random in lane_randoms))
+
+
+async def _lane(cluster: Cluster, random: Random, kinds: list[Trouble]) -> None:
+    while True:
+        await asyncio.sleep(random.choice(PAUSES_S) * random.random() + 0.01)
+        await random.choice(kinds)(cluster, random)

@@ -1,0 +1,244 @@
+"""What power cuts and replaced disks left, replica by replica, and so which acknowledged records may be gone.
+
+A holder (a member of the in-sync set, or an eligible one) has all that was acknowledged, until its machine loses power
+or its disk.  As long as one holder has lost nothing, no acknowledged record may go.  When none is left, the log with
+the newest epoch and, of these, the longest one decides: what is on it must survive, and only the rest may go.  All of
+this is computed from the simulated disks and from every change of the stored metadata, not from what brokers say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from tests.simulation.history import PartitionHistory
+from tidelog import errors
+from tidelog.metadata import changes
+from tidelog.metadata.image import Image, Partition, changed_partitions
+from tidelog.metadata.store import Changes
+from tidelog.record.reader import Batch, read_batches
+from tidelog.storage.checkpoints import LEADER_EPOCHS, CorruptCheckpoint, decode_epochs
+from tidelog.testing import Machine, VirtualDisk
+from tidelog.types import TopicPartition
+
+Problems = list[tuple[str, str]]
+
+
+class SurvivingLog(NamedTuple):
+    """A replica's log as its disk has it: up to the first byte that is missing or wrong."""
+
+    epoch: int
+    end: int
+    segments: tuple[bytes, ...]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        return self.epoch, self.end
+
+    def records(self) -> dict[int, bytes]:
+        return {
+            record.offset: record.value or b""
+            for segment in self.segments
+            for batch in read_batches(segment, check_crc=False)
+            if not batch.header.control
+            for record in batch.records()
+        }
+
+    @staticmethod
+    def read(disk: VirtualDisk, name: TopicPartition) -> SurvivingLog:
+        folder = f"/data/{name}"
+        content = disk.files(folder)
+        files = {path: data for path, data in content.items() if path.endswith(".log")}
+        segments: list[bytes] = []
+        epoch, end = -1, 0
+        for path in sorted(files):
+            base = int(path.rsplit("/", 1)[1].removesuffix(".log"))
+            if segments and base != end:
+                break
+            end, size = base, 0
+            for batch in _sound_batches(files[path]):
+                if batch.header.base_offset != end:
+                    break
+                epoch, end = batch.header.leader_epoch, batch.header.last_offset + 1
+                size += batch.header.size
+            segments.append(files[path][:size])
+        known = _epochs(content.get(f"{folder}/{LEADER_EPOCHS}", b"")) if segments else []
+        return SurvivingLog(
+            max([epoch, *(began for began, start in known if start <= end)]), end, tuple(segments)
+        )
+
+
+def _sound_batches(data: bytes) -> Iterable[Batch]:
+    try:
+        yield from read_batches(data)
+    except (errors.CorruptMessage, errors.InvalidRecord):
+        return
+
+
+def _epochs(checkpoint: bytes) -> list[tuple[int, int]]:
+    try:
+        return list(decode_epochs(checkpoint))
+    except CorruptCheckpoint:
+        return []
+
+
+def holders(partition: Partition) -> set[int]:
+    return {*partition.in_sync, *partition.eligible}
+
+
+def doubted_nodes(partition: Partition) -> set[int]:
+    """Replicas that have reported that they may lack committed records."""
+    return {tail.node for tail in partition.doubts}
+
+
+class Survivors:
+    """`problems` are leaders that were elected although another replica has, or may have, more."""
+
+    def __init__(
+        self,
+        machines: Mapping[int, Machine],
+        histories: Mapping[TopicPartition, PartitionHistory],
+        committed: Callable[[TopicPartition], int],
+    ) -> None:
+        self.image = Image()
+        self.problems: Problems = []
+        self.operators_choice: set[TopicPartition] = set()
+        """Partitions whose next leader an operator has chosen, whatever it costs."""
+        self.losses: dict[TopicPartition, int] = {}
+        """How often a partition has lost committed records that no holder had kept."""
+        self.on_loss: list[Callable[[TopicPartition], None]] = []
+        self._machines = machines
+        self._histories = histories
+        self._committed = committed
+        self._committed_before: dict[TopicPartition, int] = {}
+        self._doubts: dict[TopicPartition, dict[int, SurvivingLog | None]] = {}
+        self._starting: set[int] = set()
+        self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
+
+    # What happens to machines
+
+    def power_lost(self, node: int) -> None:
+        """From now on nobody knows what this machine has; once it is on again, its disk tells.  A replica that was in doubt
+        before has at most what it had then: it has not been elected since."""
+        disk = self._machines[node].disk
+        logs = self._at_power_cut[node] = {}
+        for name, partition in self.partitions():
+            if node in partition.replicas:
+                before = self._committed_before.get(name, 0)
+                self._committed_before[name] = max(before, self._committed(name))
+                doubts = self._doubts.setdefault(name, {})
+                if doubts.get(node) is None:
+                    log = SurvivingLog.read(disk, name)
+                    doubts[node] = log if node in doubted_nodes(partition) else None
+                    logs[name] = log
+
+    def power_on(self, node: int) -> None:
+        """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by
+        it is as good as before, whatever its broker can know of that."""
+        self._starting.add(node)
+        before = self._at_power_cut.pop(node, {})
+        for name, doubts in self._doubts.items():
+            if node in doubts and not self._machines[node].is_down:
+                log = doubts[node] = SurvivingLog.read(self._machines[node].disk, name)
+                if name in before and before[name].segments == log.segments:
+                    del doubts[node]
+
+    def disk_failed(self, node: int) -> None:
+        """The broker starts again and does not trust a disk that refused work: it may say so."""
+        for name, partition in self.partitions():
+            if node in partition.replicas:
+                self._doubts.setdefault(name, {})[node] = SurvivingLog.read(self._machines[node].disk, name)
+
+    def doubted(self, name: TopicPartition) -> Mapping[int, SurvivingLog | None]:
+        """The replicas that may lack committed records, with what they have; None while the machine is off."""
+        return self._doubts.get(name, {})
+
+    def sure_holders(self, name: TopicPartition) -> set[int]:
+        partition = self.image.partition(*name)
+        return set() if partition is None else holders(partition) - self.doubted(name).keys()
+
+    def partitions(self) -> Iterable[tuple[TopicPartition, Partition]]:
+        for topic in self.image.topics.values():
+            for partition in topic.partitions:
+                yield TopicPartition(topic.name, partition.index), partition
+
+    # What happens to the metadata
+
+    def stored(
+        self, happened: Changes, author: str = ""
+    ) -> list[tuple[TopicPartition, Partition, Partition]]:
+        """Called at the instant of every change that `author` makes; the partitions that differ, before and after."""
+        update = changes.advance(self.image, happened)
+        self.image = update.image
+        self._starting -= {node for node in update.image.brokers if author == f"broker-{node}"}
+        changed = []
+        for topic_name in update.topics:
+            topic = update.image.topics.get(topic_name)
+            if topic is None:
+                continue
+            for before, after in changed_partitions(update.before.topics.get(topic_name), topic):
+                if before is not None:
+                    name = TopicPartition(topic_name, after.index)
+                    self._changed(name, before, after, author)
+                    changed.append((name, before, after))
+        return changed
+
+    def _changed(self, name: TopicPartition, before: Partition, after: Partition, author: str) -> None:
+        doubts = self._doubts.get(name, {})
+        for node in set(after.in_sync) - set(before.in_sync):
+            if doubts.get(node) is not None and node != after.leader:
+                del doubts[node]  # it has fetched all that was committed
+        leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
+        if leads and name in self.operators_choice:
+            self._operator_chose(name, int(after.leader or 0))
+        elif leads and not (after.leader in self._starting and author != f"broker-{after.leader}"):
+            # One that starts just now has yet to report, and does not lead before it has.
+            self._elected(name, before, int(after.leader or 0))
+
+    def _elected(self, name: TopicPartition, before: Partition, leader: int) -> None:
+        doubts, candidates = self._doubts.get(name, {}), holders(before)
+        if leader not in candidates:
+            self._problem("OnlyHoldersLead", name, f"broker {leader} leads and the holders were {candidates}")
+            return
+        log = doubts.get(leader)
+        if log is None:
+            return  # it has everything; or it is off, and says what it lacks before it leads
+        complete = candidates - doubts.keys()
+        if sure := complete - doubted_nodes(before):
+            self._problem(
+                "DoubtedNeverLead", name, f"broker {leader} was without power, and {sure} have everything"
+            )
+            return
+        known = {node: found for node in candidates if (found := doubts.get(node)) is not None}
+        known |= {node: SurvivingLog.read(self._machines[node].disk, name) for node in complete}
+        if off := candidates - known.keys():
+            self._problem("AllHoldersReport", name, f"broker {leader} leads before {off} are back")
+            return
+        best = max(known.values(), key=lambda kept: kept.reach)
+        if log.reach < best.reach and log.segments != best.segments:
+            reaches = {node: kept.reach for node, kept in known.items()}
+            self._problem(
+                "LongestLogLeads", name, f"broker {leader} leads, and logs reach {reaches}: {before}"
+            )
+        if not complete:
+            self._lost(name, best)
+        del doubts[leader]
+
+    def _operator_chose(self, name: TopicPartition, leader: int) -> None:
+        self.operators_choice.discard(name)
+        self._lost(name, SurvivingLog.read(self._machines[leader].disk, name), chosen=True)
+        self._doubts.get(name, {}).pop(leader, None)
+
+    def _lost(self, name: TopicPartition, kept: SurvivingLog, chosen: bool = False) -> None:
+        """No holder has more than `kept`: only what it has is still promised.  A topic that syncs before it answers has
+        lost nothing by that, unless an operator chose so."""
+        history = self._histories.get(name)
+        if history is not None and (chosen or not history.synced):
+            history.cut_to(kept.end, kept.records())
+        committed = max(self._committed_before.pop(name, 0), history.committed if history else 0)
+        if kept.end < committed:
+            self.losses[name] = self.losses.get(name, 0) + 1
+            for told in self.on_loss:
+                told(name)
+
+    def _problem(self, rule: str, name: TopicPartition, text: str) -> None:
+        self.problems.append((rule, f"{name}: {text}"))
