@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import aborted, lookup, rolling, snapshots
 from tidelog.storage.disk import File
 from tidelog.storage.durability import Append
@@ -242,6 +242,10 @@ class Log(Extent):
             position, header = segment.locate(offset)
             limit = segment.size if end >= segment.end else segment.locate(end)[0]
             return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
+        except CorruptMessage:
+            if not any(rotten.start <= offset < rotten.end for rotten in bad):
+                self.suspect(offset)
+            raise
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
 
@@ -372,4 +376,9 @@ def is_offline(log: Log) -> bool:
     return log._volume.problem is not None
 
 
-__all__ = ["Log", "Slice", "is_offline"]
+def is_unfit(log: Log) -> bool:
+    """Its disk has failed, or some of its bytes rotted."""
+    return log._volume.problem is not None or bool(log._damage.ranges)
+
+
+__all__ = ["Log", "Slice", "is_offline", "is_unfit"]

@@ -162,6 +162,22 @@ mq_compaction_dirty_ratio_max gauge dir
   Share of the dirtiest log that has not been compacted, from 0 to 1.
 mq_uncleanable_partitions gauge dir
   Logs that cannot be compacted, because they are damaged.
+mq_damaged_partitions gauge dir
+  Logs with damaged bytes that are not repaired.
+mq_damaged_ranges gauge dir
+  Stretches of offsets that are damaged, in all logs.
+mq_scrubbed_bytes_total counter dir
+  Bytes that were read in the background to find damage.
+mq_scrub_found_ranges_total counter dir
+  Damaged stretches that were found while the broker ran.
+mq_scrub_rebuilt_indexes_total counter dir
+  Indexes that did not fit their segments and were built anew.
+mq_scrub_round_done_ms gauge dir
+  When all of a data directory had last been read, in milliseconds since 1970; 0 before the first time.
+mq_repaired_ranges_total counter
+  Damaged stretches that were written anew as another replica has them.
+mq_repair_cuts_total counter
+  Logs that were cut before their damage, to be copied from their leaders from there on.
 mq_producers gauge
   Idempotent and transactional producers that logs used since the start remember.
 mq_transactions gauge state
