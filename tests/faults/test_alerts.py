@@ -175,6 +175,7 @@ def test_every_alert_fires_and_clears(cluster: Cluster, prometheus: Prometheus) 
     rebalance(cluster, watch)
     full_disk(cluster, watch)
     lost_broker(cluster, watch)
+    damaged_log(cluster, watch)
     lost_folder(cluster, watch)
     assert watch.seen == set(ALERTS)
 
@@ -239,6 +240,24 @@ def lost_broker(cluster: Cluster, watch: Watch) -> None:
         "InSyncReplicasShrinking",
     )
     cluster.brokers[3].start()
+    watch.clears(*ALERTS)
+
+
+def damaged_log(cluster: Cluster, watch: Watch) -> None:
+    """A byte changes, and there is no other replica."""
+    cluster.create(NewTopic("rotten", 1, replica_assignment=[[2]]))
+    broker = cluster.brokers[2]
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for _ in range(3):
+            producer.send("rotten", b"x" * 100).get(timeout=SECONDS_MAX)
+    broker.kill()
+    (log,) = (broker.data / "rotten-0").glob("*.log")
+    with log.open("r+b") as file:
+        file.seek(100)
+        file.write(b"y")
+    broker.start()
+    watch.fires("DamagedPartitions")
+    cluster.admin.delete_topics(["rotten"])["rotten"].result(SECONDS_MAX)
     watch.clears(*ALERTS)
 
 

@@ -81,6 +81,15 @@ ELSEWHERE = {
     "mq_log_dir_online",  # test_alerts: a folder that is gone
     "mq_fetch_sessions_evicted_total",  # tests/unit/broker/test_fetch_sessions.py: takes minutes here
     "mq_metrics_left_out_series",  # the test of the bound, below
+    # test_repair
+    "mq_damaged_partitions",
+    "mq_damaged_ranges",
+    "mq_scrubbed_bytes_total",
+    "mq_scrub_found_ranges_total",
+    "mq_scrub_rebuilt_indexes_total",  # tests/unit/storage/test_scrubber.py
+    "mq_scrub_round_done_ms",
+    "mq_repaired_ranges_total",
+    "mq_repair_cuts_total",
 }
 CONSTANT = {"mq_build_info", "mq_disk_total_bytes", "process_max_fds", "process_start_time_seconds"}
 

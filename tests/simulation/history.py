@@ -62,6 +62,8 @@ class PartitionHistory:
     power_losses: int = 0
     may_have_lost: bool = False
     """The power went since the partition was last read from end to end."""
+    may_rot: bool = False
+    """Bytes of a replica changed on its disk."""
     was_cut: bool = False
     """As `may_have_lost`, where it is known to the record what was lost."""
 

@@ -52,5 +52,18 @@ cdef class Header:
     cdef readonly int32_t count
     cdef readonly int32_t max_timestamp_at
 
+cdef class BatchCheck:
+    cdef readonly int64_t base
+    cdef readonly int64_t position
+    cdef readonly int64_t expected
+    cdef readonly int64_t last_max
+    cdef readonly bint index_fits
+    cdef const uint8_t* _index_at
+    cdef bytes _index
+    cdef Py_ssize_t _entries
+    cdef Py_ssize_t _entry
+    cdef Py_ssize_t walk(self, const uint8_t* data, Py_ssize_t left) noexcept nogil
+    cdef void step(self, int64_t first, int64_t last, int64_t size) noexcept nogil
+
 cdef Header read_header(const uint8_t* data, Py_ssize_t at, int64_t size)
 cdef int64_t batch_size(const uint8_t* data, Py_ssize_t left) noexcept nogil

@@ -55,6 +55,22 @@ def walk(data: Buffer, at: int = 0) -> list[Header]:
 def crc_ok(data: Buffer, at: int = 0) -> bool:
     """The CRC-32C of the whole batch at `at`; false when it is cut."""
 
+class BatchCheck:
+    """Walks the batches of a segment that starts at offset `base`, without the GIL: each must be plausible, in ascending
+    offsets up to `last_max`, and have the right CRC.  `index` are the bytes of the segment's offset index, which must
+    name starts of batches."""
+
+    base: int
+    position: int  # behind the batches seen so far
+    expected: int  # the offset after the last of them
+    last_max: int
+    index_fits: bool
+    def __init__(self, base: int, last_max: int, index: bytes) -> None: ...
+    def feed(self, data: Buffer) -> int:
+        """`data` starts at `position`; the bytes of the whole batches at its start.  It stops at one that is bad, or cut."""
+    def passed(self, header: Header) -> None:
+        """The batch at `position` is whole: somebody else has checked it."""
+
 def stamp(data: Buffer, at: int, base_offset: int, epoch: int) -> None:
     """Writes base offset and leader epoch of one batch in place; the CRC does not cover them."""
 

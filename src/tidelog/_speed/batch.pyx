@@ -125,6 +125,63 @@ def crc_ok(const uint8_t[::1] data, Py_ssize_t at=0):
     return <uint32_t>get_int32(&data[at + CRC]) == crc32c_update(0, &data[at + ATTRIBUTES], size - ATTRIBUTES)
 
 
+cdef class BatchCheck:
+    def __init__(self, int64_t base, int64_t last_max, bytes index not None):
+        self.base = base
+        self.position = 0
+        self.expected = base
+        self.last_max = last_max
+        self.index_fits = True
+        self._index = index  # keeps what `_index_at` points to
+        self._index_at = index
+        self._entries = len(index) // 8
+        self._entry = 0
+
+    def feed(self, const uint8_t[::1] data):
+        cdef Py_ssize_t done = 0
+        if data.shape[0] >= HEADER:
+            with nogil:
+                done = self.walk(&data[0], data.shape[0])
+        return done
+
+    def passed(self, Header header not None):
+        self.step(header.base_offset, header.base_offset + header.last_offset_delta, header.size)
+
+    cdef Py_ssize_t walk(self, const uint8_t* data, Py_ssize_t left) noexcept nogil:
+        cdef Py_ssize_t done = 0
+        cdef int64_t size, first, last
+        cdef int32_t delta, count
+        while left - done >= HEADER:
+            size = batch_size(data + done, left - done)
+            if size < 0 or size > left - done:
+                break
+            first = get_int64(data + done)
+            delta = get_int32(data + done + LAST_DELTA)
+            count = get_int32(data + done + COUNT)
+            last = first + delta
+            if data[done + MAGIC] != 2 or first < self.expected or delta < 0 or last > self.last_max:
+                break
+            if count < 0 or count > <int64_t>delta + 1 or get_int16(data + done + ATTRIBUTES) & ~0x7F:
+                break
+            if <uint32_t>get_int32(data + done + CRC) != crc32c_update(0, data + done + ATTRIBUTES, size - ATTRIBUTES):
+                break
+            self.step(first, last, size)
+            done += size
+        return done
+
+    cdef void step(self, int64_t first, int64_t last, int64_t size) noexcept nogil:
+        cdef const uint8_t* entry
+        while self._entry < self._entries:
+            entry = self._index_at + 8 * self._entry
+            if get_int32(entry + 4) > self.position:
+                break
+            if get_int32(entry + 4) < self.position or self.base + get_int32(entry) != first:
+                self.index_fits = False
+            self._entry += 1
+        self.expected = last + 1
+        self.position += size
+
+
 def stamp(uint8_t[::1] data, Py_ssize_t at, int64_t base_offset, int32_t epoch):
     if at < 0 or data.shape[0] - at < HEADER:
         raise ValueError("no batch header at this position")

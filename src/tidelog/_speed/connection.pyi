@@ -11,6 +11,25 @@ Answer = (
     bytes | list[Any]
 )  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
 
+class QueuedBytes:
+    """What requests take that have not wholly arrived, or wait to be worked on, of all connections together.
+
+    While that is `most` or more, connections in the middle of a frame wait, all but one; requests that arrive whole do
+    not.  So there is always a frame that gets whole, and the bound is exceeded by no more than that one."""
+
+    used: int
+    most: int
+    waits: int  # how often a connection had to wait
+    def __init__(self, most: int) -> None: ...
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait now."""
+
+    def take(self, size: int) -> None:
+        """A copy of a request is kept until `give_back`."""
+
+    def give_back(self, size: int) -> None: ...
+
 class FrameConnection:
     """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.
 
@@ -35,6 +54,7 @@ class FrameConnection:
         in_flight_max: int,
         shortcut: ProduceShortcut | None = None,
         tally: Tally | None = None,
+        queued: QueuedBytes | None = None,
     ) -> None: ...
     @property
     def unanswered(self) -> int: ...
@@ -49,6 +69,10 @@ class FrameConnection:
         """For the answer to the request that was number `frame` of this connection: it waits for `waits`, which is
         completed as soon as another request arrives.  False: one has, or is being held up, so it must not wait."""
 
+    def pause(self) -> None:
+        """No further request is handed on before `resume`: what comes later must not overtake the one under way."""
+
+    def resume(self) -> None: ...
     def close(self) -> None: ...
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -2,9 +2,13 @@
 
 Bytes arrive in one scratch buffer that all connections of a loop share, so an idle connection owns none; only a
 frame that has not wholly arrived is kept apart.  Reading pauses while too many requests are unanswered or their
-answers are not taken, which is all the back pressure there is and all that is needed."""
+answers are not taken, and in the middle of a frame while the frames of all connections take more memory than they may."""
 
+import asyncio
 from collections import deque
+
+cdef extern from *:
+    Py_ssize_t PY_SSIZE_T_MAX
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -34,11 +38,119 @@ cdef enum:
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
     PRODUCE = 0
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
+    SHORT_READ = 1 << 14  # what is read of a connection while memory is short: small requests go on
+    # Why a connection takes no further frames.
+    DRAINING = 1
+    PAUSED = 2
+    STARVED = 4
+
+# While memory is short, the connection that may go on must receive this much in this time.
+PATIENCE_S = 5.0
+PROGRESS_BYTES = 1 << 16
 
 
 cdef struct Asked:
     int api_key
     int64_t at_ns
+
+
+cdef class QueuedBytes:
+    """What requests take that have not wholly arrived, or wait to be worked on, of all connections together.
+
+    While that is `most` or more, connections in the middle of a frame wait, all but the first: so the sum is exceeded by
+    one frame, and there is always one that gets whole.  If that one stops sending it is closed."""
+
+    cdef readonly Py_ssize_t used
+    cdef public Py_ssize_t most
+    cdef readonly Py_ssize_t waits  # how often a connection had to wait
+    cdef dict waiting  # connections, in the order they came
+    cdef FrameConnection first
+    cdef Py_ssize_t first_bytes
+    cdef object timer
+    cdef bint waking
+
+    def __init__(self, Py_ssize_t most):
+        self.most = most
+        self.waiting = {}
+
+    @property
+    def waiting_count(self):
+        return len(self.waiting)
+
+    def take(self, Py_ssize_t size):
+        self.used += size
+
+    def give_back(self, Py_ssize_t size):
+        self.used -= size
+        if self.waiting:
+            self.wake_soon()
+
+    cdef bint may_go_on(self, FrameConnection connection) except -1:
+        if self.used < self.most or self.first is connection:
+            return True
+        if self.first is not None or self.waiting:
+            return False
+        self.lead(connection)
+        return True
+
+    cdef int lead(self, FrameConnection connection) except -1:
+        """`connection` goes on whatever it takes."""
+        self.first = connection
+        self.first_bytes = connection.bytes_in
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = asyncio.get_running_loop().call_later(PATIENCE_S, self.on_time)
+        return 0
+
+    cdef int wait(self, FrameConnection connection) except -1:
+        self.waits += 1
+        self.waiting[connection] = None
+        return 0
+
+    cdef int left(self, FrameConnection connection) except -1:
+        """It has its frame whole, or is closed."""
+        self.waiting.pop(connection, None)
+        if self.first is connection:
+            self.first = None
+            self.timer.cancel()
+        if self.waiting:
+            self.wake_soon()
+        return 0
+
+    cdef int wake_soon(self) except -1:
+        if not self.waking:
+            self.waking = True
+            asyncio.get_running_loop().call_soon(self.wake)
+        return 0
+
+    def wake(self):
+        """All of them when there is room, or the next one when nobody is on its way."""
+        cdef FrameConnection connection
+        self.waking = False
+        if self.used >= self.most:
+            if self.first is None and self.waiting:
+                connection = next(iter(self.waiting))
+                del self.waiting[connection]
+                self.lead(connection)
+                connection.go_on(STARVED)
+            return
+        waiting, self.waiting = self.waiting, {}
+        for connection in waiting:
+            connection.go_on(STARVED)
+
+    def on_time(self):
+        cdef FrameConnection first = self.first
+        if first is None or self.used < self.most:
+            self.first = None
+            if self.waiting:
+                self.wake_soon()
+        elif first.is_full():
+            self.left(first)  # it waits for answers: not its fault
+        elif first.bytes_in - self.first_bytes < PROGRESS_BYTES and self.waiting:
+            first.refused(TimeoutError("requests take all the memory they may, and this one stopped in the middle"))
+            first.close()
+        else:
+            self.lead(first)
 
 
 cdef class FrameConnection:
@@ -62,7 +174,9 @@ cdef class FrameConnection:
     cdef Py_ssize_t sent_of_first
     cdef bint reading
     cdef bint writing
-    cdef bint draining
+    cdef int stopped  # DRAINING, PAUSED, STARVED
+    cdef QueuedBytes queued
+    cdef Py_ssize_t counted  # what `partial` takes of `queued`
     cdef ProduceShortcut shortcut
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
@@ -79,6 +193,7 @@ cdef class FrameConnection:
         int in_flight_max,
         shortcut=None,
         tally=None,
+        queued=None,
     ):
         self.watcher = watcher
         self.sock = sock
@@ -91,6 +206,7 @@ cdef class FrameConnection:
         self.in_flight_max = in_flight_max
         self.shortcut = shortcut
         self.tally = Tally() if tally is None else tally
+        self.queued = QueuedBytes(PY_SSIZE_T_MAX) if queued is None else queued
         self.slots = deque()
         self.unsent = deque()
 
@@ -112,7 +228,7 @@ cdef class FrameConnection:
 
     def drain(self):
         """No more requests; those that are under way are still answered."""
-        self.draining = True
+        self.stopped |= DRAINING
         self.give_way()
         if self.reading:
             self.reading = False
@@ -124,6 +240,17 @@ cdef class FrameConnection:
             return False  # one has arrived, or could not be read now
         self.held = waits
         return True
+
+    def pause(self):
+        self.stopped |= PAUSED
+
+    def resume(self):
+        self.go_on(PAUSED)
+
+    cdef int go_on(self, int reason) except -1:
+        self.stopped &= ~reason
+        self.balance()
+        return 0
 
     cdef int give_way(self) except -1:
         waits = self.held
@@ -147,6 +274,7 @@ cdef class FrameConnection:
         self.slots.clear()
         self.unsent.clear()
         self.partial = None
+        self.count(0)
         self.sock.close()
         self.connection_closed()
 
@@ -165,10 +293,18 @@ cdef class FrameConnection:
         cdef Py_ssize_t got
         self.idle_ticks = 0
         if self.partial is None:
-            got = self.receive(self.scratch, 0, len(self.scratch))
+            got = len(self.scratch)
+            if self.queued.used >= self.queued.most and got > SHORT_READ:
+                got = SHORT_READ
+            got = self.receive(self.scratch, 0, got)
             if got <= 0:
                 return
             self.take_scratch(got)
+        elif self.queued.used >= self.queued.most and not self.queued.may_go_on(self):
+            self.stopped |= STARVED
+            self.queued.wait(self)
+            self.balance()
+            return
         else:
             got = self.receive(self.partial, self.filled, len(self.partial) - self.filled)
             if got <= 0:
@@ -218,6 +354,7 @@ cdef class FrameConnection:
         if taken == self.filled:
             self.partial = None
             self.filled = 0
+            self.count(0)
         elif taken > 0 or self.filled == len(held):
             self.keep(<const uint8_t*><char*>held + taken, self.filled - taken)
         return 0
@@ -234,6 +371,16 @@ cdef class FrameConnection:
         memcpy(<char*>held, data, size)
         self.partial = held
         self.filled = size
+        self.count(room)
+        return 0
+
+    cdef int count(self, Py_ssize_t size) except -1:
+        """`partial` takes `size` bytes from now on."""
+        cdef bint fewer = size < self.counted
+        self.queued.used += size - self.counted
+        self.counted = size
+        if fewer and (self.queued.waiting or self.queued.first is self):
+            self.queued.left(self)
         return 0
 
     cdef Py_ssize_t consume(self, view, uint8_t* data, Py_ssize_t size) except -1:
@@ -333,7 +480,7 @@ cdef class FrameConnection:
         return 0
 
     cdef bint is_full(self):
-        return self.draining or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
+        return self.stopped or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
 
     cdef int balance(self) except -1:
         """Pause reading when too much is under way, go on when there is room again."""

@@ -12,6 +12,8 @@ class ProduceAsk:
     transactional_id: str | None
     acks: int
     timeout_ms: int
+    # What the low bytes of the batches' attributes have, all of them together.
+    attributes: int
     # (name, or the 16 bytes of the topic id from version 13 on; [(partition, where its records start, their size or -1)])
     topics: list[tuple[str | bytes, list[tuple[int, int, int]]]]
 

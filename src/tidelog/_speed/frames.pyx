@@ -15,6 +15,7 @@ from tidelog._speed.batch cimport get_int16, get_int32, get_int64, put_int16, pu
 # Decoding
 
 cdef enum:
+    ATTRIBUTES_LOW = 22  # where a batch has its codec and whether it is in a transaction
     PARTITIONS_MAX = 1 << 16  # in one request: each takes microseconds, in which nobody else is served
 
 
@@ -148,6 +149,7 @@ cdef class ProduceAsk:
     cdef readonly object transactional_id
     cdef public int acks
     cdef readonly int timeout_ms
+    cdef readonly int attributes
     cdef readonly list topics
 
 
@@ -178,6 +180,8 @@ def decode_produce(const uint8_t[::1] frame, Py_ssize_t at, int version):
             if size > 0:
                 need(&cursor, size)
             parts.append((index, cursor.at, size))
+            if size > ATTRIBUTES_LOW:
+                ask.attributes |= cursor.data[cursor.at + ATTRIBUTES_LOW]
             if size > 0:
                 cursor.at += size
             if flexible:

@@ -43,14 +43,41 @@ def check(data: Buffer, count: int, keys_required: bool) -> tuple[int, int, int]
 
     (largest timestamp delta, offset delta of the first record that has it, smallest timestamp delta)."""
 
+def keyless(data: Buffer, count: int, most: int) -> list[int]:
+    """Places of records without a key; the first `most` of them."""
+
+def untimely(
+    data: Buffer, count: int, base_timestamp: int, oldest: int, newest: int, most: int
+) -> list[tuple[int, int]]:
+    """Place and timestamp of records that are older than `oldest` or newer than `newest`; the first `most` of them.  No
+    timestamp (-1) is not old."""
+
+def first_at(
+    data: Buffer, count: int, base_timestamp: int, timestamp: int, delta_min: int
+) -> tuple[int, int] | None:
+    """Offset delta and timestamp of the first record that is not older than `timestamp`, from `delta_min` on."""
+
+def schema_ids(
+    data: Buffer, count: int, of_keys: bool, ids_max: int, most: int
+) -> tuple[dict[int, list[int]], list[int]] | None:
+    """Each schema id in the records' values, or keys, with the places of records that name it, and the places of records
+    whose content names none; the first `most` places of each.  None: more than `ids_max` ids.  Null has no schema."""
+
 def columns(data: Buffer, count: int, base_offset: int, base_timestamp: int) -> tuple[array[int], ...]:
     """Eight int64 columns: offsets, timestamps, then where each part is in `data`: keys, key sizes, values,
     value sizes (-1: null), headers, header counts."""
 
 def read(
-    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+    data: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+    first: int = ...,
+    last: int = ...,
 ) -> list[Record]:
-    """`append_timestamp`: log-append time, which then stands for every record's own."""
+    """`append_timestamp`: log-append time, which then stands for every record's own.  `first`, `last`: the offsets that are
+    wanted."""
 
 def headers_at(data: Buffer, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
     """The headers that `columns` has found at position `at`."""

@@ -7,12 +7,22 @@ cimport cython
 from cpython cimport array
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from tidelog._speed.batch cimport get_int32
 
 import array
 
 from tidelog.errors import InvalidRecord
 
+cdef enum:
+    NO_TIMESTAMP = -1
+    NO_CONTENT = -2
+    NO_SCHEMA = -3
+    SCHEMA_FRAME = 5  # a zero and the id
+
+cdef int64_t OFFSET_FIRST = -0x7FFFFFFFFFFFFFFF - 1
+cdef int64_t OFFSET_LAST = 0x7FFFFFFFFFFFFFFF
 cdef array.array INT64_COLUMN = array.array("q")
 
 cdef dict PROBLEMS = {
@@ -122,6 +132,128 @@ def check(const uint8_t[::1] data, int32_t count, bint keys_required):
     return found.max_delta, found.max_offset_delta, found.min_delta
 
 
+def keyless(const uint8_t[::1] data, int32_t count, int most):
+    cdef Cut cut
+    cdef const uint8_t* start = start_of(data)
+    cdef Py_ssize_t size = data.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef int32_t i = 0
+    cdef list found = []
+    while len(found) < most:
+        with nogil:
+            while i < count:
+                at = cut_record(start, at, size, &cut, True)
+                i += 1
+                if at < 0 or cut.key_size < 0:
+                    break
+            else:
+                i = -1
+        if at < 0:
+            raise problem(<int>at, i - 1, count)
+        if i < 0:
+            break
+        found.append(i - 1)
+    return found
+
+
+def untimely(
+    const uint8_t[::1] data, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest, int most
+):
+    cdef Cut cut
+    cdef const uint8_t* start = start_of(data)
+    cdef Py_ssize_t size = data.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef int64_t timestamp = 0
+    cdef int32_t i = 0
+    cdef list found = []
+    while len(found) < most:
+        with nogil:
+            while i < count:
+                at = cut_record(start, at, size, &cut, True)
+                i += 1
+                if at < 0:
+                    break
+                timestamp = wrapping_add(base_timestamp, cut.timestamp_delta)
+                if timestamp > newest or (timestamp < oldest and timestamp != NO_TIMESTAMP):
+                    break
+            else:
+                i = -1
+        if at < 0:
+            raise problem(<int>at, i - 1, count)
+        if i < 0:
+            break
+        found.append((i - 1, timestamp))
+    return found
+
+
+def first_at(
+    const uint8_t[::1] data, int32_t count, int64_t base_timestamp, int64_t timestamp, int64_t delta_min
+):
+    cdef Cut cut
+    cdef const uint8_t* start = start_of(data)
+    cdef Py_ssize_t size = data.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef int64_t found = 0
+    cdef int32_t i
+    with nogil:
+        for i in range(count):
+            at = cut_record(start, at, size, &cut, True)
+            if at < 0:
+                break
+            found = wrapping_add(base_timestamp, cut.timestamp_delta)
+            if found >= timestamp and cut.offset_delta >= delta_min:
+                break
+        else:
+            i = -1
+    if at < 0:
+        raise problem(<int>at, i, count)
+    return None if i < 0 else (cut.offset_delta, found)
+
+
+def schema_ids(const uint8_t[::1] data, int32_t count, bint of_keys, int ids_max, int most):
+    cdef Cut cut
+    cdef const uint8_t* start = start_of(data)
+    cdef Py_ssize_t size = data.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t content, content_size
+    cdef int64_t id = NO_SCHEMA
+    cdef int64_t full = NO_CONTENT  # an id whose places are not noted any more
+    cdef int32_t i = 0
+    cdef bint noted
+    cdef dict named = {}
+    cdef list bare = []
+    cdef list places
+    while True:
+        noted = False
+        with nogil:
+            while i < count and not noted:
+                at = cut_record(start, at, size, &cut, True)
+                i += 1
+                if at < 0:
+                    break
+                content = cut.key if of_keys else cut.value
+                content_size = cut.key_size if of_keys else cut.value_size
+                if content_size < 0:
+                    continue
+                id = NO_SCHEMA
+                if content_size >= SCHEMA_FRAME and start[content] == 0:
+                    id = <int64_t><uint32_t>get_int32(start + content + 1)
+                noted = id != full
+        if at < 0:
+            raise problem(<int>at, i - 1, count)
+        if not noted:
+            return named, bare
+        places = bare if id == NO_SCHEMA else named.get(id)
+        if places is None:
+            if len(named) >= ids_max:
+                return None
+            places = named[id] = []
+        if len(places) < most:
+            places.append(i - 1)
+        else:
+            full = id
+
+
 cdef int64_t[::1] column(int32_t count, list columns):
     cdef array.array made = array.clone(INT64_COLUMN, count, zero=False)
     columns.append(made)
@@ -189,7 +321,8 @@ cdef tuple headers_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_
 
 
 def read(
-    const uint8_t[::1] data, int32_t count, int64_t base_offset, int64_t base_timestamp, append_timestamp=None
+    const uint8_t[::1] data, int32_t count, int64_t base_offset, int64_t base_timestamp, append_timestamp=None,
+    int64_t first=OFFSET_FIRST, int64_t last=OFFSET_LAST,
 ):
     cdef Cut cut
     cdef const uint8_t* start = start_of(data)
@@ -206,6 +339,8 @@ def read(
         at = cut_record(start, at, size, &cut, True)
         if at < 0:
             raise problem(<int>at, i, count)
+        if not first <= base_offset + cut.offset_delta <= last:
+            continue
         record = Record.__new__(Record)
         record.offset = base_offset + cut.offset_delta
         record.timestamp = append_time if appended else wrapping_add(base_timestamp, cut.timestamp_delta)

@@ -47,6 +47,12 @@ class ProduceShortcut:
     def produce(self, frame: Buffer, version: int, correlation_id: int) -> bytes | SyncedAnswer | None:
         """The answer, empty when the client wants none; None when nothing was done: it is not the common case."""
 
+def all_plain(
+    topics: list[tuple[str | bytes, list[tuple[int, int, int]]]],
+    held: Mapping[tuple[str | bytes, int], PartitionTail],
+) -> bool:
+    """Whether all partitions of a produce request are open here, and their topics take batches as they are, unopened."""
+
 def append_own(partition: PartitionTail, data: bytearray) -> bool:
     """Stamps and writes a batch that this node made, for a partition that it leads and may write to; false when nothing
     was done: it is not the common case."""

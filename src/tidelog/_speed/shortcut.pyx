@@ -402,6 +402,16 @@ cdef bytes appended(
     return encode(ask, version, correlation_id, base, log.start)
 
 
+def all_plain(list topics not None, dict held not None):
+    cdef PartitionTail partition
+    for topic, parts in topics:
+        for part in <list>parts:
+            partition = held.get((topic, (<tuple>part)[0]))
+            if partition is None or not partition._plain:
+                return False
+    return True
+
+
 def append_own(PartitionTail partition, bytearray data not None):
     cdef LogTail log = partition.log
     cdef SegmentTail segment = log._active

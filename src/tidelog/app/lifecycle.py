@@ -57,9 +57,10 @@ from tidelog.storage.files import OpenFiles
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
+from tidelog.storage.scrubber import Scrubber, ScrubPace
 from tidelog.transactions.coordinator import Transactions
 from tidelog.transactions.markers import Markers
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings as Gateways
@@ -86,6 +87,7 @@ class Broker:
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
+        self._scrubbers: list[Scrubber] = []
         self._undo = AsyncExitStack()  # what stops the things that were started, the last one first
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when something without which the broker is of no use has failed."""
@@ -141,6 +143,8 @@ class Broker:
         self._run(self._follow(), "following the metadata")
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
+        self._repair = self._replicating.repair(self._dirs, self._whole_again)
+        self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
         self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()
@@ -237,6 +241,10 @@ class Broker:
         )
         self._background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
         self._run(self._background.run(), "housekeeping")
+        for where in self._dirs.dirs:
+            scrubber = Scrubber(where, self._controller.topic_config, self._scrub_pace)
+            self._scrubbers.append(scrubber)
+            self._run(scrubber.run(), f"scrubbing {where.path}")
         runner = around.runner(self._dirs.dirs[0].volume.disk)
         self._undo.push_async_callback(runner.close)
         if not config.log_cleaner_enable:
@@ -253,6 +261,14 @@ class Broker:
             self._cleaners.append(cleaner)
             self._partitions.forgotten.append(cleaner.removed)
             self._run(cleaner.run(), f"compaction in {where.path}")
+
+    def _whole_again(self, name: TopicPartition) -> None:
+        for cleaner in self._cleaners:
+            cleaner.repaired(name)
+
+    def _scrub_pace(self) -> ScrubPace:
+        config = self._controller.config()
+        return ScrubPace(config.tidelog_scrub_period_ms, config.tidelog_scrub_bytes_per_second)
 
     def _truncated(self, partition: Partition) -> None:
         for cleaner in self._cleaners:
@@ -330,7 +346,15 @@ class Broker:
         names = own_names(self._given, endpoints, self._around.host_name())
         pulse = Pulse(self._partitions.counts)
         self._run(pulse.run(), "taking the pulse")
-        figures = Figures(self._server, pulse, self._shifts, self._cleaners, self._replicating.peers)
+        figures = Figures(
+            self._server,
+            pulse,
+            self._shifts,
+            self._cleaners,
+            self._replicating.peers,
+            self._scrubbers,
+            self._repair,
+        )
         return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
 
     def _unready(self) -> str | None:

@@ -11,6 +11,7 @@ from uuid import UUID
 from tidelog.metadata.doubts import NO_LOG, Condition
 from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.records import Cause
+from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
@@ -51,19 +52,28 @@ class ReplicaConditions:
             self._has_new_directory = any(where.made_now for where in dirs.online())
         else:
             self._has_new_directory = not dirs.ids <= known_directories
+        self._damaged = set(damaged_logs(dirs.dirs)).union(*(where.shortened for where in dirs.online()))
         self._causes = {where.path: _cause_of(where) for where in dirs.dirs}
         self.unclean = not all(map(_stopped_cleanly, dirs.dirs))
 
     @property
     def at_risk(self) -> bool:
         """Whether replicas may be in doubt; false means that all of them have what they had when the broker stopped."""
-        return self._has_new_directory or not self._dirs.complete or any(self._causes.values())
+        return (
+            self._has_new_directory
+            or not self._dirs.complete
+            or any(self._causes.values())
+            or bool(self._damaged)
+        )
 
     def look(self, topic: Topic, partition: Partition) -> Condition:
         name = TopicPartition(topic.name, partition.index)
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
             return Condition(self._why_missing(), lambda: NO_LOG)
-        return Condition(self._causes[self._dirs.home(name).path], partial(self._reach, name))
+        cause = self._causes[self._dirs.home(name).path]
+        if cause is None and name in self._damaged:
+            cause = Cause.DAMAGED
+        return Condition(cause, partial(self._reach, name))
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:

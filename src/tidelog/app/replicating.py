@@ -23,10 +23,11 @@ from tidelog.replication.metadata_rollback import MetadataRollback
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
+from tidelog.replication.repair import Repair
 from tidelog.replication.throttle import Throttle
 from tidelog.replication.vigil import Vigil
 from tidelog.storage.log_dirs import LogDirs
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog")
 
@@ -48,6 +49,7 @@ class Replicating:
         self._controller = controller
         self._clock = around.clock
         self._truncated = truncated
+        self._partitions = partitions
         self._registration: Registration | None = None
         self._steward: Steward | None = None
         self._vigil: Vigil | None = None
@@ -98,6 +100,12 @@ class Replicating:
             self._clock,
         )
         return self._steward
+
+    def repair(self, dirs: LogDirs, repaired: Callable[[TopicPartition], None]) -> Repair:
+        """Makes damaged logs whole again."""
+        return Repair(
+            self._node, dirs, self._partitions, self._controller, self.peers, self._truncated, repaired
+        )
 
     def lease_is_proven(self) -> bool:
         return self._registration is not None and self._registration.is_proven()

@@ -36,7 +36,14 @@ class Connection(FrameConnection):
         ended: Callable[[Connection], None],
     ) -> None:
         super().__init__(
-            watcher, sock, scratch, frame_bytes_max, in_flight_max, router.shortcut, router.tallies.requests
+            watcher,
+            sock,
+            scratch,
+            frame_bytes_max,
+            in_flight_max,
+            router.shortcut,
+            router.tallies.requests,
+            router.queued,
         )
         self.client_id: str | None = None  # as the last request that was not answered natively said
         self.turns = Turns()

@@ -9,7 +9,9 @@ from tidelog.broker.pulse import Pulse
 from tidelog.broker.server import Server
 from tidelog.metadata.shifts import Shifts
 from tidelog.replication.peers import Peers
+from tidelog.replication.repair import Repair
 from tidelog.storage.cleaner import Cleaner
+from tidelog.storage.scrubber import Scrubber
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +21,5 @@ class Figures:
     shifts: Shifts
     cleaners: Sequence[Cleaner]
     peers: Peers
+    scrubbers: Sequence[Scrubber]
+    repair: Repair

@@ -16,6 +16,7 @@ from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
+from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.groups.held import HeldAnswer
@@ -32,6 +33,9 @@ Plain = Callable[[memoryview, int, int, int, Services], bytes | Coroutine[Any, A
 """A handler for the common case of a request: (frame, where its body begins, version, correlation id, services).  None
 when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
+LONG_BYTES = 64 << 10
+"""Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
+CODES_A_TURN = 1000
 
 
 class Router:
@@ -46,6 +50,8 @@ class Router:
             INTERNAL,
         )
         self._bytes_max = services.config().tidelog_request_bytes_max
+        self.queued = services.queued
+        self.queued.most = queued_bytes_max(services.config().queued_max_request_bytes)
         self._ready: dict[int, tuple[Callable[..., Any], Handler, Plain | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -70,6 +76,10 @@ class Router:
             )
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, connection, self._services)
+        if len(frame) > LONG_BYTES:
+            connection.pause()
+            long = self._answer_long(route, bytearray(frame), at, version, correlation_id, connection)
+            return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
         if plain is not None and not connection.unanswered:
             answer = plain(frame, at, version, correlation_id, self._services)
@@ -77,14 +87,7 @@ class Router:
                 return answer if isinstance(answer, bytes) else self._run(answer, answer)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
-        context = Context(
-            self._services,
-            version,
-            client_id,
-            connection.peer,
-            connection.listener,
-            answer_at_once if connection.turns.one_by_one else partial(connection.hold, connection.frames),
-        )
+        context = self._context(connection, version)
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
@@ -92,6 +95,45 @@ class Router:
         if isinstance(pending, HeldAnswer):
             return self._held(pending, route, version, correlation_id, connection)
         return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+
+    def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
+        holds = holds and not connection.turns.one_by_one
+        return Context(
+            self._services,
+            version,
+            connection.client_id,
+            connection.peer,
+            connection.listener,
+            partial(connection.hold, connection.frames) if holds else answer_at_once,
+        )
+
+    async def _answer_long(
+        self,
+        route: Route,
+        frame: bytearray,
+        at: int,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+    ) -> bytes:
+        """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
+        connection's later requests wait until the handler was called."""
+        client_id = connection.client_id
+        self.queued.take(len(frame))
+        try:
+            decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
+            request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
+            pending = handle(request, self._context(connection, version, holds=False))
+        finally:
+            self.queued.give_back(len(frame))
+            asyncio.get_running_loop().call_soon(connection.resume)
+        response: Message = pending if isinstance(pending, Message) else await pending
+        codes, answer = await asyncio.to_thread(_encode_long, route, version, correlation_id, response)
+        for number, code in enumerate(codes, 1):
+            self.tallies.failed(route.api_key, code, client_id)
+            if number % CODES_A_TURN == 0:
+                await asyncio.sleep(0)
+        return answer
 
     def _held(
         self, held: HeldAnswer[Any], route: Route, version: int, correlation_id: int, connection: Connection
@@ -167,6 +209,13 @@ class Router:
         from tidelog.broker.handlers.api_versions import unsupported_version
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported_version().encode(0))
+
+
+def _encode_long(
+    route: Route, version: int, correlation_id: int, response: Message
+) -> tuple[list[int], bytes]:
+    codes = list(error_codes(response))
+    return codes, encode_response(route.api_key, version, correlation_id, response.encode(version))
 
 
 async def _later(handle: Handler, request: Any, context: Context) -> Message:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tidelog._speed.connection import QueuedBytes
+from tidelog.broker.opening import Opening
 from tidelog.broker.tallies import Tallies
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
@@ -67,6 +69,13 @@ class Services:
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
+    opening: Opening = field(default_factory=Opening)
+    queued: QueuedBytes = field(default_factory=lambda: QueuedBytes(1 << 62))
+    """What requests take that wait; the router sets its bound."""
+
+
+PARTITIONS_A_TURN = 500
+"""Partitions, or groups, of one request that a handler answers before others have their turn."""
 
 
 def answer_at_once(waits: Future[Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.disks import disks, tell_silent
+from tidelog.cli.disks import disks, each, tell_silent
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import Session, broker_options, command_help, run
 
@@ -24,14 +24,16 @@ def cluster() -> None:
 
 @cluster.command(
     help=command_help(
-        "Partitions without a leader, with too few replicas in sync, or with some missing; what each broker leads and "
-        "holds.  The exit code is 1 when a partition is offline or below min.insync.replicas.",
+        "Partitions without a leader, with too few replicas in sync, with some missing, or with damaged records on a "
+        "disk; what each broker leads and holds.  The exit code is 1 when a partition is offline, below "
+        "min.insync.replicas or damaged.",
         """
 tidelog cluster status
 tidelog cluster status --json
 """,
         '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
-        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...], "silent": [ID...]}, '
+        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...], "silent": [ID...], '
+        '"damaged": [{"partition", "broker", "ranges": [{"start_offset", "end_offset"}]}]}, '
         "null for the bytes of a silent broker: one that runs and does not answer",
     )
 )
@@ -42,7 +44,7 @@ def status(session: Session) -> None:
         print_json(found)
     else:
         _print(found)
-    if found["offline"] or found["below_min_in_sync"]:
+    if found["offline"] or found["below_min_in_sync"] or found["damaged"]:
         click.get_current_context().exit(1)
 
 
@@ -55,6 +57,7 @@ async def _status(session: Session) -> dict[str, Any]:
         least = await _least_in_sync(admin, topics)
         moving = {one.partition: one for one in await admin.list_reassignments()}
         found = await disks(admin)
+        damaged = await _damaged(admin)
     tell_silent(found.silent)
     adding: dict[tuple[str, int], tuple[int, ...]] = {name: one.adding for name, one in moving.items()}
     parts = [part for topic in topics for part in topic.partitions]
@@ -82,8 +85,31 @@ async def _status(session: Session) -> dict[str, Any]:
         ],
         "offline": [names[id(p)] for p in parts if p.leader < 0],
         "moving": [str(name) for name in moving],
+        "damaged": damaged,
         "silent": list(found.silent),
     }
+
+
+async def _damaged(admin: Any) -> list[dict[str, Any]]:
+    """Each broker tells of its own disks; one of an older version has nothing to tell."""
+    from tidelog.aio import ConfigResource
+    from tidelog.config.facts import DAMAGED, parse_damaged
+
+    async def ask(node: int) -> str:
+        resource = ConfigResource("broker", str(node))
+        entries = (await admin.describe_configs([resource], [DAMAGED]))[resource]
+        return entries[0].value or "" if entries else ""
+
+    told, _ = await each(admin, ask)
+    return [
+        {
+            "partition": str(name),
+            "broker": node,
+            "ranges": [{"start_offset": start, "end_offset": end} for start, end in ranges],
+        }
+        for node, text in sorted(told.items())
+        for name, ranges in parse_damaged(text).items()
+    ]
 
 
 async def _least_in_sync(admin: Any, topics: list[Topic]) -> dict[str, int]:
@@ -111,5 +137,8 @@ def _print(found: dict[str, Any]) -> None:
         if names:
             more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
             click.echo(f"{len(names)} {words}: {', '.join(names[:SHOWN_MAX])}{more}")
-    if not any(found[key] for key in ("offline", "below_min_in_sync", "under_replicated")):
+    for replica in found["damaged"][:SHOWN_MAX]:
+        offsets = ", ".join(f"{one['start_offset']}..{one['end_offset'] - 1}" for one in replica["ranges"])
+        click.echo(f"{replica['partition']} is damaged on broker {replica['broker']}: offsets {offsets}")
+    if not any(found[key] for key in ("offline", "below_min_in_sync", "under_replicated", "damaged")):
         click.echo("all replicas are in sync")

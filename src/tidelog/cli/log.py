@@ -1,4 +1,4 @@
-"""`tidelog log`: what is in log files on disk, without a broker."""
+"""`tidelog log`: what is in log files on disk, without a broker, and how to get past damage in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
+from tidelog.cli.log_repair import repair
 from tidelog.cli.output import Progress, bytes_text, hush_stdout, print_json, time_text
 from tidelog.cli.session import Failure, command_help
 
 
-@click.group(help="Look into log files on disk.")
+@click.group(help="Look into log files on disk, and get past damage in them.")
 def log() -> None:
     pass
+
+
+log.add_command(repair)
 
 
 @log.command(
@@ -32,7 +36,8 @@ tidelog log dump --json data/orders-0/00000000000000000000.index
 one line per item, told apart by "type":
 {"type": "batch", "position", "size", "base_offset", "last_offset", "records", "crc": "ok" or "bad",
  "codec", "leader_epoch", "base_timestamp", "max_timestamp", "timestamp_type", "producer_id",
- "producer_epoch", "base_sequence", "last_sequence", "transactional", "control"}
+ "producer_epoch", "base_sequence", "last_sequence", "transactional", "control"},
+ and "lost": true for one that stands where `tidelog log repair` gave records up
 {"type": "record", "offset", "timestamp", "key", "value", "headers"},
  or "marker": "commit" or "abort" and "coordinator_epoch" instead of the last three for a control record
 {"type": "entry", "offset", "position"} or {"type": "entry", "offset", "timestamp"}
@@ -118,6 +123,8 @@ def _batch_text(item: dict[str, Any]) -> str:
         parts.append(f"producer={item['producer_id']}:{item['producer_epoch']}")
         parts.append(f"sequence={item['base_sequence']}..{item['last_sequence']}")
     parts += [flag for flag in ("transactional", "control") if item[flag]]
+    if item.get("lost"):
+        parts.append("LOST: given up by tidelog log repair")
     return " ".join(parts)
 
 

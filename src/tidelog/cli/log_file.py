@@ -36,7 +36,11 @@ def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
     kind = suffixes[-1] if suffixes else ""
     with path.open("rb") as file:
         if kind in (".log", ".cleaned", ".swap"):
-            yield from _batches(file, path.stat().st_size, with_records)
+            lost = _lost_ranges(path.parent)
+            for item in _batches(file, path.stat().st_size, with_records):
+                if item["type"] == "batch" and (item["base_offset"], item["last_offset"] + 1) in lost:
+                    item["lost"] = True
+                yield item
         elif kind == ".index":
             yield from _entries(file, _base_offset(path), _OFFSET_ENTRY)
         elif kind == ".timeindex":
@@ -45,6 +49,15 @@ def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
             yield from _aborted(file, _base_offset(path))
         else:
             raise NotALogFile(f"{path} is not a file of a log: give a .log, .index, .timeindex or .txnindex")
+
+
+def _lost_ranges(folder: Path) -> set[tuple[int, int]]:
+    """Offsets that `tidelog log repair` gave up."""
+    try:
+        lines = (folder / "lost-ranges").read_text().splitlines()[2:]
+        return {(int(words[0]), int(words[1])) for words in map(str.split, lines)}
+    except (OSError, ValueError, IndexError):
+        return set()
 
 
 def _base_offset(path: Path) -> int:

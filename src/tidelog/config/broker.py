@@ -143,6 +143,7 @@ class BrokerConfig:
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    queued_max_request_bytes: int = -1
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1_048_576
@@ -186,6 +187,8 @@ class BrokerConfig:
     tidelog_rest_consumer_request_bytes_max: int = 16_777_216
     tidelog_rest_consumer_request_timeout_ms: int = 1000
     tidelog_rest_consumers_max: int = 100
+    tidelog_scrub_bytes_per_second: int = 10_485_760
+    tidelog_scrub_period_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_max_timeout_ms: int = 900_000
     transaction_partition_verification_enable: bool = True

@@ -120,8 +120,8 @@ num.network.threads int 3 1.. dynamic
   Threads that read requests and write answers.
 process.roles list broker,controller broker|controller
   Roles of this process; a Tidelog process is broker and controller.
-queued.max.request.bytes long -1
-  Bytes of waiting requests above which no more are read.
+queued.max.request.bytes long -1 -1.. built
+  Bytes of waiting requests above which no more are read; -1: an eighth of the machine's memory (Kafka: no bound).
 queued.max.requests int 500 1..
   Waiting requests above which no more are read.
 quota.window.num int 11 1..

@@ -51,4 +51,8 @@ tidelog.rest.consumer.request.timeout.ms int 1000 0..600000 built dynamic
   How long a consumer instance waits for records, unless it was made with a time of its own.
 tidelog.rest.consumers.max int 100 0.. built dynamic
   Consumer instances of the REST proxy in this broker; more are refused with status 429.
+tidelog.scrub.bytes.per.second int 10485760 0.. built dynamic
+  Pace at which each log directory is read in the background to find bytes that rotted; 0: it is not read.
+tidelog.scrub.period.ms int 604800000 1000.. built dynamic
+  How often all of a log directory is read in the background: a round begins once in this time.
 """

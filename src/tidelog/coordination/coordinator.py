@@ -29,6 +29,7 @@ from tidelog.types import Epoch, NodeId
 log = logging.getLogger("tidelog.coordination")
 
 READ_BYTES = 1 << 20
+REPLAYED_A_TURN = 500  # records that are replayed before others have their turn
 RELOAD_S = 1.0
 
 
@@ -199,7 +200,7 @@ async def _replay(source: Log, machine: M, kinds: Kinds, name: str) -> None:
         before = offset
         for batch in read_batches(read_slice(source, part)):
             if batch.header.last_offset >= offset:
-                _replay_batch(batch, machine, kinds, name)
+                await _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1
         if offset == before:
             raise errors.CorruptMessage(f"{name} has no whole batch at offset {offset}, where one must be")
@@ -213,7 +214,7 @@ def read_slice(source: Log, part: Slice) -> bytes:
         raise source.read_failed(problem) from problem
 
 
-def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
+async def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
     header = batch.header
     if header.control:
         for record in batch.records():
@@ -222,7 +223,11 @@ def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
                 machine.ended(header.producer_id, end.marker is Marker.COMMIT)
         return
     producer_id = header.producer_id if header.transactional else NO_PRODUCER
-    for record in batch.records():
+    # Brokers do not compress what they write here: a client with the admin client's name may have, and it may be much.
+    records = await asyncio.to_thread(batch.records) if header.compression else batch.records()
+    for number, record in enumerate(records, 1):
+        if number % REPLAYED_A_TURN == 0:
+            await asyncio.sleep(0)
         try:
             entry = kinds.decode(record.key, record.value)
         except errors.InvalidRecord as problem:

@@ -62,7 +62,7 @@ class DeadLetters:
         name = led.config().share_dead_letter_topic
         if name:
             count = await self._count(led, name)
-            records, last = _records(led.partition, first, last)
+            records, last = await _records(led.partition, first, last)
             if records:
                 letters = [self._letter(led, run, record) for record in records]
                 await self._append(name, led.key.partition % count, letters)
@@ -114,23 +114,28 @@ class DeadLetters:
         await self._elsewhere.append(topic, index, builder.build(), self._clock.now_ms())
 
 
-def _records(partition: Partition, first: int, last: int) -> tuple[list[Record], int]:
+async def _records(partition: Partition, first: int, last: int) -> tuple[list[Record], int]:
     """Those from `first` on that make one batch, and up to which offset they reach; what the log does not have any
     more is passed over."""
-    it = partition.log
-    first = max(first, it.start)
-    found: list[Record] = []
+    records_log = partition.log
+    first = max(first, records_log.start)
     if first > last:
-        return found, last
-    part = it.read(first, READ_BYTES, it.end)
+        return [], last
+    part = records_log.read(first, READ_BYTES, records_log.end)
     if part is None:
-        raise errors.OffsetOutOfRange(f"{partition.name} ends at {it.end}, and {first} was given to somebody")
+        raise errors.OffsetOutOfRange(
+            f"{partition.name} ends at {records_log.end}, and {first} was given to somebody"
+        )
+    data = part.file.read(part.size, part.position)
+    # A batch may expand to much, and others are served meanwhile.
+    return await asyncio.to_thread(_first_batch, data, first, last)
+
+
+def _first_batch(data: bytes | memoryview, first: int, last: int) -> tuple[list[Record], int]:
+    found: list[Record] = []
     size, reached = 0, first - 1
-    for batch in read_batches(part.file.read(part.size, part.position)):
-        records = [] if batch.header.control else batch.records()
-        for record in records:
-            if not first <= record.offset <= last:
-                continue
+    for batch in read_batches(data):
+        for record in [] if batch.header.control else batch.records(first, last):
             size += len(record.key or b"") + len(record.value or b"")
             if found and size > BATCH_BYTES:
                 return found, found[-1].offset

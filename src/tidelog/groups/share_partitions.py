@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
 from tidelog import errors
@@ -26,6 +27,7 @@ from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.storage.lookup import look_up
 
 log = logging.getLogger("tidelog.shares")
 
@@ -103,7 +105,7 @@ class SharePartitions:
             state_epoch = kept.state_epoch
             log_end = partition.log.end
             if kept.start == UNKNOWN_START:
-                state = SharePartition(self._first_offset(partition, self.group_config(key.group)))
+                state = SharePartition(await self._first_offset(partition, self.group_config(key.group)))
                 await self._persister.write(key, Write(state_epoch, epoch, state.start, 0, ()))
             elif state.end > log_end:
                 # The log has lost its end, the state has not: what comes there now was never read by anybody.
@@ -133,13 +135,13 @@ class SharePartitions:
             self.letters.wake(led)
         return led
 
-    def _first_offset(self, partition: Partition, config: GroupConfig) -> int:
+    async def _first_offset(self, partition: Partition, config: GroupConfig) -> int:
         reset = config.share_auto_offset_reset
         if reset == "earliest":
             return partition.log.start
         if reset.startswith(BY_DURATION):
             since = self.clock.now_ms() - duration_ms(reset[len(BY_DURATION) :])
-            found = partition.log.offset_for_time(since)
+            found = await look_up(partial(partition.log.offset_for_time, since))
             if found is not None and found.offset < partition.state.committed:
                 return found.offset
         return partition.readable_end(config.share_isolation_level == "read_committed")

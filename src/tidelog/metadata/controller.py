@@ -357,6 +357,21 @@ class Controller:
 
         return await self._swap(attempt)
 
+    async def raise_epoch(self, name: TopicPartition) -> bool:
+        """The same leader goes on in a new epoch, in which no follower has asked it for anything yet: this broker joins the
+        in-sync set by no request of the old one.  False when it is in the set, or nobody else leads."""
+
+        def attempt(image: Image) -> tuple[bool, Swap]:
+            topic, partition = image.topics.get(name.topic), image.partition(*name)
+            if topic is None or partition is None or partition.leader in (None, self._node):
+                return False, Swap([], [])
+            if self._node in partition.holders:
+                return False, Swap([], [])
+            record = elections.next_epoch(partition, partition.leader)
+            return True, _put_state(topic.id, partition.index, record, partition.revision)
+
+        return await self._swap(attempt)
+
     async def report_rolled_back(self, name: TopicPartition, reach: Callable[[], tuple[int, int]]) -> bool:
         """The metadata of a partition are older than the log of its replica here, or of another one.  False when there
         is nothing to report (any more)."""

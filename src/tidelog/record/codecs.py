@@ -25,6 +25,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest version that can read it
 _XERIAL_BLOCK_BYTES = 32 << 10
 _INT32 = struct.Struct(">i")
+_PIECE_BYTES = 16 << 20
 _GZIP_WINDOW = 31  # the largest window, with gzip's header and trailer
 _LZ4_HIGH_MIN, _LZ4_HIGH_MAX = 3, 12
 
@@ -83,8 +84,13 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes | memo
             return bytes(data)
 
 
+class ExpandsFurther(InvalidRecord):
+    """The data go on behind `size_max` bytes; decompression stopped there.  What is damaged behind that may not show."""
+
+
 def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
-    """The records behind `data`; InvalidRecord when it is damaged or expands to more than `size_max`."""
+    """The records behind `data`; InvalidRecord when it is damaged, ExpandsFurther when there are more than `size_max`
+    bytes.  Lets other threads run while it works."""
     match _known(codec):
         case Codec.GZIP:
             return _gunzip(memoryview(data), size_max)
@@ -109,8 +115,8 @@ def _known(codec: int) -> Codec:
         raise UnsupportedCompressionType(f"compression type {codec} is not one of 0 to 4") from None
 
 
-def _too_large(codec: Codec, size_max: int) -> InvalidRecord:
-    return InvalidRecord(
+def _too_large(codec: Codec, size_max: int) -> ExpandsFurther:
+    return ExpandsFurther(
         f"{codec.name.lower()} records expand to more than {size_max} bytes: send smaller batches"
     )
 
@@ -126,27 +132,48 @@ def _gzip(data: Buffer, level: int) -> bytes:
     return stream.compress(data) + stream.flush()
 
 
-def _gunzip(data: memoryview, size_max: int) -> bytes:
+def _gunzip(data: memoryview, size_max: int) -> bytes | memoryview:
     import zlib
 
-    members = []
+    pieces: list[bytes] = []
     room = size_max
     rest: Buffer = data
     try:
-        while True:
+        while rest:
             stream = zlib.decompressobj(_GZIP_WINDOW)
-            member = stream.decompress(rest, room + 1)
-            room -= len(member)
-            if room < 0:
-                raise _too_large(Codec.GZIP, size_max)
-            if not stream.eof:
-                raise _damaged(Codec.GZIP, "the end is missing")
-            members.append(member)
+            while not stream.eof:
+                # Piece by piece: a large result is put together without holding up other threads for long.
+                piece = stream.decompress(rest, min(room + 1, _PIECE_BYTES))
+                rest = stream.unconsumed_tail
+                room -= len(piece)
+                if room < 0:
+                    raise _too_large(Codec.GZIP, size_max)
+                if not piece and not rest and not stream.eof:
+                    raise _damaged(Codec.GZIP, "the end is missing")
+                pieces.append(piece)
             rest = stream.unused_data
-            if not rest:
-                return b"".join(members)
     except zlib.error as problem:
         raise _damaged(Codec.GZIP, problem) from None
+    if not pieces:
+        raise _damaged(Codec.GZIP, "the end is missing")
+    return _joined(pieces, size_max - room)
+
+
+def _joined(pieces: list[bytes], size: int) -> bytes | memoryview:
+    if size <= _PIECE_BYTES:
+        return b"".join(pieces)
+    pages, at = _pages(size), 0
+    for piece in pieces:
+        pages[at : at + len(piece)] = piece
+        at += len(piece)
+    return pages
+
+
+def _pages(size: int) -> memoryview:
+    """Memory that costs nothing before it is touched, and goes when the view does."""
+    import mmap
+
+    return memoryview(mmap.mmap(-1, size))
 
 
 def _snappy(data: Buffer) -> bytes:
@@ -161,7 +188,7 @@ def _snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: memoryview, size_max: int) -> bytes:
+def _unsnappy(data: memoryview, size_max: int) -> bytes | memoryview:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _unsnappy_block(data, size_max, size_max)
     parts = []
@@ -180,7 +207,7 @@ def _unsnappy(data: memoryview, size_max: int) -> bytes:
         parts.append(_unsnappy_block(data[at : at + size], room, size_max))
         room -= len(parts[-1])
         at += size
-    return b"".join(parts)
+    return _joined(parts, size_max - room)
 
 
 def _unsnappy_block(data: memoryview, room: int, size_max: int) -> bytes:
@@ -218,35 +245,36 @@ def _lz4(data: Buffer, level: int) -> bytes | memoryview:
 # One of a thread's own, kept: filling a fresh one with zeros took as long as a good part of the decompression.
 _scratch = threading.local()
 _SCRATCH_BYTES_MAX = 4 << 20
+_NO_ROOM = "failed to write whole buffer"  # how the library says that there is more
 
 
 def _room(size: int) -> memoryview:
-    if size > _SCRATCH_BYTES_MAX:
-        return memoryview(bytearray(size))
     kept: bytearray = getattr(_scratch, "kept", bytearray())
     if len(kept) < size:
         kept = _scratch.kept = bytearray(min(2 * size, _SCRATCH_BYTES_MAX))
     return memoryview(kept)[:size]
 
 
-def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes:
+def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes | memoryview:
     """First in a buffer of a likely size, then in a mapping of `size_max`, whose pages come when touched."""
-    import mmap
-
     import cramjam
 
     into = (cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).decompress_into
-    likely = min(max(8 * memoryview(data).nbytes, 64 << 10), size_max)
+    likely = min(max(8 * memoryview(data).nbytes, 64 << 10), size_max, _SCRATCH_BYTES_MAX)
     plain = _room(likely)
     try:
         written: int = into(data, plain)
         return bytes(plain[:written])
     except cramjam.DecompressionError as problem:
+        if _NO_ROOM not in str(problem):
+            raise _damaged(codec, problem) from None
         if likely == size_max:
-            raise _damaged(codec, f"{problem} (at most {size_max} bytes are allowed)") from None
-    with mmap.mmap(-1, size_max) as pages:
-        try:
-            written = into(data, pages)
-        except cramjam.DecompressionError as problem:
-            raise _damaged(codec, f"{problem} (at most {size_max} bytes are allowed)") from None
-        return pages[:written]
+            raise _too_large(codec, size_max) from None
+    pages = _pages(size_max)
+    try:
+        written = into(data, pages)
+    except cramjam.DecompressionError as problem:
+        if _NO_ROOM in str(problem):
+            raise _too_large(codec, size_max) from None
+        raise _damaged(codec, problem) from None
+    return pages[:written]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAGIC = 2
+OFFSET_LAST = (1 << 63) - 1
 
 
 class Batch:
@@ -41,10 +42,19 @@ class Batch:
             return packed
         return decompress(self.header.compression, packed, self._size_max)
 
-    def records(self) -> list[Record]:
+    def records(self, first: int = 0, last: int = OFFSET_LAST) -> list[Record]:
+        """Those with offsets from `first` to `last`."""
         header = self.header
         append_timestamp = header.max_timestamp if header.log_append_time else None
-        return read(self.section(), header.count, header.base_offset, header.base_timestamp, append_timestamp)
+        return read(
+            self.section(),
+            header.count,
+            header.base_offset,
+            header.base_timestamp,
+            append_timestamp,
+            first,
+            last,
+        )
 
 
 def read_batches(

@@ -198,7 +198,11 @@ class SchemaRegistry:
             for batch in read_batches(read_slice(log, part)):
                 if batch.header.last_offset < self._taken_in:
                     continue
-                for record in [] if batch.header.control else batch.records():
+                records = [] if batch.header.control else await asyncio.to_thread(batch.records)
+                # Another call may have been here meanwhile.
+                if batch.header.last_offset < self._taken_in:
+                    continue
+                for record in records:
                     try:
                         entry = kinds.decode(record.key, record.value)
                     except errors.InvalidRecord:

@@ -33,8 +33,6 @@ class Validation:
     def __init__(self, clock: Clock, ask: Callable[[Wanted], Coroutine[Any, Any, bool]]) -> None:
         self.topics: set[str] = set()
         """Those with the setting."""
-        self.held: dict[tuple[str, int], asyncio.Future[Any]] = {}
-        """By partition: the last request that waits for the registry; later ones wait behind it."""
         self._clock = clock
         self._ask = ask
         self._known: OrderedDict[Wanted, int] = OrderedDict()

@@ -2,12 +2,13 @@
 
 Pure: bytes, settings and the time in; bytes or an error out.  Records are walked natively when they are not
 compressed; compressed ones are opened only where a setting depends on what is inside (keys of a compacted topic,
-limits on timestamps, another codec)."""
+limits on timestamps, schemas, another codec).  Decompression stops at the bytes that the topic's rules allow, so that a
+small batch cannot take much memory or time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog import errors
 from tidelog._speed.batch import (
@@ -23,11 +24,29 @@ from tidelog._speed.batch import (
     stamp_append_time,
 )
 from tidelog._speed.crc32c import crc32c
-from tidelog._speed.records import check, columns
+from tidelog._speed.records import check, keyless, untimely
+from tidelog._speed.writer import replace_records
 from tidelog.config import TopicConfig
-from tidelog.record.codecs import Codec, codec_named, decompress
+from tidelog.record.codecs import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    ExpandsFurther,
+    codec_named,
+    compress,
+    decompress,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAGIC = 2
+EXPANSION_MAX = 32
+"""What records may expand to, in max.message.bytes of their topic..."""
+EXPANDED_BYTES_MIN = 32 << 20
+"""...and what they may expand to in any case.  Kafka has no such bound, and opens every batch on a thread of its own."""
+RECORDS_TOLD_MAX = 1000  # records at fault that an answer lists: a batch may have millions
+RECORD_BYTES_MIN = 7
+_CODEC_BITS = 0x07
 OLD_SIZE_MIN = 14  # of a message in the formats before batches
 _CODEC_LAST = 4
 _LOG_APPEND_TIME = 0x08
@@ -48,20 +67,28 @@ class Rules(NamedTuple):
     after_ms_max: int
     validated: bool = False
     """Schemas are checked before batches come here: not by a way that leaves that out."""
+    expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @staticmethod
     def of(config: TopicConfig) -> Rules:
         name = config.compression_type
         level: int | None = getattr(config, f"compression_{name}_level", None)
+        codec = None if name == "producer" else codec_named("none" if name == "uncompressed" else name)
+        batch_bytes_max = config.max_message_bytes
+        expanded_bytes_max = min(
+            max(EXPANSION_MAX * batch_bytes_max, EXPANDED_BYTES_MIN), DECOMPRESSED_BYTES_MAX
+        )
         return Rules(
-            batch_bytes_max=config.max_message_bytes,
+            batch_bytes_max=batch_bytes_max,
             append_time=config.message_timestamp_type == "LogAppendTime",
             keys_required="compact" in config.cleanup_policy,
-            codec=None if name == "producer" else codec_named("none" if name == "uncompressed" else name),
+            codec=codec,
             codec_level=level,
             before_ms_max=config.message_timestamp_before_max_ms,
             after_ms_max=config.message_timestamp_after_max_ms,
             validated=config.confluent_key_schema_validation or config.confluent_value_schema_validation,
+            # Stored without compression, the batch must still be within its own bound.
+            expanded_bytes_max=batch_bytes_max if codec is Codec.NONE else expanded_bytes_max,
         )
 
     @property
@@ -74,6 +101,15 @@ class Rules(NamedTuple):
             and self.before_ms_max == _NO_LIMIT
             and not self.validated
         )
+
+    def opens(self, codec: int) -> bool:
+        """Whether batches under this codec are opened."""
+        return bool(codec) and (
+            self.keys_required or self.before_ms_max != _NO_LIMIT or self.validated or self.recodes(codec)
+        )
+
+    def recodes(self, codec: int) -> bool:
+        return self.codec is not None and self.codec != codec
 
 
 class KeylessRecords(errors.InvalidRecord):
@@ -98,30 +134,41 @@ class Accepted(NamedTuple):
     max_timestamp_at: int
 
 
-def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
+def accept(
+    data: memoryview,
+    rules: Rules,
+    now_ms: int,
+    expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    look: Callable[[Buffer, int], None] | None = None,
+) -> Accepted:
     """The one batch of a produce request, checked, and changed where the topic's settings ask for it.
 
     `data` is written to: log-append time is stamped in place, and so is the largest timestamp of the records where
-    the producer told another.  For topics whose rules are `plain`, `_speed.acceptance.sound` says the same of good
-    batches, faster."""
+    the producer told another.  ExpandsFurther: nothing was changed, and the records expand to more than
+    `expanded_bytes_max`, though the topic may allow it.  `look` is shown the records of a batch that is opened, and how
+    many there are.
+
+    For topics whose rules are `plain`, `_speed.acceptance.sound` says the same of good batches, faster."""
     header = _sound_header(data, rules)
     codec = header.compression
     max_timestamp, max_timestamp_at = header.max_timestamp, header.last_offset_delta
-    recode = rules.codec is not None and rules.codec != codec
-    if codec == 0 or recode or rules.keys_required or rules.before_ms_max != _NO_LIMIT:
-        section: bytes | memoryview = data[HEADER_SIZE:]
+    packed = data[HEADER_SIZE:]
+    section: bytes | memoryview = packed
+    if codec == 0 or rules.opens(codec):
         if codec:
-            section = decompress(codec, section)
+            section = _expanded(packed, header, rules, expanded_bytes_max)
         largest, max_timestamp_at, smallest = check(section, header.count, False)
         max_timestamp = header.base_timestamp + largest
+        if look is not None:
+            look(section, header.count)
         if rules.keys_required:
             _check_keys(section, header)
         if not rules.append_time and not _timely(header, smallest, largest, rules, now_ms):
             raise _untimely(section, header, rules, now_ms)
     elif not rules.append_time and header.max_timestamp - now_ms > rules.after_ms_max:
         raise UntimelyRecords(f"timestamp {header.max_timestamp} is too far ahead of the broker's time")
-    if recode:
-        data, header = _in_codec(data, rules)
+    if rules.recodes(codec):
+        data, header = _in_codec(data, section, header, rules)
     if rules.append_time:
         stamp_append_time(data, 0, now_ms)
         fresh = header_at(data)
@@ -130,6 +177,26 @@ def accept(data: memoryview, rules: Rules, now_ms: int) -> Accepted:
     if header.log_append_time or header.max_timestamp != max_timestamp:
         header = _stamp_create_time(data, max(min(max_timestamp, _NO_LIMIT), -_NO_LIMIT))
     return Accepted(data, header, max_timestamp_at)
+
+
+def _expanded(packed: memoryview, header: Header, rules: Rules, bytes_max: int) -> bytes | memoryview:
+    limit = rules.expanded_bytes_max
+    if header.count > limit // RECORD_BYTES_MIN:
+        raise errors.InvalidRecord(f"{header.count} records do not fit into {limit} bytes")
+    try:
+        return decompress(header.compression, packed, min(limit, bytes_max))
+    except ExpandsFurther:
+        if bytes_max < limit:
+            raise
+        allowed = (
+            "the topic's own codec is none, and its"
+            if rules.codec is Codec.NONE
+            else f"{EXPANSION_MAX} times max.message.bytes, or {EXPANDED_BYTES_MIN}, is allowed:"
+        )
+        raise errors.MessageTooLarge(
+            f"the records of a batch of {header.size} bytes expand to more than {limit} bytes; "
+            f"{allowed} max.message.bytes is {rules.batch_bytes_max}: send smaller batches"
+        ) from None
 
 
 def _sound_header(data: memoryview, rules: Rules) -> Header:
@@ -188,12 +255,11 @@ def _no_batch(data: memoryview) -> errors.TidelogError:
 
 
 def _check_keys(section: bytes | memoryview, header: Header) -> None:
-    key_sizes = columns(section, header.count, 0, 0)[3]
-    keyless = [index for index, size in enumerate(key_sizes) if size < 0]
-    if keyless:
+    bad = keyless(section, header.count, RECORDS_TOLD_MAX)
+    if bad:
         raise KeylessRecords(
             "records of a compacted topic need a key",
-            [(index, "a record of a compacted topic needs a key") for index in keyless],
+            [(index, "a record of a compacted topic needs a key") for index in bad],
         )
 
 
@@ -206,13 +272,15 @@ def _timely(header: Header, smallest: int, largest: int, rules: Rules, now_ms: i
 
 def _untimely(section: bytes | memoryview, header: Header, rules: Rules, now_ms: int) -> UntimelyRecords:
     bad = []
-    for index, timestamp in enumerate(columns(section, header.count, 0, header.base_timestamp)[1]):
-        if timestamp - now_ms > rules.after_ms_max:
+    oldest = max(now_ms - rules.before_ms_max, -_NO_LIMIT)
+    newest = min(now_ms + rules.after_ms_max, _NO_LIMIT)
+    for index, timestamp in untimely(
+        section, header.count, header.base_timestamp, oldest, newest, RECORDS_TOLD_MAX
+    ):
+        if timestamp > newest:
             limit = f"message.timestamp.after.max.ms ({rules.after_ms_max}) past"
-        elif timestamp != NO_TIMESTAMP and now_ms - timestamp > rules.before_ms_max:
-            limit = f"message.timestamp.before.max.ms ({rules.before_ms_max}) before"
         else:
-            continue
+            limit = f"message.timestamp.before.max.ms ({rules.before_ms_max}) before"
         bad.append((index, f"timestamp {timestamp} is more than {limit} the broker's time"))
     return UntimelyRecords(bad[0][1] if bad else "timestamps are too far from the broker's time", bad)
 
@@ -229,15 +297,17 @@ def _stamp_create_time(data: memoryview, max_timestamp: int) -> Header:
     return header
 
 
-def _in_codec(data: memoryview, rules: Rules) -> tuple[memoryview, Header]:
-    from tidelog.record.builder import recompress
-
+def _in_codec(
+    data: memoryview, section: bytes | memoryview, header: Header, rules: Rules
+) -> tuple[memoryview, Header]:
     assert rules.codec is not None
-    changed = memoryview(bytearray(recompress(data, rules.codec, rules.codec_level)))
-    header = header_at(changed)
-    assert header is not None
-    if header.size > rules.batch_bytes_max:
+    packed = compress(rules.codec, section, rules.codec_level)
+    attributes = header.attributes & ~_CODEC_BITS | rules.codec
+    changed = memoryview(bytearray(replace_records(data, packed, attributes)))
+    fresh = header_at(changed)
+    assert fresh is not None
+    if fresh.size > rules.batch_bytes_max:
         raise errors.MessageTooLarge(
-            f"{header.size} bytes under the topic's own codec: its max.message.bytes is {rules.batch_bytes_max}"
+            f"{fresh.size} bytes under the topic's own codec: its max.message.bytes is {rules.batch_bytes_max}"
         )
-    return changed, header
+    return changed, fresh

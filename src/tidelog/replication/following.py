@@ -18,6 +18,8 @@ from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 NO_SESSION = 0
 FIRST = 0
 EPOCH_LAST = (1 << 31) - 1
+# A follower that asks for no more bytes than this could not read what the leader sent: the leader checks its own bytes.
+CHECK_IT = 0
 
 Key = tuple[UUID, int]  # topic id, partition
 

@@ -15,10 +15,10 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
-from tidelog.replication.following import Key, Session, Wanted, cut_at
+from tidelog.replication.following import CHECK_IT, Key, Session, Wanted, cut_at
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT, Throttle
-from tidelog.storage.log import is_offline
+from tidelog.storage.log import is_offline, is_unfit
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -90,6 +90,7 @@ class Lane:
         # What the fetch under way names, until its answer is dealt with.
         self.asked: dict[Key, Following] = {}
         self._delayed: dict[Key, int] = {}
+        self._unreadable: set[Key] = set()  # the leader sent bytes that fail their checksum
         self._some = asyncio.Event()
         self._waits_at: Requester | None = None  # where the fetch under way can be hurried
 
@@ -102,6 +103,7 @@ class Lane:
         """The fetch under way may still name it."""
         self.followed.pop(key, None)
         self._delayed.pop(key, None)
+        self._unreadable.discard(key)
 
     def wake(self) -> None:
         """Something is new.  A fetch that waits at the leader comes back at the next request: nobody is to wait for it."""
@@ -144,6 +146,7 @@ class Lane:
             await self._wait_for_work()
             return
         self.asked = {key: self.followed[key] for key in wanted}
+        self._unreadable -= wanted.keys()  # the leader is told once each time
         try:
             answer = await self._ask(connection, wanted)
             if answer is not None:
@@ -227,11 +230,14 @@ class Lane:
             if key in self._delayed or key in self.beside.asked or (throttled and left <= 0):
                 continue
             it = partition.log
-            if is_offline(it):
-                # It must not seem level, and so in sync, to a leader that has nothing new.
-                offline.append(key)
+            if is_unfit(it):
+                # It must not seem level, and so in sync, to its leader.  `repair` lets a damaged one go on.
+                if is_offline(it):
+                    offline.append(key)
                 continue
             one = Wanted(epoch, it.end, it.epochs.latest, it.start)
+            if key in self._unreadable:
+                one = one._replace(bytes_max=CHECK_IT)
             wanted[key] = one._replace(bytes_max=left) if throttled else one
         for key in offline:
             self.drop(key)
@@ -287,7 +293,11 @@ class Lane:
             self._truncated(partition)
             return
         if part.records:
-            partition.replicate(memoryview(part.records))
+            try:
+                partition.replicate(memoryview(part.records))
+            except (errors.CorruptMessage, errors.InvalidRecord):
+                self._unreadable.add(key)
+                raise
             if self._unwritten_max < NO_LIMIT:
                 self._unwritten += len(part.records)
                 self._grown.add(key)

@@ -16,7 +16,7 @@ from tidelog._speed.tail import PartitionTail
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
-from tidelog.replication.acceptance import Rules, accept
+from tidelog.replication.acceptance import Accepted, Rules, accept
 from tidelog.replication.following import runs
 from tidelog.replication.promises import Appended, found, not_led, too_few
 from tidelog.replication.state import ReplicaState
@@ -160,6 +160,10 @@ class Partition(PartitionTail):
         self.log.reconfigure(config)
         self._set_rules(config)
 
+    @property
+    def rules(self) -> Rules:
+        return self._rules
+
     def _set_rules(self, config: TopicConfig) -> None:
         self._rules = rules = Rules.of(config)
         self._plain = rules.plain
@@ -177,20 +181,28 @@ class Partition(PartitionTail):
     # Writing
 
     def append(
-        self, data: memoryview, now_ms: int, in_sync_min: bool, enlisted: Enlisted | None = None
+        self,
+        data: memoryview,
+        now_ms: int,
+        in_sync_min: bool,
+        enlisted: Enlisted | None = None,
+        opened: Accepted | errors.TidelogError | None = None,
     ) -> Appended:
         """One batch of a producer.  `in_sync_min`: it asked for all replicas, so enough of them must be in sync.  A
-        batch in a transaction needs one that is open here, or `enlisted`."""
+        batch in a transaction needs one that is open here, or `enlisted`.  `opened`: what `accept` has said of it before;
+        otherwise it is asked here."""
         state, log = self.state, self.log
         if self.leader != state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
         if in_sync_min and not state.enough_members:
             raise errors.NotEnoughReplicas(too_few(self))
-        header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max)
+        header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max) if opened is None else None
         append_time = -1
         if header is None or not self._plain:
-            data, header, max_timestamp_at = accept(data, self._rules, now_ms)
-            if self._rules.append_time:
+            if isinstance(opened, errors.TidelogError):
+                raise opened
+            data, header, max_timestamp_at = opened or accept(data, self._rules, now_ms)
+            if header.log_append_time:
                 append_time = header.max_timestamp
         else:
             max_timestamp_at = header.max_timestamp_at

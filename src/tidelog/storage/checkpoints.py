@@ -18,6 +18,7 @@ from tidelog.types import TopicPartition
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 COMMITTED = "replication-offset-checkpoint"
+DAMAGED_LOGS = "damaged-logs"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 

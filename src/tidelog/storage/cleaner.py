@@ -182,6 +182,10 @@ class Cleaner:
         with self._saving:
             self._clean.lower(name, offset)
 
+    def repaired(self, name: TopicPartition) -> None:
+        """What was damaged is whole again."""
+        self.uncleanable.discard(name)
+
     def removed(self, name: TopicPartition) -> None:
         """The log is closed: gone, or in another directory now."""
         if self._round is not None and self._round.log.name == name:
@@ -303,6 +307,7 @@ class Cleaner:
         self.counters.rounds_failed += 1
         if isinstance(problem, CompactionFailed) and problem.damaged:
             self.uncleanable.add(name)
+            self._volume.suspects[name] = None
             log.error("%s is not compacted any more: %s", name, problem)
             return
         log.warning("%s is not compacted for now: %s", name, problem)

@@ -2,7 +2,8 @@
 
 A batch that fails its CRC while whole batches follow it is damage, not a torn tail: cutting there would throw
 away what was acknowledged behind it.  So the log keeps its bytes, and reads of these offsets fail while
-others go on.
+others go on.  `Volume.damaged` has all logs of a directory that are damaged; a file in the directory names them, so
+that the next start need not look into every folder.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidelog.storage.disk import Disk
+from tidelog.storage.volume import Volume
+from tidelog.types import TopicPartition
 
 DAMAGE = "damaged-ranges"
 
@@ -31,21 +33,39 @@ class BadRange(NamedTuple):
 class Damage:
     """The bad ranges of one log, in order."""
 
-    __slots__ = ("_disk", "_path", "ranges")
+    __slots__ = ("_name", "_path", "_volume", "found_at_load", "ranges")
 
-    def __init__(self, disk: Disk, folder: str, ranges: list[BadRange]) -> None:
+    def __init__(self, volume: Volume, folder: str, name: TopicPartition, ranges: list[BadRange]) -> None:
         self.ranges = ranges
-        self._disk = disk
+        self.found_at_load = frozenset(ranges)
+        """What was learned of producers and transactions when the log was opened leaves these out."""
+        self._volume = volume
+        self._name = name
         self._path = f"{folder}/{DAMAGE}"
+        if ranges:
+            volume.damaged[name] = self
 
     def keep(self, wanted: Callable[[BadRange], bool]) -> bool:
         """Forgets all others, on disk too; true if there were any."""
         kept = [bad for bad in self.ranges if wanted(bad)]
         if len(kept) == len(self.ranges):
             return False
-        self.ranges = kept
-        self._disk.replace_file(self._path, encode(kept))
+        self._set(kept)
         return True
+
+    def put(self, base: int, ranges: Iterable[BadRange]) -> None:
+        """These are the ones of the segment at `base`, on disk too."""
+        others = [bad for bad in self.ranges if bad.base != base]
+        self._set(sorted([*others, *ranges], key=lambda bad: (bad.base, bad.position)))
+
+    def _set(self, ranges: list[BadRange]) -> None:
+        self._volume.disk.replace_file(self._path, encode(ranges))
+        self.ranges = ranges
+        if ranges:
+            self._volume.damaged[self._name] = self
+        else:
+            self._volume.damaged.pop(self._name, None)
+        self._volume.save_damaged()
 
 
 def encode(ranges: Iterable[BadRange]) -> bytes:

@@ -8,6 +8,7 @@ in a folder up to its last `sync_folder`; anything later may be there, be missin
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import mmap
 import os
@@ -66,8 +67,22 @@ class Lock(Protocol):
     def close(self) -> None: ...
 
 
+class Source(Protocol):
+    """A file that is only read."""
+
+    path: str
+
+    def size(self) -> int: ...
+    def read(self, size: int, position: int) -> bytes: ...
+
+
 class Disk(Protocol):
     def open(self, path: str, create: bool = False) -> File: ...
+    def open_direct(self, path: str) -> Source:
+        """For reading what the device has, not what memory remembers of it, where the system can do that.  Leaves
+        the page cache as it is."""
+        ...
+
     def map(self, path: str, size: int) -> Mapping:
         """Creates or resizes the file to `size`, with its blocks reserved: a write to it never meets a full
         disk."""
@@ -162,6 +177,42 @@ class SystemFile(Descriptor):
         os.fdatasync(self._fd)
 
 
+_ALIGNED = 4096
+
+
+class DirectFile:
+    """Read past the page cache (O_DIRECT), in aligned pieces.  Where the file system cannot do that, through the cache."""
+
+    __slots__ = ("_buffer", "_fd", "path")
+
+    def __init__(self, path: str) -> None:
+        self._fd = -1
+        self.path = path
+        self._buffer: mmap.mmap | None = None
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        except OSError as problem:
+            if problem.errno != errno.EINVAL:
+                raise
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, size: int, position: int) -> bytes:
+        start = position & -_ALIGNED
+        length = (position + size - start + _ALIGNED - 1) & -_ALIGNED
+        if self._buffer is None or len(self._buffer) < length:
+            self._buffer = mmap.mmap(-1, length)
+        with memoryview(self._buffer) as view, view[:length] as room:
+            count = os.preadv(self._fd, [room], start)
+            return bytes(room[position - start : min(count, position - start + size)])
+
+
 class SystemMapping:
     __slots__ = ("_map", "view")
 
@@ -206,6 +257,9 @@ class SystemDisk:
 
     def open(self, path: str, create: bool = False) -> SystemFile:
         return SystemFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
+
+    def open_direct(self, path: str) -> DirectFile:
+        return DirectFile(path)
 
     def map(self, path: str, size: int) -> SystemMapping:
         return SystemMapping(path, size)

@@ -57,7 +57,7 @@ class Extent(LogTail):
         self.end = self.next = loaded.end
         self._volume = volume
         self._active = self.segments.last
-        self._damage = Damage(volume.disk, folder, loaded.bad)
+        self._damage = Damage(volume, folder, name, loaded.bad)
         self._trash = Trash()
         self._durability = Durability(volume, folder, config, self.epochs, self._active)
         self._durability.opened(min(loaded.recovery_point, self._active.end), loaded.created)
@@ -72,6 +72,29 @@ class Extent(LogTail):
     def damaged(self) -> tuple[BadRange, ...]:
         """Ranges whose bytes rotted: reads of them fail.  A follower can cut its log at the first and fetch."""
         return tuple(self._damage.ranges)
+
+    @property
+    def missed_at_load(self) -> frozenset[BadRange]:
+        """Ranges that were damaged when the log was opened: what is known of producers leaves them out."""
+        return self._damage.found_at_load
+
+    @property
+    def volume(self) -> Volume:
+        return self._volume
+
+    def damage_found(self, segment: Segment, ranges: Sequence[BadRange]) -> None:
+        """These ranges of `segment`, and no others, are damaged: found just now, or what a repair has left.  Blocks."""
+        self._change(partial(self._set_damage, segment, list(ranges)), f"remember damage of {self.name}")
+
+    def _set_damage(self, segment: Segment, ranges: list[BadRange]) -> None:
+        self._damage.put(segment.base, ranges)
+        segment.bad = ranges
+        # A search never walks over a bad range: indexes must know the way behind it.
+        segment.rebuild_indexes()
+
+    def suspect(self, offset: int | None) -> None:
+        """Somebody could not make sense of the bytes at `offset`: they are to be checked."""
+        self._volume.suspects[self.name] = offset
 
     def read_failed(self, problem: OSError) -> Exception:
         """The error for a reader that could not read the bytes of a slice."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog._speed.batch import Header, header_at
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.storage import aborted, lookup, rolling, snapshots
 from tidelog.storage.disk import File
 from tidelog.storage.durability import Append
@@ -23,7 +23,7 @@ from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
 from tidelog.storage.log_folder import Covered
-from tidelog.storage.lookup import TimedOffset
+from tidelog.storage.lookup import Known, TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import OFFSETS_MAX, Segment
 from tidelog.storage.txn_index import Aborted
@@ -242,6 +242,10 @@ class Log(Extent):
             position, header = segment.locate(offset)
             limit = segment.size if end >= segment.end else segment.locate(end)[0]
             return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
+        except CorruptMessage:
+            if not any(rotten.start <= offset < rotten.end for rotten in bad):
+                self.suspect(offset)
+            raise
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
 
@@ -275,13 +279,13 @@ class Log(Extent):
 
     # Times
 
-    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
-        """The first record that is not older than `timestamp`."""
-        return self._look_up(lambda: lookup.offset_for_time(self.segments, timestamp, self.start))
+    def offset_for_time(self, timestamp: int, known: Known | None = None) -> TimedOffset | None:
+        """The first record that is not older than `timestamp`; see `lookup` for `known`."""
+        return self._look_up(lambda: lookup.offset_for_time(self.segments, timestamp, self.start, known))
 
-    def max_timestamp(self) -> TimedOffset | None:
+    def max_timestamp(self, known: Known | None = None) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return self._look_up(lambda: lookup.max_timestamp(self.segments))
+        return self._look_up(lambda: lookup.max_timestamp(self.segments, known))
 
     def _look_up(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
         if self._volume.problem is not None:
@@ -372,4 +376,9 @@ def is_offline(log: Log) -> bool:
     return log._volume.problem is not None
 
 
-__all__ = ["Log", "Slice", "is_offline"]
+def is_unfit(log: Log) -> bool:
+    """Its disk has failed, or some of its bytes rotted."""
+    return log._volume.problem is not None or bool(log._damage.ranges)
+
+
+__all__ = ["Log", "Slice", "is_offline", "is_unfit"]

@@ -54,6 +54,11 @@ class LogDir:
         self.strays: dict[str, UUID | None] = {}
         self.log_starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
         self.committed = OffsetFile(disk, f"{path}/{checkpoints.COMMITTED}")
+        self.to_open: set[TopicPartition] = set()
+        """Damaged, as the last run or recovery says."""
+        self.shortened: set[TopicPartition] = set()
+        """Recovery cut the ends of these logs.  A process that is killed tears few writes: it may have been a batch that was
+        acknowledged and rotted."""
         self._disk = disk
         self._lock: Lock | None = None
         self._renamed = False  # folders of deleted logs were, and it is not certain yet
@@ -135,6 +140,9 @@ class LogDir:
             else:
                 # A move that did not end is begun anew by whoever wants it.
                 self._doomed.append((0, f"{self.path}/{name}"))
+        damaged = OffsetFile(self._disk, f"{self.path}/{checkpoints.DAMAGED_LOGS}")
+        damaged.load()
+        self.to_open = self.names.intersection(damaged.offsets)
         self.volume.recovery_points.load()
         self.log_starts.load()
         self.committed.load()
@@ -157,6 +165,10 @@ class LogDir:
             else:
                 points[name] = report.recovery_point
                 reports.append(report)
+                if report.bad:
+                    self.to_open.add(name)
+                if report.cut_batches:
+                    self.shortened.add(name)
         self._disk.sync_all(self.path)
         self.volume.recovery_points.save()
         return reports
@@ -312,6 +324,8 @@ class LogDir:
         self.names.discard(name)
         for file in (self.volume.recovery_points, self.log_starts, self.committed):
             file.offsets.pop(name, None)
+        self.volume.suspects.pop(name, None)
+        self.volume.damaged.pop(name, None)
         unique = UUID(int=self.volume.random.getrandbits(128), version=4)
         target = f"{self.path}/{folders.marked(name, unique, suffix)}"
         try:

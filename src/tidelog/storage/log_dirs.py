@@ -14,6 +14,7 @@ from uuid import UUID
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
 from tidelog.storage import strays
+from tidelog.storage.damaged_logs import open_damaged
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import Configs, LogDir
 from tidelog.storage.moving import Move
@@ -61,6 +62,7 @@ class LogDirs:
         for each in self.dirs:
             for name in sorted(each.names):
                 self._settle(name, each)
+        open_damaged(self.online(), self._configs)
         return [report for reports in started if isinstance(reports, list) for report in reports]
 
     def _meet(self) -> None:

@@ -1,15 +1,28 @@
-"""Offsets by time: the first record at or after a moment, and the newest record of a log."""
+"""Offsets by time: the first record at or after a moment, and the newest record of a log.
+
+Compressed batches may expand to much.  A search that is given `known` does not open them itself: it raises `Unopened`, and
+`look_up` has a thread open the batch before it searches again."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidelog._speed.batch import Header
-from tidelog._speed.records import Record
+from tidelog._speed.records import first_at
 from tidelog.record.reader import read_batches
 from tidelog.storage import times
 from tidelog.storage.segment import Segment
+
+OPENED_MAX = 100
+"""Batches that one search has opened.  A header may promise a record that is not there; after so many the next header
+is believed, so that a search ends."""
+_ANY_TIME = -(1 << 63)
+
+Place = tuple[int, int]  # base offset and leader epoch of a batch
+Known = dict[Place, tuple[int, int] | None]
+"""Of each batch that was opened: offset and timestamp of its first record in question."""
 
 
 class TimedOffset(NamedTuple):
@@ -19,41 +32,89 @@ class TimedOffset(NamedTuple):
     """The leader epoch of the batch it is in."""
 
 
-def offset_for_time(segments: Iterable[Segment], timestamp: int, start: int) -> TimedOffset | None:
+class Unopened(Exception):
+    """A compressed batch has to be opened first."""
+
+    def __init__(self, place: Place, batch: bytes | memoryview, timestamp: int, start: int) -> None:
+        super().__init__(place)
+        self.place = place
+        self.batch = batch
+        self.timestamp = timestamp
+        self.start = start
+
+
+async def look_up(search: Callable[[Known], TimedOffset | None]) -> TimedOffset | None:
+    """What `search` finds, with compressed batches opened on a thread.  The log may change meanwhile, so the search begins
+    anew each time."""
+    known: Known = {}
+    while True:
+        try:
+            return search(known)
+        except Unopened as unopened:
+            known[unopened.place] = await asyncio.to_thread(
+                first_record, unopened.batch, unopened.timestamp, unopened.start
+            )
+
+
+def offset_for_time(
+    segments: Iterable[Segment], timestamp: int, start: int, known: Known | None = None
+) -> TimedOffset | None:
     """The first record from `start` on that is not older than `timestamp`."""
     for segment in segments:
         if segment.end <= start or segment.newest()[0] < timestamp:
             continue
-        known, floor = segment.time_index.floor(timestamp)
-        if not times.fits(segment, known, floor):
+        indexed, floor = segment.time_index.floor(timestamp)
+        if not times.fits(segment, indexed, floor):
             segment.rebuild_indexes()
             _, floor = segment.time_index.floor(timestamp)
         from_offset = max(start, floor)
         for position, header in segment.headers(segment.locate(from_offset)[0]):
             if header.max_timestamp >= timestamp:
-                found = _first(
-                    segment, position, header, lambda r: r.timestamp >= timestamp and r.offset >= start
-                )
+                found = _first(segment, position, header, timestamp, start, known)
                 if found is not None:
                     return found
     return None
 
 
-def max_timestamp(segments: Iterable[Segment]) -> TimedOffset | None:
+def max_timestamp(segments: Iterable[Segment], known: Known | None = None) -> TimedOffset | None:
     """The first record that has the largest timestamp of all."""
     newest = max(segments, key=lambda segment: segment.newest()[0])
     timestamp, offset = newest.newest()
     if timestamp < 0:
         return None
     position, _ = newest.locate(offset)
-    return _first(newest, position, newest.header(position), lambda record: record.timestamp >= timestamp)
+    return _first(newest, position, newest.header(position), timestamp, 0, known)
 
 
 def _first(
-    segment: Segment, position: int, header: Header, wanted: Callable[[Record], bool]
+    segment: Segment, position: int, header: Header, timestamp: int, start: int, known: Known | None
 ) -> TimedOffset | None:
-    for batch in read_batches(segment.file.read(header.size, position)):
-        for record in batch.records():
-            if wanted(record):
-                return TimedOffset(record.offset, record.timestamp, header.leader_epoch)
+    place = header.base_offset, header.leader_epoch
+    if known is None or not header.compression:
+        found = first_record(segment.file.read(header.size, position), timestamp, start)
+    elif place in known:
+        found = known[place]
+    elif len(known) >= OPENED_MAX:
+        found = max(header.base_offset, start), header.max_timestamp
+    else:
+        raise Unopened(place, segment.file.read(header.size, position), timestamp, start)
+    return None if found is None else TimedOffset(*found, header.leader_epoch)
+
+
+def first_record(batch: bytes | memoryview, timestamp: int, start: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the batch's first record from `start` on that is not older than `timestamp`."""
+    for each in read_batches(batch):
+        header = each.header
+        if header.log_append_time and header.max_timestamp < timestamp:
+            return None
+        found = first_at(
+            each.section(),
+            header.count,
+            header.base_timestamp,
+            _ANY_TIME if header.log_append_time else timestamp,
+            start - header.base_offset,
+        )
+        if found is not None:
+            delta, time = found
+            return header.base_offset + delta, header.max_timestamp if header.log_append_time else time
     return None

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from tidelog._speed.batch import HEADER_SIZE, Header, header_at, walk
+from tidelog._speed.batch import HEADER_SIZE, Header, crc_ok, header_at, walk
 from tidelog.config import TopicConfig
+from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints, folders
 from tidelog.storage.flusher import NotDurable
 from tidelog.storage.log import Log
@@ -142,9 +143,13 @@ class Move:
         return source.read(max(copy.end, source.start), CHUNK_BYTES, source.end)
 
     def _append(self, data: bytes) -> None:
-        """Batches of one leader epoch at a time, as `Log.append` wants them."""
+        """Batches of one leader epoch at a time, as `Log.append` wants them.  Bytes that rotted are not copied."""
         run: list[Header] = []
-        for header in walk(data):
+        headers = walk(data)
+        if not headers or not all(crc_ok(data, header.position) for header in headers):
+            self._from.suspect(max(self._to.end, self._from.start))
+            raise CorruptMessage(f"{self.name} is damaged at offset {self._to.end} or behind")
+        for header in headers:
             if run and header.leader_epoch != run[0].leader_epoch:
                 self._append_run(data, run)
                 run = []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidelog._speed.batch import Header
+from tidelog._speed.batch import HEADER_SIZE, Header
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints, damage, snapshots
@@ -45,8 +45,13 @@ class Report:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     cut_segments: int = 0
+    cut_batches: bool = False
+    """What was cut was more than space that had been reserved: part of a write, or a batch that rotted."""
     indexes_rebuilt: int = 0
     damaged: list[BadRange] = field(default_factory=list)
+    """Found now."""
+    bad: list[BadRange] = field(default_factory=list)
+    """All, with those that were known."""
 
     def __str__(self) -> str:
         text = f"{self.folder}: scanned {self.scanned_bytes} bytes, log ends at {self.end}"
@@ -234,12 +239,14 @@ class Recovery:
 
     def _cut(self, segment: Segment, position: int) -> None:
         self.report.cut_bytes += segment.file.size() - position
+        self.report.cut_batches |= any(segment.file.read(HEADER_SIZE, position))
         segment.file.truncate(position)
         segment.size = segment.reserved = position
 
     def _drop_segments(self, number: int) -> None:
         for segment in self._segments.take_from(number):
             self.report.cut_segments += 1
+            self.report.cut_batches |= segment.size > 0
             self.report.cut_bytes += segment.size
             segment.remove()
 
@@ -254,6 +261,7 @@ class Recovery:
     ) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
+        report.bad = bad
         if bad != known:
             disk.replace_file(f"{folder}/{damage.DAMAGE}", damage.encode(bad))
         if self._epochs.version:

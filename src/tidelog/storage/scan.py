@@ -1,7 +1,7 @@
 """Checks batches where nothing can be taken for granted, and finds the next whole one behind bytes that are not.
 
 The format's checksum leaves out base offset and leader epoch, which brokers stamp.  An offset that rotted shows by
-the batch after it; in the last batch it may not.  Used by `recovery`, in the disk's thread.
+the batch after it; in the last batch it may not.  Used by `recovery` and `verification`, in the disk's thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tidelog._speed.batch import ATTRIBUTES_AT, HEADER_SIZE, Header, crc_ok, header_at
 from tidelog._speed.crc32c import crc32c
-from tidelog.storage.disk import File
+from tidelog.storage.disk import Source
 
 CHUNK_BYTES = 1 << 20
 MAGIC = 2
@@ -19,7 +19,7 @@ _ATTRIBUTES_KNOWN = 0x7F
 
 
 def whole_batches(
-    file: File, position: int, size: int, expected: int, last_max: int
+    file: Source, position: int, size: int, expected: int, last_max: int
 ) -> Iterator[tuple[int, Header]]:
     """(position, header) of the batches below `size` that are whole: plausible, in ascending offsets from
     `expected` to `last_max`, and with the right CRC.  Stops at the first that is not."""
@@ -39,7 +39,7 @@ def whole_batches(
             return
         if header.size > len(data) - at and header.size <= CHUNK_BYTES:
             data, start, at = file.read(min(CHUNK_BYTES, size - position), position), position, 0
-        whole = crc_ok(data, at) if header.size <= len(data) - at else _large_crc_ok(file, position, header)
+        whole = crc_ok(data, at) if header.size <= len(data) - at else large_crc_ok(file, position, header)
         if not whole:
             return
         yield position, header
@@ -48,7 +48,7 @@ def whole_batches(
 
 
 def next_whole(
-    file: File, position: int, size: int, expected: int, last_max: int
+    file: Source, position: int, size: int, expected: int, last_max: int
 ) -> tuple[int, Header] | None:
     """The first whole batch at `position` or behind, at whatever byte it starts."""
     # Of a header, the upper half of the base offset and the format are known: few places look like that.
@@ -62,7 +62,7 @@ def next_whole(
             header = header_at(file.read(HEADER_SIZE, at))
             if header is None or not plausible(header, expected, size - at):
                 continue
-            if header.last_offset <= last_max and _large_crc_ok(file, at, header):
+            if header.last_offset <= last_max and large_crc_ok(file, at, header):
                 return at, header
         # A header may begin at the end of this chunk: what is too short to match is looked at again.
         position += max(1, len(data) - 16)
@@ -80,7 +80,7 @@ def plausible(header: Header, expected: int, room: int) -> bool:
     )
 
 
-def _contradicted(file: File, position: int, header: Header, expected: int) -> bool:
+def _contradicted(file: Source, position: int, header: Header, expected: int) -> bool:
     """No checksum covers the base offset.  Offsets may have gaps, but if the next batch fits before this one ends,
     this one's has rotted."""
     following = header_at(file.read(HEADER_SIZE, position + header.size))
@@ -91,7 +91,7 @@ def _contradicted(file: File, position: int, header: Header, expected: int) -> b
     )
 
 
-def _large_crc_ok(file: File, position: int, header: Header) -> bool:
+def large_crc_ok(file: Source, position: int, header: Header) -> bool:
     """In pieces: a length that rotted may claim most of the file."""
     at, end, value = position + ATTRIBUTES_AT, position + header.size, 0
     while at < end:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -12,10 +13,11 @@ from typing import Protocol
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
 from tidelog.storage import identity
-from tidelog.storage.checkpoints import RECOVERY_POINTS, OffsetFile
+from tidelog.storage.checkpoints import DAMAGED_LOGS, RECOVERY_POINTS, OffsetFile, encode_offsets
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.flusher import Flusher
+from tidelog.types import TopicPartition
 
 # A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by
 # themselves.
@@ -35,6 +37,16 @@ class Emptied(Protocol):
     def take_deleted(self) -> tuple[list[str], bool]: ...
 
 
+class Rotten(Protocol):
+    @property
+    def start(self) -> int: ...
+
+
+class Damaged(Protocol):
+    @property
+    def ranges(self) -> Sequence[Rotten]: ...
+
+
 @dataclass(slots=True)
 class Volume:
     path: str
@@ -52,6 +64,10 @@ class Volume:
     simulated run has to repeat itself."""
     trashed: dict[Emptied, None] = field(default_factory=dict)
     """Logs that have deleted files still on disk."""
+    damaged: dict[TopicPartition, Damaged] = field(default_factory=dict)
+    """Logs with bytes that rotted."""
+    suspects: dict[TopicPartition, int | None] = field(default_factory=dict)
+    """Logs whose bytes somebody could not make sense of, and the offset; None for all of it.  `scrubber` checks them."""
     told_ms: int | None = None
     """When a full disk, or a limit of the process, was last written to the log."""
 
@@ -79,6 +95,11 @@ class Volume:
                     identity.RUNNING,
                 )
         return self.offline()
+
+    def save_damaged(self) -> None:
+        """Blocks.  Names the damaged logs for the next start."""
+        offsets = {name: min(bad.start for bad in log.ranges) for name, log in self.damaged.items()}
+        self.disk.replace_file(f"{self.path}/{DAMAGED_LOGS}", encode_offsets(offsets))
 
     def _tell(self, message: str) -> KafkaStorageError:
         """Once in a while: every producer runs into a full disk again and again."""

@@ -210,9 +210,16 @@ class VirtualDisk:
         self._platter.used_bytes_max = None
         self._platter.crash_point = None
 
-    def damage(self, path: str, position: int, data: bytes) -> None:
-        """Bytes that rotted on the platter."""
-        self._platter.names.file(path).damage(position, data)
+    def rot(self, path: str, position: int | None = None, data: bytes | None = None) -> int:
+        """Bytes of a file rot, on the platter and for readers: one becomes another, somewhere or at `position`, or all
+        there become `data`; where."""
+        content = self._platter.names.file(path)
+        if position is None:
+            position = self.random.randrange(len(content.live))
+        if data is None:
+            data = bytes([content.live[position] ^ self.random.randrange(1, 256)])
+        content.damage(position, data)
+        return position
 
     def files(self, folder: str = "") -> dict[str, bytes]:
         """All there is now below `folder`, by path."""
@@ -234,6 +241,8 @@ class VirtualDisk:
             names.parent(path)
             self._platter.change_names(path, lambda: names.link(path, Content()))
         return VirtualFile(self._platter, path, names.file(path))
+
+    open_direct = open
 
     def map(self, path: str, size: int) -> VirtualMapping:
         if size <= 0:

@@ -48,6 +48,8 @@ _PEER: Any = SimpleNamespace(
     unanswered=0,
     turns=Turns(),
     hold=lambda frames, waits: False,
+    pause=lambda: None,
+    resume=lambda: None,
 )
 
 

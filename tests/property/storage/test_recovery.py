@@ -72,7 +72,7 @@ def test_no_record_that_rotted_is_served(shape: list[tuple[int, int]], chance: R
         if not 8 <= at - starts[number] < 12 and at - starts[number] < 16:
             continue  # base offset and leader epoch are covered by no checksum
         byte = disk.open(PATH).read(1, at)[0]
-        disk.damage(PATH, at, bytes([byte ^ (1 << chance.randrange(8))]))
+        disk.rot(PATH, at, bytes([byte ^ (1 << chance.randrange(8))]))
         if (
             disk.open(PATH).read(positions[number] - starts[number], starts[number])
             != data[starts[number] : positions[number]]

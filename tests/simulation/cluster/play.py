@@ -26,6 +26,7 @@ from tidelog.types import TopicPartition
 WORK_S_MAX = 12
 RECOVERY_S_MAX = 120
 REST_S = 3
+SCRUB_S = 6  # until a scrubber has read all, twice
 
 SETTINGS = {
     "replica.lag.time.max.ms": "3000",
@@ -55,13 +56,14 @@ class Profile:
     topics: tuple[str, ...] = tuple(TOPICS)
     size: int = 3
     batch_sizes: tuple[int, ...] = BATCH_SIZES
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class Play:
     def __init__(self, random: Random, profile: Profile) -> None:
         self.random = random
         self.profile = profile
-        self.cluster = Cluster(random, profile.size, SETTINGS)
+        self.cluster = Cluster(random, profile.size, {**SETTINGS, **dict(profile.settings)})
         self.producers: list[Producer] = []
         self._always = (OneLeaderPerEpoch(), CommittedIsHeldByAll())
 
@@ -137,6 +139,8 @@ class Play:
                     await cluster.restart(node)
                 except (Crashed, errors.TidelogError) as problem:
                     raise invariants.Violated([("Restarts", repr(problem))]) from problem
+        if any(history.may_rot for history in cluster.partitions.values()):
+            await asyncio.sleep(SCRUB_S)
         deadline = cluster.clock.monotonic_ms() + RECOVERY_S_MAX * 1_000
         while waiting := self._not_in_sync():
             if cluster.clock.monotonic_ms() > deadline:
@@ -156,6 +160,11 @@ class Play:
             stored, held = self.cluster.stored(name), dict(self.cluster.replicas(name))
             if stored is None or stored.leader is None or len(stored.in_sync) < len(self.cluster.machines):
                 waiting.append(f"{name}: {stored}")
+                continue
+            if any(one.log.damaged for one in held.values()):
+                waiting.append(
+                    f"{name} is damaged: { {node: one.log.damaged for node, one in held.items()} }"
+                )
                 continue
             ends = {one.log.end for one in held.values()} | {one.state.committed for one in held.values()}
             if len(held) < len(self.cluster.machines) or len(ends) > 1 or stored.doubts:

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.simulation.cluster.world import CLIENT, Cluster, Crashed, host
 from tidelog import errors
+from tidelog.storage.log import is_unfit
 from tidelog.testing.metadata import Weather
 
 Trouble = Callable[[Cluster, Random], Awaitable[None]]
@@ -146,6 +147,32 @@ async def disk_fails(cluster: Cluster, random: Random) -> None:
     pattern = random.choice(("*", "*.log", "*index", "*.snapshot", "*checkpoint*"))
     cluster.failing.add(node)
     cluster.machines[node].disk.fail(operation, pattern, errno.EIO, random.choice((1, 5)))
+
+
+async def bytes_rot(cluster: Cluster, random: Random) -> None:
+    """A byte of a batch that all replicas have on disk changes on one of them, always the same one: what it has lost the
+    others have.  Not one of KINDS, for it takes a scrubber that is fast."""
+    name = random.choice(list(cluster.partitions))
+    stored, held = cluster.stored(name), dict(cluster.replicas(name))
+    if (
+        stored is None
+        or len(stored.in_sync) < len(cluster.machines)
+        or stored.doubts
+        or len(held) < len(cluster.machines)
+    ):
+        return
+    node = max(held)
+    if is_unfit(held[node].log):
+        return
+    durable = min(partition.log.recovery_point for partition in held.values())
+    sealed = [segment for segment in held[node].log.segments if segment.end <= durable and segment.size]
+    if sealed:
+        segment = random.choice(sealed)
+        at, header = random.choice(list(segment.headers(0)))
+        # No checksum covers base offset and leader epoch.
+        cluster.partitions[name].may_rot = True
+        cluster.machines[node].disk.rot(segment.path, at + random.randrange(16, header.size))
+    await asyncio.sleep(random.random() * 3)
 
 
 KINDS: tuple[Trouble, ...] = (

@@ -19,6 +19,7 @@ NAMES = [" ".join(path) for path in LEAVES]
 # They ask no broker.
 OFFLINE = (
     "log dump",
+    "log repair",
     "model fit",
     "model queue",
     *(f"pipeline {one}" for one in ("list", "restart", "status", "stop")),
@@ -83,6 +84,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "model queue",
         "plan",
         "log dump",
+        "log repair",
     ]
 
 

@@ -14,7 +14,8 @@ from tidelog._speed.batch import crc_ok, header_at
 from tidelog._speed.crc32c import crc32c
 from tidelog.config import TopicConfig
 from tidelog.record import Codec, Record, build_batch, read_records
-from tidelog.replication.acceptance import Accepted, Rules, accept
+from tidelog.record.codecs import ExpandsFurther
+from tidelog.replication.acceptance import RECORDS_TOLD_MAX, Accepted, Rules, accept
 
 NOW = 1_700_000_000_000
 
@@ -232,3 +233,49 @@ def test_the_fast_verdict_and_the_rules_agree(
             accepted.header.base_sequence,
             accepted.header.max_timestamp,
         )
+
+
+CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_that_expand_to_more_than_their_topic_allows_are_refused(codec: Codec) -> None:
+    rules = Rules.of(TopicConfig(cleanup_policy=("compact",)))._replace(expanded_bytes_max=100_000)
+    accept(memoryview(batch(bytes(90_000), codec=codec)), rules, NOW)
+    with pytest.raises(errors.MessageTooLarge, match="100000 bytes"):
+        accept(memoryview(batch(bytes(110_000), codec=codec)), rules, NOW)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_is_as_it_was_when_it_expands_further_than_it_may_be_opened_here(codec: Codec) -> None:
+    rules = Rules.of(TopicConfig(cleanup_policy=("compact",), message_timestamp_type="LogAppendTime"))
+    data = batch(bytes(200_000), codec=codec)
+    before = bytes(data)
+    with pytest.raises(ExpandsFurther):
+        accept(memoryview(data), rules, NOW, expanded_bytes_max=100_000)
+    assert data == before
+    accept(memoryview(data), rules, NOW)
+
+
+def test_what_records_may_expand_to_follows_from_the_size_of_batches() -> None:
+    assert Rules.of(TopicConfig(max_message_bytes=1000)).expanded_bytes_max == 32 << 20
+    assert Rules.of(TopicConfig(max_message_bytes=4 << 20)).expanded_bytes_max == 128 << 20
+    assert Rules.of(TopicConfig(max_message_bytes=100 << 20)).expanded_bytes_max == 256 << 20
+
+
+def test_more_records_than_fit_are_refused_before_they_are_looked_for() -> None:
+    rules = Rules.of(TopicConfig(cleanup_policy=("compact",)))._replace(expanded_bytes_max=700)
+    data = patched(batch(b"a", codec=Codec.ZSTD), 57, ">i", 101)
+    with pytest.raises(errors.InvalidRecord, match="101 records do not fit"):
+        accept(memoryview(patched(data, 23, ">i", 100)), rules, NOW)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"cleanup_policy": ("compact",)}, {"message_timestamp_before_max_ms": 1_000}]
+)
+def test_an_answer_lists_only_so_many_of_the_records_at_fault(settings: dict[str, object]) -> None:
+    records = [Record(0, 1_000, None, None)] * (RECORDS_TOLD_MAX + 10)
+    with pytest.raises(errors.TidelogError) as refused:
+        take(bytearray(build_batch(records)), **settings)
+    told = refused.value.records  # type: ignore[attr-defined]
+    assert [index for index, _ in told] == list(range(RECORDS_TOLD_MAX))

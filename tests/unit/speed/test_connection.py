@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tidelog._speed.connection import FrameConnection
+from tidelog._speed.connection import FrameConnection, QueuedBytes
 from tidelog._speed.poller import Poller
 
 
@@ -23,10 +23,22 @@ def frame(correlation_id: int, body: bytes = b"") -> bytes:
 class Answering(FrameConnection):
     """Answers with what `answer` gives for (correlation id, body)."""
 
-    def __init__(self, watcher: Any, sock: Any, answer: Callable[[int, bytes], Any], **bounds: int) -> None:
+    def __init__(
+        self,
+        watcher: Any,
+        sock: Any,
+        answer: Callable[[int, bytes], Any],
+        queued: QueuedBytes | None = None,
+        **bounds: int,
+    ) -> None:
         scratch = bytearray(bounds.get("scratch", 4096))
         super().__init__(
-            watcher, sock, scratch, bounds.get("frame_bytes_max", 1 << 20), bounds.get("in_flight_max", 8)
+            watcher,
+            sock,
+            scratch,
+            bounds.get("frame_bytes_max", 1 << 20),
+            bounds.get("in_flight_max", 8),
+            queued=queued,
         )
         self.answer = answer
         self.seen: list[tuple[int, bytes]] = []
@@ -65,12 +77,14 @@ class Piece:
         return sock.send(self.data[done : done + 3])
 
 
-async def connected(answer: Callable[[int, bytes], Any], **bounds: int) -> tuple[Answering, socket.socket]:
+async def connected(
+    answer: Callable[[int, bytes], Any], queued: QueuedBytes | None = None, **bounds: int
+) -> tuple[Answering, socket.socket]:
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
     loop = asyncio.get_running_loop()
-    connection = Answering(Poller(loop) if WATCHER == "poller" else loop, near, answer, **bounds)
+    connection = Answering(Poller(loop) if WATCHER == "poller" else loop, near, answer, queued, **bounds)
     connection.start()
     return connection, far
 
@@ -321,5 +335,128 @@ def test_nothing_is_held_where_one_request_is_worked_on_at_a_time() -> None:
         assert await receive(client, 1) == b"0"
         connection.close()
         client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_connection_hands_on_nothing_before_it_goes_on() -> None:
+    async def scenario() -> None:
+        def answer(number: int, _: bytes) -> bytes:
+            if number == 1:
+                connection.pause()
+            return b"%d;" % number
+
+        connection, far = await connected(answer)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(far, frame(0) + frame(1) + frame(2) + frame(3)[:5])
+        assert await receive(far, 4) == b"0;1;"
+        await loop.sock_sendall(far, frame(3)[5:])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [number for number, _ in connection.seen] == [0, 1]
+        connection.resume()
+        assert await receive(far, 4) == b"2;3;"
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+async def crowd(queued: QueuedBytes, count: int, answer: Callable[[int, bytes], Any]) -> list[Any]:
+    """Connections that share one bound."""
+    return [await connected(answer, queued) for _ in range(count)]
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+def test_connections_in_the_middle_of_a_frame_wait_while_memory_is_short_and_all_get_through() -> None:
+    size, count = 900_000, 6
+
+    async def scenario() -> None:
+        queued = QueuedBytes(100_000)
+        pairs = await crowd(queued, count, lambda number, body: b"%d:%d;" % (number, len(body)))
+        loop = asyncio.get_running_loop()
+        whole = [frame(number, bytes(size)) for number in range(count)]
+        for (_, far), data in zip(pairs, whole, strict=True):
+            await loop.sock_sendall(far, data[:1_000])
+        await turns()
+        sending = [
+            asyncio.ensure_future(loop.sock_sendall(far, data[1_000:]))
+            for (_, far), data in zip(pairs, whole, strict=True)
+        ]
+        for number, (_, far) in enumerate(pairs):
+            expected = b"%d:%d;" % (number, size)
+            assert await receive(far, len(expected)) == expected
+        await asyncio.gather(*sending)
+        assert queued.waits > 0 and queued.used == 0 and queued.waiting_count == 0
+        for connection, _ in pairs:
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_frame_that_alone_is_larger_than_the_bound_gets_through_and_small_ones_do_not_wait() -> None:
+    async def scenario() -> None:
+        queued = QueuedBytes(1_000)
+        (_, large), (other, second), (_, small) = await crowd(
+            queued, 3, lambda number, body: b"%d:%d;" % (number, len(body))
+        )
+        loop = asyncio.get_running_loop()
+        data = frame(1, bytes(50_000))
+        await loop.sock_sendall(large, data[:30_000])
+        await turns()
+        assert queued.used > queued.most
+        await loop.sock_sendall(second, frame(2, bytes(50_000))[:9_000])
+        await turns()
+        await loop.sock_sendall(second, frame(2, bytes(50_000))[9_000:20_000])
+        await turns()
+        assert queued.waiting_count == 1 and other.bytes_in <= 16_384
+        await loop.sock_sendall(small, frame(3, b"x"))
+        assert await receive(small, 4) == b"3:1;"
+        await loop.sock_sendall(large, data[30_000:])
+        assert await receive(large, 8) == b"1:50000;"
+        await loop.sock_sendall(second, frame(2, bytes(50_000))[20_000:])
+        assert await receive(second, 8) == b"2:50000;"
+        assert queued.used == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_stops_in_the_middle_of_a_frame_is_closed_when_others_need_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog._speed.connection.PATIENCE_S", 0.05)
+
+    async def scenario() -> None:
+        queued = QueuedBytes(1_000)
+        (silent, first), (_, second) = await crowd(queued, 2, lambda number, body: b"%d;" % number)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(first, frame(1, bytes(50_000))[:20_000])
+        await turns()
+        await loop.sock_sendall(second, frame(2, bytes(50_000)))
+        assert await receive(second, 2) == b"2;"
+        assert silent.is_closed and isinstance(silent.problems[0], TimeoutError)
+        assert queued.used == 0
+
+    asyncio.run(scenario())
+
+
+def test_copies_that_are_kept_count_and_their_end_lets_others_go_on() -> None:
+    async def scenario() -> None:
+        queued = QueuedBytes(10_000)
+        queued.take(10_000)
+        (_, first), (waiting, second) = await crowd(queued, 2, lambda number, body: b"%d;" % number)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(first, frame(1, bytes(50_000))[:20_000])
+        await turns()
+        await loop.sock_sendall(second, frame(2, bytes(50_000)))
+        await turns()
+        assert queued.waiting_count == 1 and not waiting.seen
+        queued.give_back(10_000)
+        await loop.sock_sendall(first, frame(1, bytes(50_000))[20_000:])
+        assert await receive(second, 2) == b"2;"
+        assert await receive(first, 2) == b"1;"
 
     asyncio.run(scenario())

@@ -228,7 +228,7 @@ def test_damage_takes_a_log_out_of_compaction(codec: Codec) -> None:
     segment = it.log.segments.first
     assert isinstance(it.disk, VirtualDisk)
     asyncio.run(flushed(it))
-    it.disk.damage(segment.path, segment.size - 3, b"\xff")
+    it.disk.rot(segment.path, segment.size - 3, b"\xff")
     before = it.names()
     assert not clean(it)
     assert it.cleaner.uncleanable == {NAME}
@@ -368,7 +368,7 @@ def test_a_log_whose_facts_cannot_be_read_does_not_hold_up_the_others() -> None:
     fill(bad, 20)
     bad.restart()
     assert isinstance(bad.disk, VirtualDisk)
-    bad.disk.damage(bad.log.segments.first.path, 8, b"\0\0\0\0")
+    bad.disk.rot(bad.log.segments.first.path, 8, b"\0\0\0\0")
     both = Cleaner(
         good.volume, lambda: [*bad.cleanables(), *good.cleanables()], InlineRunner(good.disk), 1 << 20, 1
     )

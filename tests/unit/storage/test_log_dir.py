@@ -155,7 +155,7 @@ def test_a_kill_on_a_machine_that_stayed_up_is_no_power_loss() -> None:
         home = await started(disk)
         fill(home.create(ORDERS, TOPIC_ID, CONFIG), 10)
         disk.kill()
-        disk.damage("/srv/data/orders-0/00000000000000000000.log", 4 * len(batch(0)) + 62, b"rot")
+        disk.rot("/srv/data/orders-0/00000000000000000000.log", 4 * len(batch(0)) + 62, b"rot")
         home = make_dir(disk)
         (report,) = await home.start("cluster-a", 1, configs)
         assert (report.end, [bad[:2] for bad in report.damaged]) == (10, [(4, 5)])

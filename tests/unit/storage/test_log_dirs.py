@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.errors import CorruptMessage, KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
@@ -124,6 +124,23 @@ def test_a_partition_moves_while_it_is_written() -> None:
         dirs = await started(disks)
         assert dirs.home(ORDERS).path == "/b"
         assert offsets(dirs.open(ORDERS)) == list(range(5, 152))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("at", [8, 64])
+def test_bytes_that_rotted_do_not_move(at: int) -> None:
+    async def scenario(random: Random) -> None:
+        disks = slow_disks(random)
+        dirs = await started(disks)
+        log = dirs.create(ORDERS, TOPIC_ID)
+        fill(log, 20)
+        disks[0].rot(log.segments.first.path, 4 * len(batch(0)) + at, b"\x7f")
+        move = dirs.move(ORDERS, "/b")
+        assert move is not None
+        with pytest.raises(CorruptMessage):
+            await move.copy()
+        assert list(log.volume.suspects) == [ORDERS]
 
     run(scenario)
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
+from functools import partial
+
+import pytest
+
 from tests.unit.storage.making import NOW_MS, append, batch, make_volume, open_log
+from tidelog._speed.crc32c import crc32c
 from tidelog._speed.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.record.codecs import Codec
+from tidelog.storage.lookup import OPENED_MAX, Unopened, look_up
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -56,3 +64,28 @@ def test_the_newest_record_is_the_first_with_the_largest_time() -> None:
     assert log.max_timestamp() == (5, NOW_MS + 10, 0)
     append(log, batch(log.next, timestamp=-1))
     assert log.max_timestamp() == (5, NOW_MS + 10, 0)
+
+
+def test_a_search_opens_compressed_batches_elsewhere_and_believes_headers_in_the_end() -> None:
+    log = open_log(make_volume(), CONFIG)
+    count = OPENED_MAX + 5
+    for _ in range(count):
+        # Its header promises a record that is not there.
+        made = bytearray(build_batch([Record(0, NOW_MS, None, b"v", ())], codec=Codec.GZIP, leader_epoch=0))
+        struct.pack_into(">q", made, 35, NOW_MS + 1_000)
+        struct.pack_into(">I", made, 17, crc32c(memoryview(made)[21:]))
+        struct.pack_into(">q", made, 0, log.next)
+        append(log, made)
+    append(log, batch(log.next, timestamp=NOW_MS + 500))
+
+    async def scenario() -> None:
+        with pytest.raises(Unopened):
+            log.offset_for_time(NOW_MS, {})
+        found = await look_up(partial(log.offset_for_time, NOW_MS))
+        assert found == (0, NOW_MS, 0)
+        assert await look_up(log.max_timestamp) is None
+        assert log.offset_for_time(NOW_MS + 500) == (count, NOW_MS + 500, 0)
+        found = await look_up(partial(log.offset_for_time, NOW_MS + 500))
+        assert found == (OPENED_MAX, NOW_MS + 1_000, 0)
+
+    asyncio.run(scenario())

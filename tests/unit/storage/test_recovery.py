@@ -87,7 +87,7 @@ def test_rubbish_behind_the_last_batch_is_cut() -> None:
 def test_a_batch_that_rotted_is_reported_and_never_served_and_the_rest_goes_on(at: int) -> None:
     disk, volume = filled(10)
     byte = disk.open(FIRST).read(1, 4 * SIZE + at)
-    disk.damage(FIRST, 4 * SIZE + at, bytes([byte[0] ^ 0x81]))
+    disk.rot(FIRST, 4 * SIZE + at, bytes([byte[0] ^ 0x81]))
     report = recover(volume)
     if at == 12:  # the epoch is the one field that no checksum covers
         assert report.damaged == []
@@ -104,7 +104,7 @@ def test_a_batch_that_rotted_is_reported_and_never_served_and_the_rest_goes_on(a
 
 def test_damage_is_remembered_by_later_starts() -> None:
     disk, volume = filled(30)
-    disk.damage(FIRST, 4 * SIZE + 62, b"rotten")
+    disk.rot(FIRST, 4 * SIZE + 62, b"rotten")
     log = reopened(volume, recover(volume))
     fill(log, 5)
     log.close()
@@ -121,7 +121,7 @@ def test_damage_is_remembered_by_later_starts() -> None:
 
 def test_damage_goes_with_its_segment() -> None:
     disk, volume = filled(60)
-    disk.damage(FIRST, 4 * SIZE + 62, b"rotten")
+    disk.rot(FIRST, 4 * SIZE + 62, b"rotten")
     log = reopened(volume, recover(volume))
     log.advance_start(40)
     assert log.apply_retention(60) > 0
@@ -132,7 +132,7 @@ def test_damage_goes_with_its_segment() -> None:
 @pytest.mark.parametrize("at", [0, 8, 62])
 def test_a_follower_cuts_its_log_at_the_damage(at: int) -> None:
     disk, volume = filled(10)
-    disk.damage(FIRST, 4 * SIZE + at, b"rotten")
+    disk.rot(FIRST, 4 * SIZE + at, b"rotten")
     log = reopened(volume, recover(volume))
     log.truncate_to(log.damaged[0].start)
     assert (log.end, log.damaged) == (4, ())
@@ -143,7 +143,7 @@ def test_a_follower_cuts_its_log_at_the_damage(at: int) -> None:
 def test_the_end_of_a_sealed_segment_can_rot_too() -> None:
     disk, volume = filled(60)
     second = int(sorted(name for name in disk.list(FOLDER) if name.endswith(".log"))[1][:20])
-    disk.damage(FIRST, (second - 1) * SIZE + 62, b"rotten")
+    disk.rot(FIRST, (second - 1) * SIZE + 62, b"rotten")
     report = recover(volume)
     assert [bad[:2] for bad in report.damaged] == [(second - 1, second)]
     log = reopened(volume, report)
@@ -153,7 +153,7 @@ def test_the_end_of_a_sealed_segment_can_rot_too() -> None:
 
 def test_damage_below_the_recovery_point_is_kept_even_after_a_power_loss() -> None:
     disk, volume = filled(10)
-    disk.damage(FIRST, 8 * SIZE + 8, b"\xff\xff\xff\xff")
+    disk.rot(FIRST, 8 * SIZE + 8, b"\xff\xff\xff\xff")
     report = recover(volume, point=9, power_lost=True)
     assert [bad[:2] for bad in report.damaged] == [(8, 9)]
     assert report.end == 10
@@ -161,7 +161,7 @@ def test_damage_below_the_recovery_point_is_kept_even_after_a_power_loss() -> No
 
 def test_after_a_power_loss_the_log_ends_at_the_first_hole() -> None:
     disk, volume = filled(60)
-    disk.damage(FIRST, 4 * SIZE, bytes(SIZE))
+    disk.rot(FIRST, 4 * SIZE, bytes(SIZE))
     report = recover(volume, power_lost=True)
     assert (report.end, report.damaged) == (4, [])
     assert report.cut_segments > 0
@@ -214,9 +214,9 @@ def test_indexes_that_are_missing_or_wrong_are_built_anew(kind: str, trouble: st
         if trouble == "missing":
             disk.remove(path)
         elif trouble == "zeros":
-            disk.damage(path, 0, bytes(disk.size(path)))
+            disk.rot(path, 0, bytes(disk.size(path)))
         elif trouble == "noise":
-            disk.damage(path, 0, Random(3).randbytes(disk.size(path)))
+            disk.rot(path, 0, Random(3).randbytes(disk.size(path)))
         else:
             disk.open(path).truncate(disk.size(path) // 12 * 12 - 5 if disk.size(path) > 12 else 5)
     report = recover(volume, point=point)
@@ -260,7 +260,7 @@ def test_recovery_that_is_interrupted_is_done_again() -> None:
     while True:
         disk, volume = filled(60)
         disk.open(FIRST).write(b"rubbish", disk.size(FIRST))
-        disk.damage(FIRST, 4 * SIZE + 62, b"rotten")
+        disk.rot(FIRST, 4 * SIZE + 62, b"rotten")
         count += 1
         disk.crash_after(count, power=count % 2 == 0)
         try:

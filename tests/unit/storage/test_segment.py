@@ -53,17 +53,17 @@ def test_an_index_that_lies_is_built_anew_when_it_is_used(trouble: str) -> None:
     if trouble == "missing":
         disk.remove(path)
     elif trouble == "noise":
-        disk.damage(path, 0, Random(1).randbytes(disk.size(path)))
+        disk.rot(path, 0, Random(1).randbytes(disk.size(path)))
     else:
         data = disk.read_file(path)
-        disk.damage(path, 0, data[:4] + (SIZE * 3 + 5).to_bytes(4, "big") + data[8:])
+        disk.rot(path, 0, data[:4] + (SIZE * 3 + 5).to_bytes(4, "big") + data[8:])
     assert offsets(log, 4) == list(range(4, 100))
     assert offsets(log, 97) == [97, 98, 99]
 
 
 def test_a_batch_that_is_not_there_is_reported() -> None:
     disk, log = sealed_log()
-    disk.damage(f"{FOLDER}/{0:020d}.log", 50 * SIZE, bytes(SIZE))
+    disk.rot(f"{FOLDER}/{0:020d}.log", 50 * SIZE, bytes(SIZE))
     with pytest.raises(CorruptMessage, match=str(50 * SIZE)):
         log.segments.last.locate(50)
 

@@ -25,13 +25,17 @@ from tidelog.broker.handlers.config_changes import (
 from tidelog.broker.services import Context
 from tidelog.config.describe import (
     Entry,
+    Source,
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
     describe_group,
     describe_topic,
 )
+from tidelog.config.facts import DAMAGED, show_damaged
+from tidelog.config.table import Kind
 from tidelog.metadata.alterations import Action, Alteration
+from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import (
@@ -47,6 +51,8 @@ from tidelog.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+
+DAMAGED_DOC = "Partitions whose logs on this broker have damaged records, with the offsets."
 
 # Describing
 
@@ -75,7 +81,7 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[En
         if not name:
             return describe_all_brokers(config, keys)
         check_broker(name, context)
-        return describe_broker(config, keys)
+        return [*describe_broker(config, keys), *_facts(keys, context)]
     if kind == LOGGER:
         check_broker(name, context)
         return loggers.described(keys)
@@ -87,6 +93,14 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[En
         check_group_name(name)
         return describe_group(context.services.image().group_overrides(name), config, keys)
     raise errors.InvalidRequest(f"there are no settings for resources of type {kind}")
+
+
+def _facts(keys: Collection[str] | None, context: Context) -> Iterable[Entry]:
+    """What a broker tells of itself as if it were a setting that cannot be changed; only those who ask for it by name
+    see it."""
+    if keys is not None and DAMAGED in keys:
+        value = show_damaged(damaged_logs(context.services.log_dirs.dirs))
+        yield Entry(DAMAGED, value, Source.DEFAULT, True, False, Kind.STRING, DAMAGED_DOC, ())
 
 
 def _told(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -17,6 +17,7 @@ from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
+from tidelog.replication.following import CHECK_IT
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
@@ -225,6 +226,8 @@ class FetchInFlight:
             services.in_sync.caught_up(partition, node, self._ask.replica_epoch)
         committed = partition.state.committed
         records = None
+        if bytes_max == CHECK_IT:
+            log.suspect(offset)
         if offset < log.end and (left > 0 or first):
             allowed = self._allowed(partition, node)
             if allowed > 0:

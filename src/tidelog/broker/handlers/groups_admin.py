@@ -4,8 +4,10 @@ DescribeGroups describes classic groups; of all others it says, as Kafka, that t
 
 from __future__ import annotations
 
+import asyncio
+
 from tidelog import errors
-from tidelog.broker.services import Context
+from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.groups.classic import ClassicGroup, State
 from tidelog.groups.group import SHARE
 from tidelog.wire.messages.delete_groups import (
@@ -28,7 +30,9 @@ ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     response = DescribeGroupsResponse()
-    for group_id in request.groups:
+    for number, group_id in enumerate(request.groups, 1):
+        if number % PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
         described = await _described(group_id, context)
         if request.include_authorized_operations and described.error_code == errors.NONE:
             described.authorized_operations = ALL_OPERATIONS

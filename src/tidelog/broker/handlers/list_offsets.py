@@ -5,12 +5,15 @@ the earliest one waiting for upload are answered as not there."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from functools import partial
 
 from tidelog import errors
-from tidelog.broker.services import Context
+from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.replication.partition import Partition
 from tidelog.storage.epochs import UNDEFINED_EPOCH
+from tidelog.storage.lookup import look_up
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,21 +45,23 @@ NOT_FOUND = (-1, -1, -1)
 _NOT_AVAILABLE_FROM = 5
 
 
-def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     counts = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
     response = ListOffsetsResponse()
     for topic in request.topics:
         answered = ListOffsetsTopicResponse(name=topic.name)
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions, 1):
+            if number % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             try:
                 if counts[topic.name, asked.partition_index] > 1:
                     raise errors.InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
                 partition = context.services.partitions.led_here(topic.name, asked.partition_index)
                 partition.check_epoch(asked.current_leader_epoch)
-                answer.offset, answer.timestamp, epoch = _find(
+                answer.offset, answer.timestamp, epoch = await _find(
                     partition, asked, request.isolation_level == READ_COMMITTED, context.version
                 )
                 if context.version >= _EPOCHS_FROM:
@@ -68,7 +73,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     return response
 
 
-def _find(
+async def _find(
     partition: Partition, asked: ListOffsetsPartition, read_committed: bool, version: int
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch)."""
@@ -88,7 +93,8 @@ def _find(
         return log.start, -1, log.epochs.of(log.start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+    search = log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_time, timestamp)
+    found = await look_up(search)
     # What is not committed yet does not exist for a client.
     if found is None or found[0] >= end:
         return NOT_FOUND

@@ -1,7 +1,8 @@
 """Produce (api 0), versions 3-13; decoded and encoded natively.
 
 Order: batches are appended before the first await, so requests pipelined on one connection land in the order they
-were sent.  Only the wait for replicas, or for a topic's own sync, happens after it.  Versions below 3 (message formats
+were sent.  Only the wait for replicas, or for a topic's own sync, happens after it.  Where a batch has to be opened first
+and is large, `produce_opened` holds back the requests behind it.  Versions below 3 (message formats
 0 and 1) are not served.  With acks=0 there is no answer; a client whose batch failed finds its connection closed.
 Batches in transactions take a turn through `produce_in_transaction` first."""
 
@@ -14,12 +15,12 @@ from typing import NamedTuple, Protocol
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
-from tidelog._speed.shortcut import SyncedAnswer
+from tidelog._speed.shortcut import SyncedAnswer, all_plain
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
-from tidelog.replication.acceptance import MAGIC
+from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed
 
@@ -33,14 +34,22 @@ _NOT_YET = (errors.RequestTimedOut, errors.NotEnoughReplicasAfterAppend)  # what
 Key = tuple[str | bytes, int]  # topic name or id, partition
 _NOT_ENLISTED: Mapping[Key, Enlisted | errors.TidelogError] = {}
 _NOTHING = memoryview(b"")
+# By the place of a batch in its frame: what `accept` said of it.
+Opened = Mapping[int, Accepted | errors.TidelogError]
+_NOT_OPENED: Opened = {}
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
 # Where the answer of a batch stands, and what it waits for.
 Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
 
 
 class Caller(Protocol):
+    """A connection; between `pause` and `resume` no further request of it is handed on."""
+
     client_id: str | None
     listener: str
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 def produce(
@@ -52,17 +61,23 @@ def produce(
     )
     if not -1 <= ask.acks <= 1:
         return _refused(request, errors.InvalidRequiredAcks())
-    if services.registry.validation.topics:
-        from tidelog.broker.handlers.produce_validated import held_for_schemas
+    if not all_plain(ask.topics, services.partitions.held):
+        from tidelog.broker.handlers.produce_opened import produce_opened
 
-        held = held_for_schemas(request)
-        if held is not None:
-            return held
+        return produce_opened(request, caller)
+    return produce_unheld(request)
+
+
+def produce_unheld(
+    request: ProduceInFlight,
+) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
+    """All that had to be opened is."""
+    ask = request.ask
     if ask.transactional_id is not None:
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
 
         return produce_in_transaction(request)
-    if _has_transactional(frame, ask.topics):
+    if ask.attributes & _TRANSACTIONAL and _has_transactional(request.frame, ask.topics):
         problem = errors.TransactionalIdAuthorizationFailed("batches in transactions need a transactional id")
         if ask.acks == 0:
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
@@ -90,13 +105,14 @@ class ProduceInFlight(NamedTuple):
     client_id: str | None
     listener: str
     services: Services
+    opened: Opened = _NOT_OPENED
 
 
 def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, _, client_id, _, services = request
+    frame, ask, version, _, client_id, _, services, opened = request
     if ask.acks == 1 and not services.partitions.lease_proven():
         # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
         ask.acks = ACKS_ALL
@@ -118,7 +134,8 @@ def append_all(
                 if isinstance(said, errors.TidelogError):
                     raise said
                 data = frame[start : start + max(size, 0)]
-                appended = partition.append(data, now_ms, acks == ACKS_ALL, said)
+                verdict = opened.get(start) if opened else None
+                appended = partition.append(data, now_ms, acks == ACKS_ALL, said, verdict)
             except errors.TidelogError as problem:
                 row.append(_failed(request, topic, index, problem))
             else:
@@ -155,7 +172,7 @@ class Acknowledgement:
     def __init__(self, request: ProduceInFlight, answers: Answers, waits: list[Wait]) -> None:
         loop = asyncio.get_running_loop()
         # The frame is not kept for as long as this waits.
-        self._request = ProduceInFlight(_NOTHING, *request[1:])
+        self._request = request._replace(frame=_NOTHING, opened=_NOT_OPENED)
         self._answers = answers
         self._waits = waits
         self._left = len(waits)

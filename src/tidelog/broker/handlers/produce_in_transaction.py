@@ -48,7 +48,8 @@ def produce_in_transaction(
     own = request._replace(frame=memoryview(bytearray(request.frame)))
     appending = asyncio.ensure_future(_append_later(own, batches, before))
     held[producer_id] = appending
-    appending.add_done_callback(lambda done: _let_go(held, producer_id, done))
+    request.services.queued.take(len(own.frame))
+    appending.add_done_callback(lambda done: _let_go(own, producer_id, done))
     return asyncio.ensure_future(_answered(appending))
 
 
@@ -100,7 +101,9 @@ async def _answered(appending: asyncio.Future[Answer]) -> bytes | None:
     return await answer
 
 
-def _let_go(held: dict[int, asyncio.Future[Answer]], producer_id: int, done: asyncio.Future[Answer]) -> None:
+def _let_go(request: ProduceInFlight, producer_id: int, done: asyncio.Future[Answer]) -> None:
+    held = request.services.held_produces
+    request.services.queued.give_back(len(request.frame))
     if held.get(producer_id) is done:
         del held[producer_id]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tidelog import errors
-from tidelog.broker.services import Context
+from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -12,11 +14,13 @@ from tidelog.wire.messages.delete_records import (
 )
 
 
-def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     for topic in request.topics:
         answered = DeleteRecordsTopicResult(name=topic.name)
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions, 1):
+            if number % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
             result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
             try:
                 partition = context.services.partitions.led_here(topic.name, asked.partition_index)

@@ -12,7 +12,7 @@ from tidelog.gateways.console.amounts import count, duration, percent, size
 from tidelog.gateways.console.chart import bar
 from tidelog.gateways.console.condition import condition
 from tidelog.gateways.console.console import Console
-from tidelog.gateways.console.frame import page, part
+from tidelog.gateways.console.frame import notice, page, part
 from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import live, problem_of
 from tidelog.gateways.console.process import process_figures
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tidelog.client.disks import LogDir
 
 FULL, FILLING = 0.95, 0.8
+
+
+DAMAGED_MAX = 20
 
 
 async def brokers(console: Console, request: Request) -> Response:
@@ -96,9 +99,16 @@ def _content(console: Console) -> list[Child]:
                 "partitions",
                 "bad" if found.below_min else "",
             ),
+            figure(
+                "Damaged",
+                count(len(console.lookout.look.damaged)),
+                "replicas",
+                "bad" if console.lookout.look.damaged else "",
+            ),
             class_="figures",
         ),
         table(columns, rows, "No broker is known.", "Brokers"),
+        *(notice(f"Damaged: {words}", "bad") for words in console.lookout.look.damaged[:DAMAGED_MAX]),
     ]
 
 

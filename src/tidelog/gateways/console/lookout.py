@@ -15,6 +15,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog._speed.tally import TIME_BOUNDS_MS
+from tidelog.config.facts import parse_damaged
 from tidelog.errors import TidelogError
 from tidelog.gateways.console import peers
 from tidelog.gateways.console.condition import condition
@@ -66,6 +67,15 @@ class Look:
         for (group, _), lag in self.topic_lags.items():
             lags[group] = lags.get(group, 0) + lag
         return lags
+
+    @cached_property
+    def damaged(self) -> tuple[str, ...]:
+        """Logs with damaged records: which, on which broker, and the offsets."""
+        return tuple(
+            f"{name} on broker {node}: offsets " + ", ".join(f"{start} to {end - 1}" for start, end in ranges)
+            for node, figures in sorted(self.processes.items())
+            for name, ranges in parse_damaged(str(figures.get("damaged", ""))).items()
+        )
 
     def topic_sizes(self) -> dict[str, int]:
         """Bytes by topic, all replicas."""
@@ -198,6 +208,7 @@ class Lookout:
             below_min=len(found.below_min),
             missing_brokers=tuple(sorted(found.missing)),
             lags=look.topic_lags,
+            damaged=look.damaged,
             rebalancing=tuple(one.group_id for one in look.groups if one.state not in SETTLED),
             disks={
                 f"broker {node} {one.path}": 1 - one.usable_bytes / one.total_bytes

@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.routes import PRODUCE
+from tidelog.config.facts import show_damaged
+from tidelog.storage.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings
@@ -19,7 +21,7 @@ COUNTERS = ("messages_in", "messages_out", "bytes_in", "bytes_out", "requests", 
 
 
 def process_figures(around: Surroundings) -> dict[str, Any]:
-    """Plain numbers and lists of them.  Counters begin at 0 with the process."""
+    """Plain numbers and lists of them, and which logs are damaged.  Counters begin at 0 with the process."""
     counts = around.partitions.counts()
     tally = around.services.tallies.requests
     requests, produce_times = 0, []
@@ -39,6 +41,7 @@ def process_figures(around: Surroundings) -> dict[str, Any]:
         "connections": len(around.figures.server.connections),
         "memory_bytes": _memory(),
         "up_ms": _up_ms(),
+        "damaged": show_damaged(damaged_logs(around.services.log_dirs.dirs)),
     }
 
 

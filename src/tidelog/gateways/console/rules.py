@@ -25,6 +25,8 @@ class Facts:
     disks: Mapping[str, float] = field(default_factory=dict)
     """What share of each disk is used, by broker and folder."""
     offline_folders: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    """Logs with damaged records, by broker."""
     isr_shrinks: int = 0
     """In the last five minutes."""
 
@@ -95,6 +97,13 @@ RULES = (
         MINUTE // 2,
         "A disk failed: its partitions are not served by this broker until it is repaired.",
         lambda facts: list(facts.offline_folders),
+    ),
+    Rule(
+        "DamagedPartitions",
+        "P1",
+        5 * MINUTE,
+        "Records on a disk are damaged and are not repaired from another replica.",
+        lambda facts: list(facts.damaged),
     ),
     Rule(
         "ConsumerLagHuge",

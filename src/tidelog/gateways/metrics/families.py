@@ -56,6 +56,16 @@ mq_request_handler_time_ms_total counter api
   Time that handlers kept the event loop busy; divide by mq_requests_total.
 mq_requests_in_flight gauge
   Requests without an answer, and answers that have not left.
+mq_queued_request_bytes gauge
+  Memory of requests that have not wholly arrived, or wait to be worked on.
+mq_queued_request_bytes_max gauge
+  Bound on mq_queued_request_bytes: queued.max.request.bytes.
+mq_queued_request_waits_total counter
+  How often a connection in the middle of a request was not read because the bound was reached.
+mq_opened_batches_total counter
+  Batches of producers that were opened on a thread, since their topic's settings depend on their records.
+mq_opened_bytes_total counter
+  What those batches expanded to.
 mq_client_connections gauge client_id
   Open connections, by the id that clients give themselves.
 mq_client_requests_total counter client_id
@@ -152,6 +162,22 @@ mq_compaction_dirty_ratio_max gauge dir
   Share of the dirtiest log that has not been compacted, from 0 to 1.
 mq_uncleanable_partitions gauge dir
   Logs that cannot be compacted, because they are damaged.
+mq_damaged_partitions gauge dir
+  Logs with damaged bytes that are not repaired.
+mq_damaged_ranges gauge dir
+  Stretches of offsets that are damaged, in all logs.
+mq_scrubbed_bytes_total counter dir
+  Bytes that were read in the background to find damage.
+mq_scrub_found_ranges_total counter dir
+  Damaged stretches that were found while the broker ran.
+mq_scrub_rebuilt_indexes_total counter dir
+  Indexes that did not fit their segments and were built anew.
+mq_scrub_round_done_ms gauge dir
+  When all of a data directory had last been read, in milliseconds since 1970; 0 before the first time.
+mq_repaired_ranges_total counter
+  Damaged stretches that were written anew as another replica has them.
+mq_repair_cuts_total counter
+  Logs that were cut before their damage, to be copied from their leaders from there on.
 mq_producers gauge
   Idempotent and transactional producers that logs used since the start remember.
 mq_transactions gauge state

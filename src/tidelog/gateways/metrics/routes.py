@@ -18,7 +18,7 @@ from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
 from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
-from tidelog.gateways.metrics.storage import Disks, compaction, directories
+from tidelog.gateways.metrics.storage import Disks, compaction, damage, directories
 from tidelog.gateways.metrics.traffic import connections, rates, requests
 
 TURN_S = 0.0005
@@ -53,6 +53,7 @@ class Collector:
         yield partitions(around, page)
         yield directories(around, page, self._disks)
         yield compaction(around, page)
+        yield damage(around, page)
         yield groups(around, page)
         yield lag(around, page, self._ends)
         yield share_lag(around, page, self._ends)

@@ -1,4 +1,4 @@
-"""Metrics of data directories: sizes, disks, syncs, compaction."""
+"""Metrics of data directories: sizes, disks, syncs, compaction, damage."""
 
 from __future__ import annotations
 
@@ -104,4 +104,20 @@ def compaction(around: Surroundings, page: Page) -> Iterator[None]:
         page.put("mq_compaction_last_round_ms", counters.last_round_ms, path)
         page.put("mq_compaction_dirty_ratio_max", counters.dirtiest_percent / 100, path)
         page.put("mq_uncleanable_partitions", len(cleaner.uncleanable), path)
+    yield
+
+
+def damage(around: Surroundings, page: Page) -> Iterator[None]:
+    for where in around.services.log_dirs.dirs:
+        damaged = list(where.volume.damaged.values())
+        page.put("mq_damaged_partitions", len(damaged), where.path)
+        page.put("mq_damaged_ranges", sum(len(log.ranges) for log in damaged), where.path)
+    for scrubber in around.figures.scrubbers:
+        path, counters = scrubber.path, scrubber.counters
+        page.put("mq_scrubbed_bytes_total", counters.bytes_read, path)
+        page.put("mq_scrub_found_ranges_total", counters.ranges_found, path)
+        page.put("mq_scrub_rebuilt_indexes_total", counters.indexes_rebuilt, path)
+        page.put("mq_scrub_round_done_ms", counters.round_done_ms, path)
+    page.put("mq_repaired_ranges_total", around.figures.repair.restored)
+    page.put("mq_repair_cuts_total", around.figures.repair.cut)
     yield

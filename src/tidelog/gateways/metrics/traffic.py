@@ -75,6 +75,12 @@ def connections(around: Surroundings, page: Page) -> Iterator[None]:
         if number % SLICE == SLICE - 1:
             yield
     page.put("mq_requests_in_flight", in_flight)
+    queued = around.services.queued
+    page.put("mq_queued_request_bytes", queued.used)
+    page.put("mq_queued_request_bytes_max", queued.most)
+    page.put("mq_queued_request_waits_total", queued.waits)
+    page.put("mq_opened_batches_total", around.services.opening.batches)
+    page.put("mq_opened_bytes_total", around.services.opening.expanded_bytes)
     for listener, count in sorted(by_listener.items()):
         page.put("mq_connections", count, listener)
     page.put("mq_connections_opened_total", server.opened)

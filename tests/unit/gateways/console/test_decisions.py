@@ -84,6 +84,7 @@ def test_each_rule_holds_for_its_own_fact_alone() -> None:
         "BrokerDown": Facts(missing_brokers=(1,)),
         "DiskFull": Facts(disks={"d": 0.96}),
         "DataDirectoryOffline": Facts(offline_folders=("d",)),
+        "DamagedPartitions": Facts(damaged=("orders-0 on broker 1: offsets 0 to 4",)),
         "ConsumerLagHuge": Facts(lags={("g", "t"): 1_000_001}),
         "InSyncReplicasShrinking": Facts(isr_shrinks=1),
         "ConsumerLag": Facts(lags={("g", "t"): 10_001}),
