@@ -27,6 +27,8 @@ class Weather:
     """Share of requests that are done and not answered."""
     late_ms_max: int = 0
     """A request that is given up may still be under way for as long as this; 0: never."""
+    late: float = 0.0
+    """Share of requests that are held up on their way for up to `late_ms_max`: they may happen when nobody expects it."""
     twice: float = 0.0
     """Share of requests that are done once more, up to `late_ms_max` later; nobody is told what came of it."""
     patience_ms: int = 10_000
@@ -74,7 +76,10 @@ class StoreRequest:
         self._again_ms: int | None = None
         if weather.twice and random.random() < weather.twice:
             self._again_ms = random.randint(0, weather.late_ms_max)
-        store.later(random.randint(0, weather.delay_ms_max), self._arrive)
+        delay_ms = random.randint(0, weather.delay_ms_max)
+        if weather.late and random.random() < weather.late:
+            delay_ms += random.randint(0, weather.late_ms_max)
+        store.later(delay_ms, self._arrive)
 
     def _arrive(self) -> None:
         if not self._arrives:

@@ -156,6 +156,11 @@ class Survivors:
         """The replicas that may lack committed records, with what they have; None while the machine is off."""
         return self._doubts.get(name, {})
 
+    def is_empty(self, name: TopicPartition, node: int) -> bool:
+        """This replica has no record, on a machine that is on."""
+        log = self._doubts.get(name, {}).get(node) or SurvivingLog.read(self._machines[node].disk, name)
+        return not self._machines[node].is_down and log.end == 0
+
     def sure_holders(self, name: TopicPartition) -> set[int]:
         partition = self.image.partition(*name)
         return set() if partition is None else holders(partition) - self.doubted(name).keys()

@@ -159,12 +159,12 @@ class Play:
 
     def _is_lost(self, name: TopicPartition) -> bool:
         """Nobody leads, and no holder has anything, as all have reported: an operator has to choose among the others."""
-        stored, doubted = self.cluster.stored(name), self.cluster.survivors.doubted(name)
+        stored, survivors = self.cluster.stored(name), self.cluster.survivors
         if stored is None or stored.leader is not None:
             return False
         nodes = rules.holders(stored)
         reported = {tail.node for tail in stored.doubts if not tail.has_log}
-        return nodes <= reported and all(log is not None and log.end == 0 for log in map(doubted.get, nodes))
+        return nodes <= reported and all(survivors.is_empty(name, node) for node in nodes)
 
     def _not_in_sync(self) -> list[str]:
         waiting = []

@@ -40,7 +40,8 @@ async def requests_are_done_twice_or_late(cluster: Cluster, random: Random) -> N
     cluster.metadata.weather = Weather(
         delay_ms_max=random.choice((5, 200)),
         lost_answers=random.choice((0.0, 0.3)),
-        twice=random.choice((0.2, 0.6)),
+        late=random.choice((0.1, 0.3)),
+        twice=random.choice((0.0, 0.2, 0.6)),
         late_ms_max=random.choice((300, 5_000)),
         patience_ms=random.choice((300, 2_000)),
     )

@@ -18,7 +18,7 @@ CHUNK = 50
 LONG = Profile(rounds=2)
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_a_cluster_keeps_its_promises_when_troubles_meet(seed: int) -> None:
     play(seed)
 
