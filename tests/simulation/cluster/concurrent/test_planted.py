@@ -1,5 +1,5 @@
-"""The concurrent play finds what it is there for: each mistake, planted into the running code, breaks a run within the number
-of seeds stated here.  `test_planted_mistakes` has those that one trouble after the other finds."""
+"""The concurrent play finds what it is there for: each mistake, planted into the running code, breaks a run within the
+number of seeds stated here.  `test_planted_mistakes` has those that one trouble after the other finds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from tests.simulation.cluster.concurrent import plants
 from tests.simulation.cluster.concurrent.plants import Plant
 from tests.simulation.cluster.concurrent.play import Profile, play
-from tests.simulation.cluster.concurrent.troubles import ALL, LINES, STORE
+from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced
+from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, STORE
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
@@ -46,8 +47,8 @@ PLANTED: dict[Plant, Found] = {
     plants.the_best_log_is_chosen_before_all_have_reported: Found(LOST | ELECTED, 20),
     plants.the_last_that_reports_leads: Found(LOST | ELECTED, 20),
     plants.a_missing_log_is_not_reported: Found(LOST | ELECTED, 20),
-    plants.a_new_directory_is_as_good_as_the_old_one: Found(LOST | ELECTED, 60),
-    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(LOST | ELECTED, 60),
+    plants.a_new_directory_is_as_good_as_the_old_one: Found(LOST | ELECTED, 40, (POWER, (disk_is_replaced,))),
+    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
     plants.the_controller_shrinks_in_sync_sets: Found({"OnlyTheLeaderShrinks", *LOST}, 20),
     plants.members_stay_eligible_while_more_is_committed: Found({"StandsStillWhileEligible", *LOST}, 20),
     plants.a_lease_need_not_be_proven: Found({"NothingLostWithoutLease"}, 60, (STORE, LINES)),
