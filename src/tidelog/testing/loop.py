@@ -53,6 +53,31 @@ class _Turns(deque[asyncio.Handle]):
         return _NOTHING
 
 
+class _News:
+    """Which of the watched descriptors may be readable: all that are, and some that are not any more."""
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.places: dict[int, int] = {}  # in the order in which they were watched
+        self._next_place = 0
+
+    def watched(self, number: int) -> None:
+        self.numbers.add(number)
+        self._next_place += 1
+        self.places[number] = self._next_place
+
+    def readable(
+        self, watched: dict[int, asyncio.Handle], find: Callable[[int], Descriptor | None]
+    ) -> list[int]:
+        """Those that are, in the order in which they were watched."""
+        self.numbers = {
+            number
+            for number in self.numbers
+            if number in watched and (at := find(number)) is not None and at.readable()
+        }
+        return sorted(self.numbers, key=self.places.__getitem__)
+
+
 class Descriptor(Protocol):
     """What stands behind the number that `fileno()` of a simulated socket gives."""
 
@@ -74,9 +99,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._descriptors: dict[int, Descriptor] = {}
         self._next_descriptor = FIRST_DESCRIPTOR
         self._readers: dict[int, asyncio.Handle] = {}
-        self._reader_places: dict[int, int] = {}  # in the order in which they were added
-        self._next_place = 0
-        self._maybe_readable: set[int] = set()  # all that are readable, and some that are not any more
+        self._news = _News()
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._aside: dict[Process, list[asyncio.Handle]] = {}  # of the processes that stand still
@@ -121,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def close_descriptor(self, number: int) -> None:
         self._descriptors.pop(number, None)
-        self._reader_places.pop(number, None)
+        self._news.places.pop(number, None)
         if number in self._readers or number in self._writers:
             self.remove_reader(number)
             self.remove_writer(number)
@@ -129,14 +152,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def became_readable(self, number: int) -> None:
         """To be called by a descriptor when something has arrived: nobody goes through all of them to find out."""
-        self._maybe_readable.add(number)
+        self._news.numbers.add(number)
 
     def add_reader(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._readers, fd, callback, args)
-        number = _number(fd)
-        self._maybe_readable.add(number)
-        self._next_place += 1
-        self._reader_places[number] = self._next_place
+        self._news.watched(_number(fd))
 
     def add_writer(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._writers, fd, callback, args)
@@ -160,21 +180,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _ready_descriptors(self) -> list[asyncio.Handle]:
         find = self._descriptors.get
-        ready = [self._readers[number] for number in self._readable()]
+        ready = [self._readers[number] for number in self._news.readable(self._readers, find)]
         ready += [h for fd, h in self._writers.items() if (at := find(fd)) is not None and at.writable()]
         if self._aside:
             return [handle for handle in ready if _process(handle) not in self._aside]
         return ready
-
-    def _readable(self) -> list[int]:
-        """In the order in which they are watched."""
-        find, readers = self._descriptors.get, self._readers
-        self._maybe_readable = {
-            number
-            for number in self._maybe_readable
-            if number in readers and (at := find(number)) is not None and at.readable()
-        }
-        return sorted(self._maybe_readable, key=self._reader_places.__getitem__)
 
     def _process_events(self, event_list: list[asyncio.Handle]) -> None:
         for handle in event_list:
@@ -233,10 +243,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         waiting = self._aside.pop(process, [])
         self._ready = _Turns(self._ready, self._aside) if self._aside else deque(self._ready)
         self._ready.extend(waiting)
-
-    def all_go_on(self) -> None:
-        for process in list(self._aside):
-            self.go_on(process)
 
     def bury(self, process: Process) -> None:
         """Nothing of this process runs from now on."""

@@ -52,7 +52,8 @@ def rerun_command(seed: int) -> str:
 
 def _close(loop: VirtualLoop) -> None:
     try:
-        loop.all_go_on()
+        for process in list(loop._aside):
+            loop.go_on(process)
         left = loop.living_tasks()
         for task in left:
             task.cancel()
