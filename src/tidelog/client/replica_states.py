@@ -28,6 +28,20 @@ from tidelog.wire.messages.describe_topic_partitions import (
 
 UNKNOWN = -1
 
+CAUSES = {
+    "power": "its machine went down, and what was not on its disk yet may be gone",
+    "disk": "its disk failed",
+    "damaged": "bytes of its log are damaged",
+    "missing": "its log is missing",
+    "new-directory": "it came back with a new, empty directory",
+    "offline": "its log may be in a directory that is not there now",
+}
+
+
+def cause_words(cause: str) -> str:
+    """Why a replica is in doubt, in plain words."""
+    return CAUSES.get(cause, f"it is in doubt ({cause})")
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDoubt:

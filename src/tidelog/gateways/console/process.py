@@ -35,6 +35,7 @@ def process_figures(around: Surroundings) -> dict[str, Any]:
         "requests": requests,
         "errors": sum(tally.errors.values()),
         "isr_shrinks": around.figures.shifts.shrinks,
+        "lease_proven": around.services.lease_is_proven(),
         "produce_times": produce_times,
         "connections": len(around.figures.server.connections),
         "memory_bytes": _memory(),
