@@ -16,7 +16,7 @@ from tests.conformance.process import wait_until
 from tests.contract.etcd import Etcd
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
-from tests.faults.monitored import of, scrape
+from tests.faults.monitored import http_get, of, scrape
 from tests.faults.test_dev import TIDELOG
 from tidelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 
@@ -137,6 +137,9 @@ def test_an_operator_elects_what_is_left_after_a_disk_was_lost(pair: Pair) -> No
     assert of(scrape(controller.http), "mq_partitions_needing_recovery") == 1
     assert of(scrape(controller.http), "mq_replicas_in_doubt") == 1
     assert "see `tidelog partitions recover`" in controller.log_text()
+    page = http_get(f"http://{controller.http}/console/topics/orders")
+    assert "An operator has to decide: see tidelog partitions recover." in page
+    assert "Broker 1: it came back with a new, empty directory." in page
 
     (found,) = pair.run("partitions", "recover")["partitions"]
     one, two = found["replicas"]
