@@ -35,6 +35,7 @@ CAUSES = {
     "missing": "its log is missing",
     "new-directory": "it came back with a new, empty directory",
     "offline": "its log may be in a directory that is not there now",
+    "rolled-back": "the metadata were restored from a backup, and are older than the logs",
 }
 
 
