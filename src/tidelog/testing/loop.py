@@ -27,7 +27,7 @@ Args = TypeVarTuple("Args")
 ASYNCIO = os.path.dirname(asyncio.__file__)
 START_S = 1_000
 TURNS_MAX_AT_ONE_INSTANT = 200_000
-CLOSE_ATTEMPTS_MAX = 10
+CLOSE_ATTEMPTS_MAX = 100  # a broker that was stopping has many things to end, each of which may wait
 FIRST_DESCRIPTOR = 1_000_000  # far from any of the machine's own
 
 running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
@@ -74,6 +74,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._descriptors: dict[int, Descriptor] = {}
         self._next_descriptor = FIRST_DESCRIPTOR
         self._readers: dict[int, asyncio.Handle] = {}
+        self._reader_places: dict[int, int] = {}  # in the order in which they were added
+        self._next_place = 0
+        self._maybe_readable: set[int] = set()  # all that are readable, and some that are not any more
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._aside: dict[Process, list[asyncio.Handle]] = {}  # of the processes that stand still
@@ -118,13 +121,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def close_descriptor(self, number: int) -> None:
         self._descriptors.pop(number, None)
+        self._reader_places.pop(number, None)
         if number in self._readers or number in self._writers:
             self.remove_reader(number)
             self.remove_writer(number)
             raise RuntimeError(f"descriptor {number} was closed while the loop watches it: remove it first")
 
+    def became_readable(self, number: int) -> None:
+        """To be called by a descriptor when something has arrived: nobody goes through all of them to find out."""
+        self._maybe_readable.add(number)
+
     def add_reader(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._readers, fd, callback, args)
+        number = _number(fd)
+        self._maybe_readable.add(number)
+        self._next_place += 1
+        self._reader_places[number] = self._next_place
 
     def add_writer(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._writers, fd, callback, args)
@@ -148,11 +160,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _ready_descriptors(self) -> list[asyncio.Handle]:
         find = self._descriptors.get
-        ready = [h for fd, h in self._readers.items() if (at := find(fd)) is not None and at.readable()]
+        ready = [self._readers[number] for number in self._readable()]
         ready += [h for fd, h in self._writers.items() if (at := find(fd)) is not None and at.writable()]
         if self._aside:
             return [handle for handle in ready if _process(handle) not in self._aside]
         return ready
+
+    def _readable(self) -> list[int]:
+        """In the order in which they are watched."""
+        find, readers = self._descriptors.get, self._readers
+        self._maybe_readable = {
+            number
+            for number in self._maybe_readable
+            if number in readers and (at := find(number)) is not None and at.readable()
+        }
+        return sorted(self._maybe_readable, key=self._reader_places.__getitem__)
 
     def _process_events(self, event_list: list[asyncio.Handle]) -> None:
         for handle in event_list:

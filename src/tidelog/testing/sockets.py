@@ -137,6 +137,7 @@ class VirtualSocket:
     def reset_arrived(self) -> None:
         self._reset = True
         self._in.clear()
+        self._news()
         self._forget()
 
     def resume(self) -> None:
@@ -165,9 +166,11 @@ class VirtualSocket:
             count = self._network.segment_bytes(room) if room > 0 else 0
             if not peer._reset:
                 peer._in += self._out[:count]
+                peer._news()
             del self._out[:count]
         elif self._closed:
             peer._ended = True
+            peer._news()
             self._forget()
         self._move()
 
@@ -179,6 +182,9 @@ class VirtualSocket:
     def _reset_peer(self) -> None:
         if self._network.passes(self.host, self.peer.host):
             self.peer.reset_arrived()
+
+    def _news(self) -> None:
+        self._network.loop.became_readable(self._fd)
 
     def _forget(self) -> None:
         """Nothing more will be sent from here."""
@@ -256,6 +262,7 @@ class VirtualListener:
 
     def arrived(self, connection: VirtualSocket) -> None:
         self._waiting.append(connection)
+        self.host.network.loop.became_readable(self._fd)
 
 
 def pair(one: VirtualSocket, other: VirtualSocket) -> None:

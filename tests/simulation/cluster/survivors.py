@@ -34,6 +34,10 @@ class SurvivingLog(NamedTuple):
     def reach(self) -> tuple[int, int]:
         return self.epoch, self.end
 
+    @property
+    def content(self) -> bytes:
+        return b"".join(self.segments)
+
     def records(self) -> dict[int, bytes]:
         return {
             record.offset: record.value or b""
@@ -139,7 +143,7 @@ class Survivors:
         for name, doubts in self._doubts.items():
             if node in doubts and not self._machines[node].is_down:
                 log = doubts[node] = SurvivingLog.read(self._machines[node].disk, name)
-                if name in before and before[name].segments == log.segments:
+                if name in before and before[name].content == log.content:
                     del doubts[node]
 
     def disk_failed(self, node: int) -> None:
@@ -214,7 +218,7 @@ class Survivors:
             self._problem("AllHoldersReport", name, f"broker {leader} leads before {off} are back")
             return
         best = max(known.values(), key=lambda kept: kept.reach)
-        if log.reach < best.reach and log.segments != best.segments:
+        if log.reach < best.reach and log.content != best.content:
             reaches = {node: kept.reach for node, kept in known.items()}
             self._problem(
                 "LongestLogLeads", name, f"broker {leader} leads, and logs reach {reaches}: {before}"

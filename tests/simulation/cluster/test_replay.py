@@ -11,7 +11,8 @@ import hashlib
 import sys
 unused = [object() for _ in range(int(sys.argv[1]))]  # so that objects lie elsewhere
 from tests.simulation.cluster import play, test_transactions
-for plays, seeds in ((play, (3, 35)), (test_transactions, (1, 10, 14))):
+from tests.simulation.cluster.concurrent import play as concurrent
+for plays, seeds in ((play, (3, 35)), (test_transactions, (1, 10, 14)), (concurrent, (0, 1, 4))):
     for seed in seeds:
         played = plays.play(seed)
         told = played.random.getstate(), played.cluster.clock.monotonic_ms()

@@ -153,7 +153,7 @@ class Clients:
 
     def stuck(self) -> list[str]:
         """Those that are where they were when `note_progress` was called."""
-        return [client for client, now in self._progress().items() if now <= self._before[client]]
+        return [client for client, now in self._progress().items() if now <= self._before.get(client, 0)]
 
     def _progress(self) -> dict[str, int]:
         return {

@@ -51,6 +51,8 @@ class Profile:
     rounds: int = 1
     troubles: tuple[tuple[Trouble, ...], ...] = ALL
     clients: tuple[str, ...] = ("group", "transactions", "share")
+    """Beside producers and readers; which of them are at work in a run is chance."""
+    client_chance: float = 0.5
     sync_chance: float = 0.35
     """How often brokers sync before they answer: then a power cut of all machines takes nothing."""
     judge_changes: bool = True
@@ -66,7 +68,8 @@ class Play:
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
         self.cluster = Cluster(random, random.choice((3, 3, 4)), settings)
-        self.clients = Clients(self.cluster, random, profile.clients, self.synced)
+        kinds = tuple(kind for kind in profile.clients if random.random() < profile.client_chance)
+        self.clients = Clients(self.cluster, random, kinds, self.synced)
         self._always: list[rules.AtEveryMoment] = [OneLeaderPerEpoch()]
         if profile.judge_changes:
             self._always += [*(rule() for rule in rules.ALWAYS), CommittedIsHeldByAll()]
@@ -155,12 +158,13 @@ class Play:
                     await elect(cluster, name, UNCLEAN)
 
     def _is_lost(self, name: TopicPartition) -> bool:
-        """Nobody leads, and no holder has anything: an operator has to choose among the others."""
+        """Nobody leads, and no holder has anything, as all have reported: an operator has to choose among the others."""
         stored, doubted = self.cluster.stored(name), self.cluster.survivors.doubted(name)
         if stored is None or stored.leader is not None:
             return False
-        logs = [doubted.get(node) for node in rules.holders(stored)]
-        return all(log is not None and not log.segments for log in logs)
+        nodes = rules.holders(stored)
+        reported = {tail.node for tail in stored.doubts if not tail.has_log}
+        return nodes <= reported and all(log is not None and log.end == 0 for log in map(doubted.get, nodes))
 
     def _not_in_sync(self) -> list[str]:
         waiting = []

@@ -48,7 +48,8 @@ class Share:
         return [asyncio.ensure_future(member.run()) for member in self.members]
 
     def progress(self) -> dict[str, int]:
-        return {"accepted": self.taken.accepted}
+        """Where the state of the group was lost, it is not expected to get on."""
+        return {} if self.taken.losses else {"accepted": self.taken.accepted}
 
     async def check(self) -> Problems:
         """Members go on until all that was acknowledged was given out.  Where power cuts took records, the offsets of others

@@ -1,0 +1,168 @@
+"""Mistakes that can be planted into the running code, each by one rule that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.metadata import doubts, elections, in_sync_changes, steward
+from tidelog.metadata.controller import Controller, Swap
+from tidelog.metadata.doubts import NO_LOG, Condition
+from tidelog.metadata.elections import NextState
+from tidelog.metadata.image import Image, Partition
+from tidelog.metadata.in_sync_changes import InSyncChange
+from tidelog.metadata.records import BROKERS, Cause, PartitionRecord
+from tidelog.metadata.registration import Registration
+from tidelog.metadata.store import Unanswered
+from tidelog.replication import in_sync
+from tidelog.replication.state import ReplicaState
+from tidelog.types import NodeId
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_leader_leads_on_after_a_power_cut(patch: pytest.MonkeyPatch) -> None:
+    """It takes a new epoch before it reports its doubt."""
+    in_doubt = doubts.in_doubt
+
+    def leads_on(partition: Partition, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
+        if partition.leader == node:
+            return elections.next_epoch(partition, node)
+        return in_doubt(partition, node, cause, reach)
+
+    patch.setattr(doubts, "in_doubt", leads_on)
+
+
+def doubts_of_others_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Each broker that comes back wipes what others have reported."""
+    in_doubt = doubts.in_doubt
+
+    def alone(partition: Partition, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
+        return in_doubt(partition._replace(doubts=()), node, cause, reach)
+
+    patch.setattr(doubts, "in_doubt", alone)
+
+
+def the_best_log_is_chosen_before_all_have_reported(patch: pytest.MonkeyPatch) -> None:
+    def best(partition: Partition) -> NodeId | None:
+        logs = [tail for tail in partition.doubts if tail.has_log and tail.node in partition.holders]
+        return max(logs, key=lambda tail: (tail.epoch, tail.end)).node if logs else None
+
+    patch.setattr(elections, "_sure", lambda partition: ())
+    patch.setattr(elections, "best_in_doubt", best)
+
+
+def the_last_that_reports_leads(patch: pytest.MonkeyPatch) -> None:
+    """And not the longest log."""
+    patch.setattr(elections, "_reach", lambda tail: (0, 0, False))
+
+
+def _unless_missing(patch: pytest.MonkeyPatch, cause: Cause) -> None:
+    look = ReplicaConditions.look
+
+    def silent(self: ReplicaConditions, topic: Any, partition: Partition) -> Condition:
+        condition = look(self, topic, partition)
+        return Condition(None, lambda: NO_LOG) if condition.cause is cause else condition
+
+    patch.setattr(ReplicaConditions, "look", silent)
+
+
+def a_missing_log_is_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _unless_missing(patch, Cause.MISSING)
+
+
+def a_new_directory_is_as_good_as_the_old_one(patch: pytest.MonkeyPatch) -> None:
+    _unless_missing(patch, Cause.NEW_DIRECTORY)
+
+
+def a_log_made_anew_passes_for_the_one_that_was_missing(patch: pytest.MonkeyPatch) -> None:
+    """When the broker is started once more, there is a log again: an empty one."""
+    restarted = doubts.restarted
+
+    def forgotten(
+        partition: Partition, node: NodeId, condition: Condition, unclean: bool
+    ) -> PartitionRecord | None:
+        before = [tail for tail in partition.doubts if tail.node == node and not tail.has_log]
+        if before and condition.cause is None:
+            kept = tuple(tail for tail in partition.doubts if tail.node != node)
+            return partition.record._replace(doubts=kept, partition_epoch=partition.partition_epoch + 1)
+        return restarted(partition, node, condition, unclean)
+
+    patch.setattr(doubts, "restarted", forgotten)
+
+
+def the_controller_shrinks_in_sync_sets(patch: pytest.MonkeyPatch) -> None:
+    """To those that run, whoever they are, and gives them a leader."""
+    due = elections.due
+
+    def shrunk(image: Image, topics: Any, unclean: Any) -> Any:
+        live = {broker.node_id for broker in image.live_brokers}
+        for state in due(image, topics, unclean):
+            record = state.record
+            in_sync = tuple(node for node in record.in_sync if node in live) or record.in_sync
+            yield NextState(
+                state.topic_id,
+                state.index,
+                record._replace(in_sync=in_sync, eligible=(), doubts=()),
+                state.revision,
+            )
+
+    patch.setattr(steward, "due", shrunk)
+
+
+def a_change_without_an_answer_counts_as_refused(patch: pytest.MonkeyPatch) -> None:
+    """The in-sync set that was asked for may be stored all the same, or yet."""
+    change_in_sync = Controller.change_in_sync
+
+    async def at_once(self: Controller, changes: Sequence[InSyncChange]) -> None:
+        try:
+            await change_in_sync(self, changes)
+        except Unanswered:
+            pass
+
+    patch.setattr(Controller, "change_in_sync", at_once)
+
+
+def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def with_members(partition: Partition, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
+        gone = frozenset(partition.holders) - partition.doubted - members
+        return partition.record._replace(
+            in_sync=tuple(node for node in partition.replicas if node in members),
+            eligible=tuple(node for node in partition.replicas if node in gone),
+            doubts=(),
+        )
+
+    def out_of_date(partition: Partition, leader: NodeId, live: Any, in_sync_min: int) -> bool:
+        return bool(partition.doubts or in_sync_changes.leaving(partition, leader, live))
+
+    patch.setattr(in_sync_changes, "_with_members", with_members)
+    patch.setattr(in_sync, "out_of_date", out_of_date)
+    enough = property(lambda self: len(self.in_sync - self._doubted) >= self._members_min)
+    patch.setattr(ReplicaState, "enough_members", enough)
+
+
+def whoever_is_registered_may_join(patch: pytest.MonkeyPatch) -> None:
+    """Also one that is not the process any more that has caught up."""
+    change = Controller._change_in_sync
+
+    def unchecked(self: Controller, changes: Any, image: Image) -> tuple[None, Swap]:
+        answer, swap = change(self, changes, image)
+        kept = [compare for compare in swap.compare if not compare.key.startswith(BROKERS)]
+        return answer, Swap(kept, swap.then)
+
+    patch.setattr(in_sync_changes, "_may_join", lambda image, joining: True)
+    patch.setattr(Controller, "_change_in_sync", unchecked)
+
+
+def a_lease_need_not_be_proven(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Registration, "is_proven", lambda self: True)
+
+
+def a_doubt_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    async def silent(*_: Any) -> None:
+        pass
+
+    patch.setattr("tidelog.app.lifecycle.report", silent)

@@ -1,0 +1,38 @@
+"""A whole cluster keeps its promises while two to four troubles strike it at the same time.
+
+Producers, readers, a group, transactions and a share group are at work in every run.  See `survivors` for which losses
+are allowed, to the record."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.cluster.concurrent.play import Profile, play
+from tidelog.testing import seeds
+from tidelog.testing.scenario import SEED_VARIABLE
+
+DEEP_SEEDS = 10_000
+CHUNK = 50
+LONG = Profile(rounds=2)
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_a_cluster_keeps_its_promises_when_troubles_meet(seed: int) -> None:
+    play(seed)
+
+
+def _chunks() -> list[range]:
+    """So many seeds to a test that the workers of a long run share them; one seed when it is named."""
+    if SEED_VARIABLE in os.environ:
+        seed = int(os.environ[SEED_VARIABLE])
+        return [range(seed, seed + 1)]
+    return [range(start, start + CHUNK) for start in range(1_000, 1_000 + DEEP_SEEDS, CHUNK)]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("chunk", _chunks(), ids=lambda chunk: f"{chunk.start}-{chunk.stop - 1}")
+def test_a_cluster_keeps_its_promises_when_troubles_meet_for_longer(chunk: range) -> None:
+    for seed in chunk:
+        play(seed, LONG)
