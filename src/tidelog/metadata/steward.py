@@ -105,7 +105,7 @@ class Steward:
         return self._config().leader_imbalance_check_interval_seconds * 1000
 
     async def _put_right(self, image: Image) -> None:
-        names = None if self._all_stale else self._stale
+        names = None if self._all_stale else sorted(self._stale)
         topics = image.topics.values() if names is None else map(image.topics.get, names)
         self._all_stale = False
         self._stale = set()
