@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
@@ -113,7 +113,7 @@ class Steward:
         self._tell_waits(image, names, states)
         await self._write(states)
 
-    def _tell_waits(self, image: Image, names: set[str] | None, states: Iterable[NextState]) -> None:
+    def _tell_waits(self, image: Image, names: Collection[str] | None, states: Iterable[NextState]) -> None:
         """Which partitions wait for which brokers, once per change."""
         elected = {
             TopicPartition(image.names[state.topic_id], state.index)
