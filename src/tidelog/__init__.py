@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidelog.client.offsets import OffsetAndTimestamp
     from tidelog.client.partition_admin import Reassignment
     from tidelog.client.prepared import PreparedTransaction
+    from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
     from tidelog.client.security import Security
     from tidelog.client.share_offsets import ShareOffset
     from tidelog.client.topics import CreatedTopic, NewTopic
@@ -80,6 +81,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetStore",
     "Partition",
+    "PartitionState",
     "PreparedTransaction",
     "ProcessingFailed",
     "Producer",
@@ -88,6 +90,8 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "ReplicaDoubt",
+    "ReplicaLog",
     "Security",
     "ShareConsumer",
     "ShareOffset",
@@ -133,6 +137,7 @@ _HOMES = {
     "OffsetAndTimestamp": "tidelog.client.offsets",
     "OffsetStore": "tidelog.client.offset_store",
     "Partition": "tidelog.client.topology",
+    "PartitionState": "tidelog.client.replica_states",
     "PreparedTransaction": "tidelog.client.prepared",
     "ProcessingFailed": "tidelog.client.errors",
     "Producer": "tidelog.client.blocking_producer",
@@ -141,6 +146,8 @@ _HOMES = {
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",
     "RecordMetadata": "tidelog.client.batch",
+    "ReplicaDoubt": "tidelog.client.replica_states",
+    "ReplicaLog": "tidelog.client.replica_states",
     "Security": "tidelog.client.security",
     "ShareConsumer": "tidelog.client.blocking_share_consumer",
     "ShareOffset": "tidelog.client.share_offsets",

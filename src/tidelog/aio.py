@@ -30,6 +30,7 @@ from tidelog.client.offsets import OffsetAndTimestamp
 from tidelog.client.partition_admin import Reassignment
 from tidelog.client.prepared import PreparedTransaction
 from tidelog.client.producer import Producer
+from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
 from tidelog.client.security import Security
 from tidelog.client.share_consumer import ShareConsumer
 from tidelog.client.share_offsets import ShareOffset
@@ -69,6 +70,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetStore",
     "Partition",
+    "PartitionState",
     "PreparedTransaction",
     "ProcessingFailed",
     "Producer",
@@ -77,6 +79,8 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "ReplicaDoubt",
+    "ReplicaLog",
     "Security",
     "ShareConsumer",
     "ShareOffset",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import BrokerFactory
+from tests.conformance.conftest import ON_KAFKA, BrokerFactory
 from tests.conformance.process import BrokerProcess
 from tidelog import errors
 from tidelog.aio import (
@@ -19,6 +19,7 @@ from tidelog.aio import (
     NewTopic,
     Producer,
     Record,
+    ReplicaLog,
     TopicPartition,
 )
 
@@ -196,6 +197,28 @@ def test_the_admin_client_tells_of_the_cluster_and_its_disks(
             sizes = {where: size for folder in folders for where, size in folder.partitions.items()}
             assert sizes[TopicPartition(fresh, 0)] == 0 and sizes[TopicPartition(fresh, 1)] > 1_000
             assert all(folder.problem is None and folder.total_bytes > 0 for folder in folders)
+            states = await admin.describe_partitions([fresh])
+            state = states[TopicPartition(fresh, 1)]
+            assert list(states) == [TopicPartition(fresh, 0), TopicPartition(fresh, 1)]
+            assert state.leader == cluster.controller and state.in_sync == state.replicas
+            assert state.doubts == state.awaited == ()
+
+    run(scenario())
+
+
+@pytest.mark.skipif(ON_KAFKA, reason="Apache Kafka tells sizes only")
+def test_a_broker_tells_how_far_its_logs_reach(broker: BrokerProcess, topic: Callable[..., str]) -> None:
+    async def scenario() -> None:
+        fresh = topic(partitions=2)
+        async with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            await (await producer.send(fresh, b"x", partition=1))
+        async with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            state = (await admin.describe_partitions([fresh]))[TopicPartition(fresh, 1)]
+            logs = await admin.describe_replica_logs(
+                state.leader, [TopicPartition(fresh, 0), TopicPartition(fresh, 1)]
+            )
+            assert logs[TopicPartition(fresh, 0)] == ReplicaLog(0, 0, 0, ((state.leader_epoch, 0),))
+            assert logs[TopicPartition(fresh, 1)] == ReplicaLog(1, 1, 0, ((state.leader_epoch, 0),))
 
     run(scenario())
 

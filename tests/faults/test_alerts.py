@@ -174,9 +174,11 @@ def test_every_alert_fires_and_clears(cluster: Cluster, prometheus: Prometheus) 
     lag(cluster, watch)
     rebalance(cluster, watch)
     full_disk(cluster, watch)
+    lost_metadata(cluster, watch)
     lost_broker(cluster, watch)
     damaged_log(cluster, watch)
     lost_folder(cluster, watch)
+    new_disk(cluster, watch)
     assert watch.seen == set(ALERTS)
 
 
@@ -230,6 +232,30 @@ def full_disk(cluster: Cluster, watch: Watch) -> None:
     watch.clears("DiskUsageHigh", "DiskFull")
 
 
+def lost_metadata(cluster: Cluster, watch: Watch) -> None:
+    """etcd is away: no broker can prove that it still has its place."""
+    cluster.etcd.stop()
+    watch.fires("BrokerLeaseNotProven")
+    cluster.etcd.start()
+    watch.clears(*ALERTS)
+
+
+def new_disk(cluster: Cluster, watch: Watch) -> None:
+    """The only replica of a partition comes back empty: nobody but an operator can say that it may lead."""
+    broker = cluster.brokers[3]
+    broker.kill()
+    shutil.rmtree(broker.data)
+    broker.start()
+    watch.fires("PartitionsNeedRecovery")
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        topics = [topic.name for topic in admin.list_topics(internal=True)]
+        states = admin.describe_partitions(topics)
+        lost = [name for name, state in states.items() if state.leader < 0]
+        assert OurTopicPartition("single", 0) in lost
+        admin.elect_leaders(lost, unclean=True)
+    watch.clears(*ALERTS)
+
+
 def lost_broker(cluster: Cluster, watch: Watch) -> None:
     cluster.brokers[3].kill()
     watch.fires(
@@ -237,6 +263,7 @@ def lost_broker(cluster: Cluster, watch: Watch) -> None:
         "UnderReplicatedPartitions",
         "PartitionsBelowMinInSync",
         "OfflinePartitions",
+        "PartitionsAwaitReplicas",
         "InSyncReplicasShrinking",
     )
     cluster.brokers[3].start()
@@ -289,6 +316,6 @@ def test_all_that_rules_and_dashboard_name_is_exported(cluster: Cluster) -> None
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.alter_share_group_offsets("workers", {OurTopicPartition("orders", 0): 0})
     exported = {name for series in cluster.scrapes().values() for name, _ in series}
-    # Nobody has made a mistake yet.
-    exported.add("mq_request_errors_total")
+    # Nobody has made a mistake yet, and no partition waits.
+    exported |= {"mq_request_errors_total", "mq_partitions_awaiting_replicas"}
     assert set(named.findall(texts)) - exported == set()

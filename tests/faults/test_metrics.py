@@ -71,6 +71,7 @@ TRANSACTIONS = {
     "mq_transactions_timed_out_total", "mq_transaction_oldest_open_ms",
 }  # fmt: skip
 REPLICATION = {
+    "mq_partitions_awaiting_replicas", "mq_eligible_leader_replicas_partitions", "mq_broker_lease_proven",
     "mq_under_replicated_partitions", "mq_under_min_isr_partitions", "mq_offline_partitions",
     "mq_not_preferred_leaders", "mq_reassigning_partitions", "mq_active_controller", "mq_live_brokers",
     "mq_missing_brokers", "mq_isr_shrinks_total", "mq_isr_expands_total", "mq_leader_elections_total",
@@ -78,6 +79,8 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
+    "mq_partitions_needing_recovery",  # test_alerts: a broker with a new disk
+    "mq_replicas_in_doubt",  # test_recover: a broker with a new disk
     "mq_log_dir_online",  # test_alerts: a folder that is gone
     "mq_fetch_sessions_evicted_total",  # tests/unit/broker/test_fetch_sessions.py: takes minutes here
     "mq_metrics_left_out_series",  # the test of the bound, below
@@ -419,6 +422,8 @@ def test_replication(cluster: Cluster) -> None:
         for name in ("mq_under_replicated_partitions", "mq_under_min_isr_partitions", "mq_missing_brokers"):
             until(name, lambda value: value > 0, 1, 2)
         until("mq_offline_partitions", lambda value: value > 0, 1, 2)
+        until("mq_partitions_awaiting_replicas", lambda value: value > 0, 1, 2)
+        until("mq_eligible_leader_replicas_partitions", lambda value: value > 0, 1, 2)
     finally:
         os.kill(cluster.brokers[3].pid, signal.SIGCONT)
     until("mq_isr_expands_total", lambda value: value > 0)

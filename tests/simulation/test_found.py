@@ -193,3 +193,15 @@ def test_compaction_does_not_make_a_restarted_broker_forget_the_last_batches_of_
         assert (await produce(requester, batch(7))).base_offset == 7
 
     run(scenario)
+
+
+def test_a_clean_stop_keeps_the_high_watermark() -> None:
+    async def scenario(random: Random) -> None:
+        world = World(random)
+        await world.start()
+        await world.create_topic(NAME.topic, 1, {})
+        assert (await produce(await world.connect("producer"), batch(0))).error_code == NONE
+        await world.stop()
+        assert world.machine.disk.files()["/data/replication-offset-checkpoint"].endswith(b"\ntopic 0 1\n")
+
+    run(scenario)

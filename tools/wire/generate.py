@@ -1,4 +1,5 @@
-"""Writes the message classes, one module per API, and the table of APIs, from `wire/definitions.txt`.
+"""Writes the message classes, one module per API, and the table of APIs, from `wire/definitions.txt` and
+`wire/extensions.txt`.
 
 .venv/bin/python tools/wire/generate.py           write them
 .venv/bin/python tools/wire/generate.py --check   only say which committed files differ from that

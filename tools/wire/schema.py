@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "src/tidelog/wire/definitions.txt"
+EXTENSIONS = DEFINITIONS.with_name("extensions.txt")
+OWN_TAGS_FROM = 10_000
 
 FORMAT = """\
 # Messages of the Kafka protocol, version 4.3: names, types and versions.  Written by tools/wire/extract.py.
@@ -88,6 +90,11 @@ class Field:
         return snake(self.name)
 
     @property
+    def own(self) -> bool:
+        """A field of extensions.txt, which Kafka does not have."""
+        return self.tag is not None and self.tag >= OWN_TAGS_FROM
+
+    @property
     def array(self) -> bool:
         return self.type.startswith("[]")
 
@@ -142,8 +149,9 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "Kraft")).lower()
 
 
-def load(path: Path = DEFINITIONS) -> list[Message]:
-    """All messages of the table, in its order, with class names that are unique in their module."""
+def load(path: Path = DEFINITIONS, extensions: Path | None = EXTENSIONS) -> list[Message]:
+    """All messages of the table, in its order, with class names that are unique in their module.  `extensions`: the
+    file of fields that are our own; None: as Kafka has them."""
     messages: list[Message] = []
     open_structs: list[Struct] = []  # by depth of indentation
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -162,10 +170,26 @@ def load(path: Path = DEFINITIONS) -> list[Message]:
             if depth == 1:
                 del open_structs[1:]
             _add_field(messages[-1], open_structs, depth, words, f"{path.name}:{number}")
+    if extensions is not None:
+        _extend({message.name: message for message in messages}, extensions)
     for message in messages:
         _check(message)
     _name_classes(messages)
     return messages
+
+
+def _extend(messages: dict[str, Message], path: Path) -> None:
+    open_structs: list[Struct] = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        depth = (len(line) - len(line.lstrip())) // 2
+        words = line.split()
+        if depth == 0:
+            message = messages[words[1]]
+            open_structs = [message.structs[words[2]]]
+        else:
+            _add_field(message, open_structs, depth, words, f"{path.name}:{number}")
 
 
 def _message(words: list[str]) -> Message:
@@ -212,8 +236,11 @@ def _check(message: Message) -> None:
     """What the generator relies on."""
     for struct in message.structs.values():
         assert struct.fields or struct is message.root, f"{message.name}.{struct.name} has no fields"
-        tags = sorted(one.tag for one in struct.fields if one.tag is not None)
-        assert tags == list(range(len(tags))), f"{message.name}.{struct.name} has gaps in its tags"
+        for own, first in ((False, 0), (True, OWN_TAGS_FROM)):
+            tags = sorted(one.tag for one in struct.fields if one.tag is not None and one.own == own)
+            assert tags == list(range(first, first + len(tags))), (
+                f"{message.name}.{struct.name} has gaps in its tags"
+            )
         attributes = [one.attribute for one in struct.fields]
         assert len(set(attributes)) == len(attributes), f"{message.name}.{struct.name} repeats a field"
         for one in struct.fields:

@@ -40,7 +40,7 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIds, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.shifts import Shifts
@@ -198,6 +198,8 @@ class Broker:
             topic_ids = await claim_logs(dirs, controller.image, node)
             conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
+            if rolled_back:
+                await skip_ids(store)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids)
             await controller.read_again()

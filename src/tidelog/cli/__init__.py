@@ -21,7 +21,10 @@ COMMANDS = {
     "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
     "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
     "schemas": ("tidelog.cli.schemas:schemas", "See, register, check and delete schemas."),
-    "partitions": ("tidelog.cli.partitions:partitions", "Move partitions between brokers, elect leaders."),
+    "partitions": (
+        "tidelog.cli.partitions:partitions",
+        "Move partitions between brokers, elect leaders, recover.",
+    ),
     "brokers": ("tidelog.cli.brokers:brokers", "See what brokers hold, and empty one."),
     "cluster": ("tidelog.cli.cluster:cluster", "See whether the cluster is well."),
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),

@@ -12,7 +12,7 @@ from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
-    from tidelog.aio import Topic
+    from tidelog.aio import Admin, Topic
 
 SHOWN_MAX = 20
 
@@ -25,14 +25,16 @@ def cluster() -> None:
 @cluster.command(
     help=command_help(
         "Partitions without a leader, with too few replicas in sync, with some missing, or with damaged records on a "
-        "disk; what each broker leads and holds.  The exit code is 1 when a partition is offline, below "
-        "min.insync.replicas or damaged.",
+        "disk; what each broker leads and holds.  For a partition without a leader: the brokers it waits for, and which "
+        "replicas are in doubt and why.  The exit code is 1 when a partition is offline, below min.insync.replicas or "
+        "damaged.",
         """
 tidelog cluster status
 tidelog cluster status --json
 """,
         '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
-        '"below_min_in_sync": [NAME...], "offline": [NAME...], "moving": [NAME...], "silent": [ID...], '
+        '"below_min_in_sync": [NAME...], "offline": [NAME...], "leaderless": [{"partition": NAME, "awaits": [ID...], '
+        '"doubts": [{"broker", "cause", "leader_epoch", "log_end_offset"}]}], "moving": [NAME...], "silent": [ID...], '
         '"damaged": [{"partition", "broker", "ranges": [{"start_offset", "end_offset"}]}]}, '
         "null for the bytes of a silent broker: one that runs and does not answer",
     )
@@ -56,6 +58,7 @@ async def _status(session: Session) -> dict[str, Any]:
         topics = await admin.list_topics(internal=True)
         least = await _least_in_sync(admin, topics)
         moving = {one.partition: one for one in await admin.list_reassignments()}
+        leaderless = await _leaderless(admin, topics)
         found = await disks(admin)
         damaged = await _damaged(admin)
     tell_silent(found.silent)
@@ -84,6 +87,7 @@ async def _status(session: Session) -> dict[str, Any]:
             names[id(p)] for p in parts if len(p.in_sync) < min(least[p.topic], len(p.replicas))
         ],
         "offline": [names[id(p)] for p in parts if p.leader < 0],
+        "leaderless": leaderless,
         "moving": [str(name) for name in moving],
         "damaged": damaged,
         "silent": list(found.silent),
@@ -109,6 +113,27 @@ async def _damaged(admin: Any) -> list[dict[str, Any]]:
         }
         for node, text in sorted(told.items())
         for name, ranges in parse_damaged(text).items()
+    ]
+
+
+async def _leaderless(admin: Admin, topics: list[Topic]) -> list[dict[str, Any]]:
+    """What partitions without a leader wait for; nothing when the brokers are of a kind that does not tell."""
+    from tidelog.cli.recover import doubt_row
+    from tidelog.errors import UnsupportedVersion
+
+    names = [topic.name for topic in topics if any(part.leader < 0 for part in topic.partitions)]
+    try:
+        states = await admin.describe_partitions(names)
+    except UnsupportedVersion:
+        return []
+    return [
+        {
+            "partition": str(name),
+            "awaits": list(state.awaited),
+            "doubts": [doubt_row(doubt) for doubt in state.doubts],
+        }
+        for name, state in states.items()
+        if state.leader < 0
     ]
 
 
@@ -140,5 +165,21 @@ def _print(found: dict[str, Any]) -> None:
     for replica in found["damaged"][:SHOWN_MAX]:
         offsets = ", ".join(f"{one['start_offset']}..{one['end_offset'] - 1}" for one in replica["ranges"])
         click.echo(f"{replica['partition']} is damaged on broker {replica['broker']}: offsets {offsets}")
+    _print_leaderless(found["leaderless"])
     if not any(found[key] for key in ("offline", "below_min_in_sync", "under_replicated", "damaged")):
         click.echo("all replicas are in sync")
+
+
+def _print_leaderless(leaderless: list[dict[str, Any]]) -> None:
+    from tidelog.cli.recover import waits_text
+    from tidelog.client.replica_states import cause_words
+
+    for one in leaderless[:SHOWN_MAX]:
+        todo = "start it, or see" if one["awaits"] else "see"
+        click.echo(f"{one['partition']} {waits_text(one['awaits'])}: {todo} `tidelog partitions recover`")
+        for doubt in one["doubts"]:
+            click.echo(
+                f"  the replica on broker {doubt['broker']} is in doubt: {cause_words(doubt['cause'])}"
+            )
+    if len(leaderless) > SHOWN_MAX:
+        click.echo(f"{len(leaderless) - SHOWN_MAX} more without a leader: see `tidelog partitions recover`")

@@ -1,4 +1,4 @@
-"""`tidelog partitions`: reassign, elect."""
+"""`tidelog partitions`: reassign, elect; recover is in a file of its own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from tidelog.cli import throttles, under_way
 from tidelog.cli.disks import Disks, disks, tell_silent
 from tidelog.cli.output import counted, print_json, print_table
+from tidelog.cli.recover import recover
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.under_way import joined, total
 
@@ -41,9 +42,12 @@ throttle_option = click.option(
 )
 
 
-@click.group(help="Move partitions between brokers, elect leaders.")
+@click.group(help="Move partitions between brokers, elect leaders, recover those without one.")
 def partitions() -> None:
     pass
+
+
+partitions.add_command(recover)
 
 
 @partitions.command(
@@ -286,7 +290,7 @@ def _show(session: Session, moves: list[Move], begun: bool) -> None:
 @partitions.command(
     help=command_help(
         "Let the first replica of each partition lead, or with --unclean any live one where nobody leads.  --unclean "
-        "loses what only the missing replicas have.",
+        "loses what only the missing replicas have: `tidelog partitions recover` shows what that is first.",
         """
 tidelog partitions elect
 tidelog partitions elect orders:0 orders:1

@@ -11,6 +11,7 @@ from tidelog.client.groups import GroupDescription, GroupListing
 from tidelog.client.lag import Lag
 from tidelog.client.partition_admin import Reassignment
 from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.replica_states import PartitionState, ReplicaLog
 from tidelog.client.share_offsets import ShareOffset
 from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
 from tidelog.errors import TidelogError
@@ -217,10 +218,30 @@ class BlockingPartitionAdmin(_Part):
         return self._run(self._core.list_reassignments())
 
     def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        chosen: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, TidelogError | None]:
         """The first replica of each partition takes the lead; None stands for success.
 
         admin.elect_leaders([TopicPartition("orders", 0)])
         """
-        return self._run(self._core.elect_leaders(partitions, unclean=unclean))
+        return self._run(self._core.elect_leaders(partitions, unclean=unclean, chosen=chosen))
+
+    def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
+        """Leaders, in-sync sets, eligible leader replicas, replicas in doubt, and brokers that are waited for.
+
+        states = admin.describe_partitions(["orders"])
+        """
+        return self._run(self._core.describe_partitions(topics))
+
+    def describe_replica_logs(
+        self, broker: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ReplicaLog]:
+        """How far the logs of these partitions reach on one broker, whoever leads them.
+
+        logs = admin.describe_replica_logs(1, [TopicPartition("orders", 0)])
+        """
+        return self._run(self._core.describe_replica_logs(broker, partitions))

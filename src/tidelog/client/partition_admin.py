@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog import errors
+from tidelog.client import replica_states
 from tidelog.client.answers import check, problem_of, raise_all
 from tidelog.client.cluster import Cluster
+from tidelog.client.replica_states import PartitionState, ReplicaLog
+from tidelog.client.topic_names import names_of
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -98,10 +101,15 @@ class PartitionAdmin:
         ]
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        chosen: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, errors.TidelogError | None]:
         """The first replica of each partition takes the lead (None: wherever it does not have it).  `unclean`: any live
-        replica does where nobody leads, even if acknowledged records are lost.  None stands for success.
+        replica does where nobody leads, even if acknowledged records are lost; `chosen` says which one, by partition.
+        None stands for success.
 
             await admin.elect_leaders([TopicPartition("orders", 0)])
         """
@@ -109,9 +117,10 @@ class PartitionAdmin:
         if partitions is not None:
             rows = {}
             for name in partitions:
-                rows.setdefault(name.topic, TopicPartitions(topic=name.topic)).partitions.append(
-                    name.partition
-                )
+                row = rows.setdefault(name.topic, TopicPartitions(topic=name.topic))
+                row.partitions.append(name.partition)
+                if chosen is not None:
+                    row.leaders.append(chosen[name])
         request = ElectLeadersRequest(
             election_type=UNCLEAN if unclean else PREFERRED,
             topic_partitions=None if rows is None else list(rows.values()),
@@ -133,3 +142,23 @@ class PartitionAdmin:
                 failed = one.error_code not in (errors.NONE, errors.ElectionNotNeeded.code)
                 outcome[name] = problem_of(one.error_code, str(name), one.error_message) if failed else None
         return outcome
+
+    async def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
+        """Leaders, in-sync sets, eligible leader replicas, replicas in doubt, and brokers that are waited for.
+
+        states = await admin.describe_partitions(["orders"])
+        """
+        return await replica_states.describe_partitions(
+            self._running(), names_of(topics), timeout_ms=self._timeout_ms
+        )
+
+    async def describe_replica_logs(
+        self, broker: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ReplicaLog]:
+        """How far the logs of these partitions reach on one broker, whoever leads them.
+
+        logs = await admin.describe_replica_logs(1, [TopicPartition("orders", 0)])
+        """
+        return await replica_states.describe_replica_logs(
+            self._running(), broker, partitions, timeout_ms=self._timeout_ms
+        )

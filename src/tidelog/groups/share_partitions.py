@@ -22,7 +22,7 @@ from tidelog.groups.share_letters import DeadLetters
 from tidelog.groups.share_partition import SharePartition
 from tidelog.groups.share_persister import SharePersister
 from tidelog.groups.share_sessions import Part, SessionKey, ShareSession, ShareSessions
-from tidelog.groups.share_state import UNKNOWN_START, ShareKey, Write
+from tidelog.groups.share_state import UNKNOWN_START, ShareKey, ShareState, Write
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Partition
@@ -100,7 +100,7 @@ class SharePartitions:
         partition = self._partitions.led_here(key.topic_id.bytes, key.partition)
         epoch = int(partition.state.epoch)
         try:
-            kept = await self._persister.read(key, epoch)
+            kept = await self._read_state(key, epoch)
             state = SharePartition(kept.start, kept.batches)
             state_epoch = kept.state_epoch
             log_end = partition.log.end
@@ -134,6 +134,16 @@ class SharePartitions:
         if state.letters():
             self.letters.wake(led)
         return led
+
+    async def _read_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        """A group whose state is gone, after a power cut of all replicas that had it, begins anew where its settings say:
+        nobody else would make that state again."""
+        try:
+            return await self._persister.read(key, leader_epoch)
+        except errors.InvalidRequest as problem:
+            log.warning("%s: %s; it begins as share.auto.offset.reset of the group says", key, problem)
+            await self._persister.initialize(key, 0, UNKNOWN_START)
+            return await self._persister.read(key, leader_epoch)
 
     async def _first_offset(self, partition: Partition, config: GroupConfig) -> int:
         reset = config.share_auto_offset_reset

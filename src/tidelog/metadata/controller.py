@@ -267,10 +267,12 @@ class Controller:
     # Leaders
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition], unclean: bool
+        self,
+        partitions: Iterable[TopicPartition],
+        unclean: bool,
+        chosen: Mapping[TopicPartition, NodeId] | None = None,
     ) -> dict[TopicPartition, errors.TidelogError | None]:
-        """What came of it for each partition; None is success."""
-        elect = elections.elect_unclean if unclean else elections.elect_preferred
+        """What came of it for each partition; None is success.  `chosen`: who shall lead after an unclean election."""
         outcome: dict[TopicPartition, errors.TidelogError | None] = {}
         for name in partitions:
 
@@ -278,7 +280,11 @@ class Controller:
                 topic, partition = image.topics.get(name.topic), image.partition(*name)
                 if topic is None or partition is None:
                     raise errors.UnknownTopicOrPartition(f"no partition {name} here")
-                record = elect(partition, {broker.node_id for broker in image.live_brokers})
+                live = frozenset(broker.node_id for broker in image.live_brokers)
+                if unclean:
+                    record = elections.elect_unclean(partition, live, (chosen or {}).get(name))
+                else:
+                    record = elections.elect_preferred(partition, live)
                 return None, _put_state(topic.id, partition.index, record, partition.revision)
 
             try:

@@ -12,6 +12,26 @@ from tidelog.metadata.store import ABSENT, Compare, MetadataStore, Put
 BLOCK = 1000
 
 
+SKIPPED = 1 << 40  # ids that may have been handed out since a backup was made
+
+
+async def skip_ids(store: MetadataStore) -> None:
+    """After the store was restored from a backup: ids that it gave out after the backup are not given out again.  A producer
+    with an id that logs know would have its first records taken for repeats of another's."""
+    await _take(store, SKIPPED)
+
+
+async def _take(store: MetadataStore, count: int) -> int:
+    """The first of `count` ids that nobody else gets."""
+    while True:
+        entry = await store.get(PRODUCER_IDS)
+        start = 0 if entry is None else int(entry.value)
+        revision = ABSENT if entry is None else entry.revision
+        put = Put(PRODUCER_IDS, b"%d" % (start + count))
+        if await store.txn([Compare(PRODUCER_IDS, revision)], [put]) is not None:
+            return start
+
+
 class ProducerIds:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -29,11 +49,5 @@ class ProducerIds:
         return self._next - 1
 
     async def _take_block(self) -> None:
-        while True:
-            entry = await self._store.get(PRODUCER_IDS)
-            start = 0 if entry is None else int(entry.value)
-            revision = ABSENT if entry is None else entry.revision
-            put = Put(PRODUCER_IDS, b"%d" % (start + BLOCK))
-            if await self._store.txn([Compare(PRODUCER_IDS, revision)], [put]) is not None:
-                self._next, self._end = start, start + BLOCK
-                return
+        start = await _take(self._store, BLOCK)
+        self._next, self._end = start, start + BLOCK

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
@@ -16,10 +16,11 @@ from tidelog.errors import TidelogError
 from tidelog.metadata import elections, records
 from tidelog.metadata.changes import Update
 from tidelog.metadata.elections import NextState, due
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image
+from tidelog.metadata.leaderless import Waits
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Compare, MetadataStore
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.controller")
 
@@ -50,6 +51,7 @@ class Steward:
         self._news = asyncio.Event()
         self._news.set()
         self._balance_at_ms = 0
+        self._waits = Waits()
 
     def learned(self, update: Update) -> None:
         """Every update of the metadata, after it was applied."""
@@ -91,6 +93,7 @@ class Steward:
             self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
         self._in_charge = in_charge
         if not in_charge:
+            self._waits.forget()
             return
         await self._put_right(image)
         if self._clock.monotonic_ms() >= self._balance_at_ms:
@@ -102,14 +105,23 @@ class Steward:
         return self._config().leader_imbalance_check_interval_seconds * 1000
 
     async def _put_right(self, image: Image) -> None:
-        topics: Iterable[Topic]
-        if self._all_stale:
-            topics = image.topics.values()
-        else:
-            topics = [image.topics[name] for name in self._stale if name in image.topics]
+        names = None if self._all_stale else sorted(self._stale)
+        topics = image.topics.values() if names is None else map(image.topics.get, names)
         self._all_stale = False
         self._stale = set()
-        await self._write(list(due(image, topics, self._unclean)))
+        states = list(due(image, filter(None, topics), self._unclean))
+        self._tell_waits(image, names, states)
+        await self._write(states)
+
+    def _tell_waits(self, image: Image, names: Collection[str] | None, states: Iterable[NextState]) -> None:
+        """Which partitions wait for which brokers, once per change."""
+        elected = {
+            TopicPartition(image.names[state.topic_id], state.index)
+            for state in states
+            if state.record.leader is not None
+        }
+        for news in self._waits.looked(image, names, elected):
+            log.log(logging.INFO if news.over else logging.WARNING, news.text)
 
     async def _write(self, states: Sequence[NextState]) -> None:
         # One comparison is that of the controller's own key.

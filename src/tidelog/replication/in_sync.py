@@ -55,7 +55,7 @@ class InSync:
         self._in_sync_min = in_sync_min
         self._queued: dict[TopicPartition, InSyncChange] = {}
         self._changing: set[TopicPartition] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def caught_up(self, partition: Partition, node: NodeId, broker_epoch: int) -> None:
         """A follower that is not in sync has what is committed: it may join."""
@@ -136,8 +136,8 @@ class InSync:
     def _flush(self) -> None:
         changes, self._queued = list(self._queued.values()), {}
         task = asyncio.get_running_loop().create_task(self._store(changes))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _store(self, changes: list[InSyncChange]) -> None:
         try:

@@ -337,6 +337,10 @@ class Partitions:
         for task in self._moving:
             task.cancel()
         await asyncio.gather(*self._moving, return_exceptions=True)
+        for partition in self.open_ones():
+            # Saved with the clean stop of its directory: housekeeping saves it only from time to time.
+            home = self._dirs.home(partition.name)
+            home.committed.offsets[partition.name] = partition.state.committed
 
 
 def _lead(partition: Partition, known: metadata.Partition) -> None:

@@ -19,6 +19,15 @@ from tools.wire.schema import Field, Message, Struct, load
 
 MESSAGES = load()
 CASES = [(message, version) for message in MESSAGES for version in message.versions]
+# Without the fields that are our own.
+KAFKA_CASES = [(message, version) for message in load(extensions=None) for version in message.versions]
+EXTENDED_CASES = [
+    (message, version)
+    for message, version in CASES
+    if any(
+        one.own and version in one.versions for struct in message.structs.values() for one in struct.fields
+    )
+]
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 STRINGS = ["", "a", "orders-1", "Größe", "漢字", "\U0001f30a", "x" * 126, "x" * 127, "é" * 70, "y" * 300]

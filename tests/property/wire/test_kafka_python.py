@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.wire.examples import CASES, make
+from tests.property.wire.examples import EXTENDED_CASES, KAFKA_CASES, make
 from tools.wire.schema import Message
 
 
@@ -38,7 +38,7 @@ def has(message: Message, version: int) -> bool:
     return theirs is not None and version <= theirs.max_version
 
 
-SHARED = [(message, version) for message, version in CASES if has(message, version)]
+SHARED = [(message, version) for message, version in KAFKA_CASES if has(message, version)]
 
 
 def test_kafka_python_has_the_apis_of_clients() -> None:
@@ -56,6 +56,18 @@ def test_kafka_python_reads_what_we_write_and_writes_it_back_unchanged(part: int
             again = through_kafka_python(message, version, data)
             assert again == data, f"{message.name} version {version} seed {seed}"
             assert type(ours).decode(again, version) == ours
+
+
+def test_kafka_python_passes_over_the_fields_that_are_our_own() -> None:
+    cases = [(message, version) for message, version in EXTENDED_CASES if has(message, version)]
+    assert {message.name for message, _ in cases} >= {"ElectLeadersRequest", "DescribeLogDirsResponse"}
+    for message, version in cases:
+        for seed in range(20):
+            ours: Any = make(Random(f"own {message.name} {version} {seed}"), message, version)
+            data = ours.encode(version)
+            again = through_kafka_python(message, version, data)
+            without = type(ours).decode(again, version)
+            assert through_kafka_python(message, version, without.encode(version)) == again
 
 
 def through_kafka_python(message: Message, version: int, data: bytes) -> bytes:

@@ -18,7 +18,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from tests.property.wire.examples import CASES, MESSAGES, class_of, make, scalar
+from tests.property.wire.examples import KAFKA_CASES, MESSAGES, class_of, make, scalar
 from tidelog.wire.primitives import ZERO_UUID
 from tools.wire.schema import Field, Message, Versions
 
@@ -42,7 +42,7 @@ def entity(path: str) -> type[Any]:
     return loaded
 
 
-SHARED = [(message, version) for message, version in CASES if version in paths(message)]
+SHARED = [(message, version) for message, version in KAFKA_CASES if version in paths(message)]
 
 
 def tame(random: Random, one: Field) -> Any:

@@ -259,3 +259,19 @@ def test_a_holder_whose_log_lost_its_topic_id_with_the_power_keeps_its_records()
         assert await values(cluster) == sent(5)
 
     run(scenario)
+
+
+def test_a_broker_stops_cleanly_while_the_store_is_away() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        cluster.metadata.go_away()
+        await cluster.stop(leader)
+        assert "/data/.clean-shutdown" in cluster.machines[leader].disk.files()
+        cluster.metadata.come_back()
+        await cluster.restart(leader)
+        assert await values(cluster) == sent(5)
+
+    run(scenario)

@@ -367,3 +367,19 @@ def test_an_election_of_an_unknown_kind_is_refused() -> None:
         assert elected(answer) == {("a", 0): "INVALID_REQUEST"}
 
     testing.run(scenario)
+
+
+def test_a_chosen_leader_goes_with_one_partition_of_an_unclean_election() -> None:
+    async def scenario(random: Random) -> None:
+        admin = await Admin.start(random)
+        await admin.ask(create(topic("a", 2)))
+        request = elect(1, {"a": [0, 1]})
+        (row,) = request.topic_partitions or ()
+        row.leaders = [1]
+        assert set(elected(await admin.ask(request)).values()) == {"INVALID_REQUEST"}
+        row.leaders = [1, 1]
+        assert set(elected(await admin.ask(request)).values()) == {"ELECTION_NOT_NEEDED"}
+        request.election_type = 0
+        assert set(elected(await admin.ask(request)).values()) == {"INVALID_REQUEST"}
+
+    testing.run(scenario)

@@ -65,6 +65,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "schemas register",
         "partitions elect",
         "partitions reassign",
+        "partitions recover",
         "brokers describe",
         "brokers drain",
         "brokers list",

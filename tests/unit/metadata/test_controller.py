@@ -10,7 +10,7 @@ from tests.unit.metadata.cluster import NODE, Node
 from tidelog import errors, testing
 from tidelog.config import BrokerConfig
 from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
-from tidelog.metadata.records import PartitionRecord, put_partition, topic_key
+from tidelog.metadata.records import Cause, PartitionRecord, Tail, put_partition, topic_key
 from tidelog.metadata.store import DeletePrefix, Put
 from tidelog.types import NodeId, TopicPartition
 
@@ -259,6 +259,28 @@ def test_the_preferred_replica_takes_leadership_back() -> None:
         }
         (partition,) = node.controller.image.topics["a"].partitions
         assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 5, 7)
+
+    testing.run(scenario)
+
+
+def test_an_operator_chooses_who_leads_a_partition_without_a_leader() -> None:
+    async def scenario(random: Random) -> None:
+        node = await Node.start(random)
+        await node.join(2)
+        await node.join(3)
+        await node.controller.create_topics([NewTopic("a", assignment={0: [1, 2, 3]})])
+        name, one = TopicPartition("a", 0), NodeId(1)
+        state = PartitionRecord(None, 4, (one,), 6, (Tail(one, -1, -1, Cause.NEW_DIRECTORY),))
+        topic = node.controller.image.topics["a"]
+        await node.controller.reached(await node.store.txn((), [put_partition(topic.id, 0, state)]) or 0)
+        outcome = await node.controller.elect_leaders([name], unclean=True, chosen={name: NodeId(4)})
+        assert name_of(outcome[name]) == "EligibleLeadersNotAvailable"
+        outcome = await node.controller.elect_leaders([name], unclean=True, chosen={name: NodeId(3)})
+        assert outcome == {name: None}
+        (partition,) = node.controller.image.topics["a"].partitions
+        assert partition.record == PartitionRecord(NodeId(3), 5, (NodeId(3),), 7)
+        outcome = await node.controller.elect_leaders([name], unclean=True, chosen={name: NodeId(1)})
+        assert name_of(outcome[name]) == "ElectionNotNeeded"
 
     testing.run(scenario)
 

@@ -7,9 +7,10 @@ from random import Random
 from tests.unit.metadata.cluster import EXECUTOR
 from tidelog import testing
 from tidelog.clock import SystemClock
-from tidelog.metadata.producer_ids import BLOCK, ProducerIds
+from tidelog.metadata.producer_ids import BLOCK, ProducerIds, skip_ids
 from tidelog.metadata.records import PRODUCER_IDS
 from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.store import Put
 from tidelog.testing import VirtualClock
 
 
@@ -40,5 +41,19 @@ def test_a_block_lasts_for_a_thousand_without_another_write() -> None:
         assert (await store.range("")).revision == 1
         assert await ids.next() == BLOCK
         assert (await store.range("")).revision == 2
+
+    testing.run(scenario)
+
+
+def test_ids_given_out_after_a_backup_are_not_given_again_when_it_is_restored() -> None:
+    async def scenario(_: Random) -> None:
+        store = await SqliteStore.over(connect(":memory:"), EXECUTOR, VirtualClock())
+        used = [await ProducerIds(store).next() for _ in range(3)]
+        backup = await store.get(PRODUCER_IDS)
+        used += [await ProducerIds(store).next() for _ in range(3)]
+        assert backup is not None
+        await store.txn((), [Put(PRODUCER_IDS, backup.value)])
+        await skip_ids(store)
+        assert await ProducerIds(store).next() > max(used)
 
     testing.run(scenario)

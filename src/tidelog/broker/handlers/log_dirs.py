@@ -3,6 +3,9 @@
 A directory that is offline is told with KAFKA_STORAGE_ERROR and no partitions.  A move between directories goes on in
 the background: its copy shows as a future log, with how many offsets it still lacks.
 
+When the request asks for it (a field of our own), how far each log reaches is told as well, whoever leads: that is how an
+operator compares the replicas of a partition without a leader.  It opens the logs: ask for the topics in question.
+
 The size of a log that is not open is asked of the disk, so thousands of them take a while: others have their turn in
 between."""
 
@@ -13,6 +16,7 @@ from collections.abc import Collection
 
 from tidelog import errors
 from tidelog.broker.services import Context
+from tidelog.replication.partitions import Partitions
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import TopicPartition
@@ -28,9 +32,11 @@ from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    EpochStart,
 )
 
 PARTITIONS_IN_TURN = 50
+EPOCHS_MAX = 32
 
 
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
@@ -40,12 +46,15 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
     dirs = context.services.log_dirs
-    return DescribeLogDirsResponse(results=[await _described(where, dirs, wanted) for where in dirs.dirs])
+    partitions = context.services.partitions if request.include_log_ends else None
+    results = [await _described(where, dirs, wanted, partitions) for where in dirs.dirs]
+    return DescribeLogDirsResponse(results=results)
 
 
 async def _described(
-    where: LogDir, dirs: LogDirs, wanted: Collection[TopicPartition] | None
+    where: LogDir, dirs: LogDirs, wanted: Collection[TopicPartition] | None, partitions: Partitions | None
 ) -> DescribeLogDirsResult:
+    """`partitions`: to tell how far the logs reach; None: that is not asked for."""
     result = DescribeLogDirsResult(log_dir=where.path)
     if where.problem is not None:
         result.error_code = errors.KafkaStorageError.code
@@ -54,11 +63,12 @@ async def _described(
 
     def add(name: TopicPartition, size: int, lag: int, future: bool) -> None:
         topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
-        topic.partitions.append(
-            DescribeLogDirsPartition(
-                partition_index=name.partition, partition_size=size, offset_lag=lag, is_future_key=future
-            )
+        row = DescribeLogDirsPartition(
+            partition_index=name.partition, partition_size=size, offset_lag=lag, is_future_key=future
         )
+        if partitions is not None and not future:
+            _tell_reach(row, name, partitions)
+        topic.partitions.append(row)
 
     try:
         held = sorted(where.names if wanted is None else where.names.intersection(wanted))
@@ -75,6 +85,17 @@ async def _described(
         return DescribeLogDirsResult(log_dir=where.path, error_code=problem.code)
     result.topics = list(topics.values())
     return result
+
+
+def _tell_reach(row: DescribeLogDirsPartition, name: TopicPartition, partitions: Partitions) -> None:
+    partition = partitions.of_log(name)
+    if partition is None:
+        return
+    log = partition.log
+    row.log_end_offset = log.end
+    row.high_watermark = partition.state.committed
+    row.damaged_ranges = len(log.damaged)
+    row.leader_epochs = [EpochStart(epoch, start) for epoch, start in list(log.epochs)[-EPOCHS_MAX:]]
 
 
 def alter_replica_log_dirs(

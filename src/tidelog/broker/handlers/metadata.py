@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
+from tidelog.metadata.elections import awaited
 from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.names import INTERNAL, check_topic_name
 from tidelog.metadata.planning import NewTopic
@@ -19,6 +20,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    ReplicaInDoubt,
 )
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
@@ -195,6 +197,8 @@ def describe_topic_partitions(
                 response.topics.append(_unknown(name))
             continue
         page = list(_page(topic, image, first, limit))
+        if request.include_doubts:
+            _tell_doubts(page, topic, image)
         limit -= len(page)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
@@ -209,6 +213,17 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
             break
     return response
+
+
+def _tell_doubts(
+    page: Iterable[DescribeTopicPartitionsResponsePartition], topic: Topic, image: Image
+) -> None:
+    """Fields of our own: why replicas are in doubt, and which brokers a partition without a leader waits for."""
+    live = frozenset(broker.node_id for broker in image.live_brokers)
+    for row in page:
+        partition = topic.partitions[row.partition_index]
+        row.doubts = [ReplicaInDoubt(*tail) for tail in partition.doubts]
+        row.awaited_nodes = list(awaited(partition, live))
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

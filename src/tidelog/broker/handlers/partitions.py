@@ -1,5 +1,8 @@
 """CreatePartitions (api 37), versions 0-3, and ElectLeaders (api 43), versions 0-2.
 
+A request of ElectLeaders may name who shall lead each partition (a field of our own): only for elections that are
+unclean, where an operator has seen what each replica has.
+
 Both answer when the change has taken effect on this broker, or when the request's time-out is over.  There is no quota
 on the rate of changes, so nothing is throttled."""
 
@@ -12,7 +15,7 @@ from tidelog import errors
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.metadata.planning import NewPartitions, Plan
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -70,7 +73,10 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
     try:
         if kind not in (PREFERRED, UNCLEAN):
             raise errors.InvalidRequest(f"there is no election of type {kind}")
-        work = context.services.controller.elect_leaders(wanted, kind == UNCLEAN)
+        chosen = _chosen(request.topic_partitions or ())
+        if chosen and kind != UNCLEAN:
+            raise errors.InvalidRequest("leaders can be chosen in an unclean election only")
+        work = context.services.controller.elect_leaders(wanted, kind == UNCLEAN, chosen)
         outcome = await within(request.timeout_ms, work)
     except errors.TidelogError as problem:
         refused = problem
@@ -99,3 +105,16 @@ def _all(context: Context) -> list[TopicPartition]:
 
 def _named(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
     return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
+
+
+def _chosen(topics: Sequence[TopicPartitions]) -> dict[TopicPartition, NodeId]:
+    """The leaders that the request names: for each partition of a topic, or for none."""
+    chosen: dict[TopicPartition, NodeId] = {}
+    for topic in topics:
+        if topic.leaders and len(topic.leaders) != len(topic.partitions):
+            raise errors.InvalidRequest(
+                f"{len(topic.leaders)} leaders are chosen for {len(topic.partitions)} partitions of {topic.topic!r}"
+            )
+        for index, leader in zip(topic.partitions, topic.leaders, strict=False):
+            chosen[TopicPartition(topic.topic, index)] = NodeId(leader)
+    return chosen

@@ -206,6 +206,13 @@ class Lookout:
             under_replicated=len(found.under_replicated),
             offline=len(found.offline),
             below_min=len(found.below_min),
+            awaiting=found.awaiting,
+            needing_recovery=found.needing_recovery,
+            unproven_leases=tuple(
+                node
+                for node, figures in sorted(look.processes.items())
+                if not figures.get("lease_proven", True)
+            ),
             missing_brokers=tuple(sorted(found.missing)),
             lags=look.topic_lags,
             damaged=look.damaged,

@@ -37,6 +37,7 @@ def process_figures(around: Surroundings) -> dict[str, Any]:
         "requests": requests,
         "errors": sum(tally.errors.values()),
         "isr_shrinks": around.figures.shifts.shrinks,
+        "lease_proven": around.services.partitions.lease_proven(),
         "produce_times": produce_times,
         "connections": len(around.figures.server.connections),
         "memory_bytes": _memory(),

@@ -17,6 +17,11 @@ class Facts:
     under_replicated: int = 0
     offline: int = 0
     below_min: int = 0
+    awaiting: Mapping[int, int] = field(default_factory=dict)
+    """How many partitions without a leader wait for a broker."""
+    needing_recovery: int = 0
+    unproven_leases: tuple[int, ...] = ()
+    """Brokers that cannot renew their registration."""
     missing_brokers: tuple[int, ...] = ()
     lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By group and topic."""
@@ -78,6 +83,22 @@ RULES = (
         lambda facts: _number(facts.offline, "partitions"),
     ),
     Rule(
+        "PartitionsAwaitReplicas",
+        "P0",
+        MINUTE // 2,
+        "Partitions have no leader until a broker is back: only brokers that are not running have all of their records.",
+        lambda facts: [
+            f"broker {node}: {count:,} partitions" for node, count in sorted(facts.awaiting.items())
+        ],
+    ),
+    Rule(
+        "PartitionsNeedRecovery",
+        "P0",
+        MINUTE // 2,
+        "No replica is known to have all records of these partitions: tidelog partitions recover shows what there is.",
+        lambda facts: _number(facts.needing_recovery, "partitions"),
+    ),
+    Rule(
         "BrokerDown",
         "P0",
         MINUTE // 2,
@@ -118,6 +139,13 @@ RULES = (
         0,
         "Replicas fell behind in the last five minutes: a follower is down, slow, or cut off.",
         lambda facts: _number(facts.isr_shrinks, "times"),
+    ),
+    Rule(
+        "BrokerLeaseNotProven",
+        "P1",
+        MINUTE,
+        "A broker cannot renew its registration: it is cut off from etcd, or etcd is slow.",
+        lambda facts: [f"broker {node}" for node in facts.unproven_leases],
     ),
     Rule(
         "ConsumerLag",

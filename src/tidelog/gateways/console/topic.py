@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tidelog import errors
 from tidelog.gateways.console.amounts import count, short, size
 from tidelog.gateways.console.chart import WIDE, Line, line_chart
-from tidelog.gateways.console.condition import behind
+from tidelog.gateways.console.condition import behind, why_leaderless
 from tidelog.gateways.console.console import Console, number
 from tidelog.gateways.console.forms import field, form, sent
 from tidelog.gateways.console.frame import go, page, part
@@ -18,10 +18,10 @@ from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import live, per_second, problem_of, state_badge
 from tidelog.gateways.console.table import Column, Pages, badge, card, figure, table
 from tidelog.gateways.http.problem import Problem
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.metadata.image import Topic
+    from tidelog.metadata.image import Partition, Topic
 
 TABS = (
     ("Partitions", ()),
@@ -120,6 +120,7 @@ def _each(replicas: int) -> str:
 async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Markup:
     image, look = console.around.image, console.lookout.look
     live_nodes = {one.node_id for one in image.reachable_brokers}
+    leading = {one.node_id for one in image.live_brokers}
     wanted = [
         TopicPartition(found.name, index) for index in indexes if found.partitions[index].leader in live_nodes
     ]
@@ -136,7 +137,7 @@ async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Mar
                 h.a(index, href=path("topics", found.name, "messages", partition=index)),
                 one.leader if one.leader in live_nodes else badge("none", "bad"),
                 _nodes(one.replicas, set(one.in_sync)),
-                badge("catching up", "warn") if behind(one) else badge("in sync", "good"),
+                _state(one, leading),
                 count(start.offset if start else None),
                 count(end.offset if end else None),
                 count(end.offset - start.offset if start and end else None),
@@ -154,6 +155,13 @@ async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Mar
         Column("Size", True, hint="On the leader's disk"),
     ]
     return table(columns, rows, "No partitions.", f"Partitions of {found.name}")
+
+
+def _state(partition: Partition, live: set[NodeId]) -> Child:
+    reasons = why_leaderless(partition, live)
+    if reasons:
+        return [badge("offline", "bad"), [h.p(reason, class_="muted small") for reason in reasons]]
+    return badge("catching up", "warn") if behind(partition) else badge("in sync", "good")
 
 
 def _sizes(disks: object, topic: str) -> dict[tuple[int, int], int]:

@@ -98,6 +98,16 @@ mq_under_min_isr_partitions gauge
   Partitions led here with fewer in-sync replicas than min.insync.replicas: writes with acks=all are refused.
 mq_offline_partitions gauge
   Partitions of the cluster without a leader; told by the controller, 0 elsewhere.
+mq_partitions_awaiting_replicas gauge broker
+  Partitions without a leader that have one again when this broker returns; told by the controller.
+mq_partitions_needing_recovery gauge
+  Partitions without a leader that wait for an operator (tidelog partitions recover); told by the controller.
+mq_replicas_in_doubt gauge
+  Replicas that may lack acknowledged records, after a power cut or on a new disk; told by the controller.
+mq_eligible_leader_replicas_partitions gauge
+  Partitions with eligible leader replicas, as too few are in sync; told by the controller.
+mq_broker_lease_proven gauge
+  1 while this broker knows by its own clock that it is registered; else acks=1 is answered as late as acks=all.
 mq_not_preferred_leaders gauge
   Partitions led here whose first replica is another broker.
 mq_reassigning_partitions gauge

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tidelog.client.topology import under_replicated
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.page import Page, labels_of
+from tidelog.metadata.elections import awaited, choose_leader
 from tidelog.metadata.image import Partition as Known
 from tidelog.replication.partition import Partition
 from tidelog.types import NodeId
@@ -17,17 +19,23 @@ SLICE = 50
 class _Census:
     """Of the partitions in the metadata, as one broker sees them."""
 
-    def __init__(self, node: NodeId) -> None:
+    def __init__(self, node: NodeId, live: frozenset[NodeId]) -> None:
         self._node = node
+        self._live = live
         self.here = self.led = self.under_replicated = self.under_min = 0
         self.offline = self.not_preferred = self.moving = 0
         self.homes: set[NodeId] = set()
+        self.awaiting: Counter[NodeId] = Counter()
+        self.needing_recovery = self.in_doubt = self.with_eligible = 0
 
     def add(self, one: Known, in_sync_min: int) -> None:
         self.homes.update(one.replicas)
         self.here += self._node in one.replicas
+        self.in_doubt += len(one.doubts)
+        self.with_eligible += bool(one.eligible)
         if one.leader is None:
             self.offline += 1
+            self._add_leaderless(one)
         elif one.leader == self._node:
             self.led += 1
             self.under_replicated += under_replicated(one.replicas, one.adding, one.in_sync)
@@ -35,10 +43,16 @@ class _Census:
             self.not_preferred += one.replicas[0] != self._node
             self.moving += bool(one.adding or one.removing)
 
+    def _add_leaderless(self, one: Known) -> None:
+        if choose_leader(one, self._live, self._live) is None:
+            nodes = awaited(one, self._live)
+            self.awaiting.update(nodes)
+            self.needing_recovery += not nodes
+
 
 def metadata(around: Surroundings, page: Page) -> Iterator[None]:
     node, image = around.node_id, around.image
-    census = _Census(node)
+    census = _Census(node, frozenset(broker.node_id for broker in image.live_brokers))
     number = 0
     for topic in image.topics.values():
         in_sync_min = around.services.controller.topic_config(topic.name).min_insync_replicas
@@ -53,6 +67,12 @@ def metadata(around: Surroundings, page: Page) -> Iterator[None]:
     page.put("mq_under_replicated_partitions", census.under_replicated)
     page.put("mq_under_min_isr_partitions", census.under_min)
     page.put("mq_offline_partitions", census.offline if controls else 0)
+    for broker, count in sorted(census.awaiting.items()) if controls else ():
+        page.put("mq_partitions_awaiting_replicas", count, broker)
+    page.put("mq_partitions_needing_recovery", census.needing_recovery if controls else 0)
+    page.put("mq_replicas_in_doubt", census.in_doubt if controls else 0)
+    page.put("mq_eligible_leader_replicas_partitions", census.with_eligible if controls else 0)
+    page.put("mq_broker_lease_proven", int(around.services.partitions.lease_proven()))
     page.put("mq_not_preferred_leaders", census.not_preferred)
     page.put("mq_reassigning_partitions", census.moving)
     page.put("mq_active_controller", int(controls))

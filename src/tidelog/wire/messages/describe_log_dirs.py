@@ -14,10 +14,13 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     uvarint,
 )
 
@@ -26,8 +29,10 @@ _get_hB = Layout(">hB").unpack_from
 _get_hh = Layout(">hh").unpack_from
 _get_i = Layout(">i").unpack_from
 _get_ii = Layout(">ii").unpack_from
+_get_iqB = Layout(">iqB").unpack_from
 _get_iqqt = Layout(">iqq?").unpack_from
 _get_iqqtB = Layout(">iqq?B").unpack_from
+_get_q = Layout(">q").unpack_from
 _get_qq = Layout(">qq").unpack_from
 _get_t = Layout(">?").unpack_from
 _put_h = Layout(">h").pack
@@ -35,7 +40,8 @@ _put_hh = Layout(">hh").pack
 _put_i = Layout(">i").pack
 _put_ii = Layout(">ii").pack
 _put_iqqt = Layout(">iqq?").pack
-_put_iqqtx = Layout(">iqq?x").pack
+_put_iqx = Layout(">iqx").pack
+_put_q = Layout(">q").pack
 _put_qq = Layout(">qq").pack
 _put_t = Layout(">?").pack
 
@@ -128,7 +134,7 @@ def _write_plain_describable_log_dir_topic(out: bytearray, x: DescribableLogDirT
 
 
 class DescribeLogDirsRequest(Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "include_log_ends")
 
     API_KEY: ClassVar[int] = 35
     VERSIONS: ClassVar[tuple[int, int]] = (1, 5)
@@ -137,8 +143,10 @@ class DescribeLogDirsRequest(Message):
     def __init__(
         self,
         topics: list[DescribableLogDirTopic] | None = DEFAULT,
+        include_log_ends: bool = False,
     ) -> None:
         self.topics: list[DescribableLogDirTopic] | None = [] if topics is DEFAULT else topics
+        self.include_log_ends = include_log_ends
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
@@ -171,9 +179,20 @@ def _read_flexible_describe_log_dirs_request(data: Buffer, at: int, version: int
             topics.append(topics_item)
     tagged = data[at]
     at += 1
+    include_log_ends = False
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return DescribeLogDirsRequest(topics), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                (include_log_ends,) = _get_t(data, at)
+                at += 1
+                if at != tag_end:
+                    raise bad_tagged("DescribeLogDirsRequest.include_log_ends")
+            else:
+                at = tag_end
+    return DescribeLogDirsRequest(topics, include_log_ends), at
 
 
 def _write_flexible_describe_log_dirs_request(out: bytearray, x: DescribeLogDirsRequest, version: int) -> None:
@@ -188,7 +207,15 @@ def _write_flexible_describe_log_dirs_request(out: bytearray, x: DescribeLogDirs
             put_uvarint(out, size + 1)
         for topics_item in topics:
             _write_flexible_describable_log_dir_topic(out, topics_item, version)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.include_log_ends:
+        part = bytearray()
+        part += _put_t(x.include_log_ends)
+        tagged.append((10000, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 def _read_plain_describe_log_dirs_request(data: Buffer, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
@@ -204,7 +231,7 @@ def _read_plain_describe_log_dirs_request(data: Buffer, at: int, version: int) -
         for _ in range(count):
             topics_item, at = _read_plain_describable_log_dir_topic(data, at, version)
             topics.append(topics_item)
-    return DescribeLogDirsRequest(topics), at
+    return DescribeLogDirsRequest(topics, False), at
 
 
 def _write_plain_describe_log_dirs_request(out: bytearray, x: DescribeLogDirsRequest, version: int) -> None:
@@ -217,8 +244,41 @@ def _write_plain_describe_log_dirs_request(out: bytearray, x: DescribeLogDirsReq
             _write_plain_describable_log_dir_topic(out, topics_item, version)
 
 
+class EpochStart(Struct):
+    __slots__ = ("leader_epoch", "start_offset")
+
+    def __init__(
+        self,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+
+
+def _read_flexible_epoch_start(data: Buffer, at: int, version: int) -> tuple[EpochStart, int]:
+    leader_epoch, start_offset, tagged = _get_iqB(data, at)
+    at += 13
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return EpochStart(leader_epoch, start_offset), at
+
+
+def _write_flexible_epoch_start(out: bytearray, x: EpochStart, version: int) -> None:
+    out += _put_iqx(x.leader_epoch, x.start_offset)
+
+
 class DescribeLogDirsPartition(Struct):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+    __slots__ = (
+        "partition_index",
+        "partition_size",
+        "offset_lag",
+        "is_future_key",
+        "log_end_offset",
+        "high_watermark",
+        "damaged_ranges",
+        "leader_epochs",
+    )
 
     def __init__(
         self,
@@ -226,29 +286,122 @@ class DescribeLogDirsPartition(Struct):
         partition_size: int = 0,
         offset_lag: int = 0,
         is_future_key: bool = False,
+        log_end_offset: int = -1,
+        high_watermark: int = -1,
+        damaged_ranges: int = 0,
+        leader_epochs: list[EpochStart] = DEFAULT,
     ) -> None:
         self.partition_index = partition_index
         self.partition_size = partition_size
         self.offset_lag = offset_lag
         self.is_future_key = is_future_key
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self.damaged_ranges = damaged_ranges
+        self.leader_epochs: list[EpochStart] = [] if leader_epochs is DEFAULT else leader_epochs
 
 
 def _read_flexible_describe_log_dirs_partition(data: Buffer, at: int, version: int) -> tuple[DescribeLogDirsPartition, int]:
+    leader_epochs: list[EpochStart]
     partition_index, partition_size, offset_lag, is_future_key, tagged = _get_iqqtB(data, at)
     at += 22
+    log_end_offset = -1
+    high_watermark = -1
+    damaged_ranges = 0
+    leader_epochs = []
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return DescribeLogDirsPartition(partition_index, partition_size, offset_lag, is_future_key), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                (log_end_offset,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeLogDirsPartition.log_end_offset")
+            elif tag == 10001:
+                (high_watermark,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeLogDirsPartition.high_watermark")
+            elif tag == 10002:
+                (damaged_ranges,) = _get_i(data, at)
+                at += 4
+                if at != tag_end:
+                    raise bad_tagged("DescribeLogDirsPartition.damaged_ranges")
+            elif tag == 10003:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 13 > len(data) - at:
+                    raise bad_count("DescribeLogDirsPartition.leader_epochs", count, len(data) - at)
+                leader_epochs = []
+                for _ in range(count):
+                    leader_epochs_item, at = _read_flexible_epoch_start(data, at, version)
+                    leader_epochs.append(leader_epochs_item)
+                if at != tag_end:
+                    raise bad_tagged("DescribeLogDirsPartition.leader_epochs")
+            else:
+                at = tag_end
+    return DescribeLogDirsPartition(
+        partition_index,
+        partition_size,
+        offset_lag,
+        is_future_key,
+        log_end_offset,
+        high_watermark,
+        damaged_ranges,
+        leader_epochs,
+    ), at
 
 
 def _write_flexible_describe_log_dirs_partition(out: bytearray, x: DescribeLogDirsPartition, version: int) -> None:
-    out += _put_iqqtx(x.partition_index, x.partition_size, x.offset_lag, x.is_future_key)
+    out += _put_iqqt(x.partition_index, x.partition_size, x.offset_lag, x.is_future_key)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.log_end_offset != -1:
+        part = bytearray()
+        part += _put_q(x.log_end_offset)
+        tagged.append((10000, part))
+    if x.high_watermark != -1:
+        part = bytearray()
+        part += _put_q(x.high_watermark)
+        tagged.append((10001, part))
+    if x.damaged_ranges != 0:
+        part = bytearray()
+        part += _put_i(x.damaged_ranges)
+        tagged.append((10002, part))
+    if x.leader_epochs:
+        part = bytearray()
+        leader_epochs = x.leader_epochs
+        size = len(leader_epochs)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        for leader_epochs_item in leader_epochs:
+            _write_flexible_epoch_start(part, leader_epochs_item, version)
+        tagged.append((10003, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 def _read_plain_describe_log_dirs_partition(data: Buffer, at: int, version: int) -> tuple[DescribeLogDirsPartition, int]:
     partition_index, partition_size, offset_lag, is_future_key = _get_iqqt(data, at)
     at += 21
-    return DescribeLogDirsPartition(partition_index, partition_size, offset_lag, is_future_key), at
+    return DescribeLogDirsPartition(
+        partition_index,
+        partition_size,
+        offset_lag,
+        is_future_key,
+        -1,
+        -1,
+        0,
+        [],
+    ), at
 
 
 def _write_plain_describe_log_dirs_partition(out: bytearray, x: DescribeLogDirsPartition, version: int) -> None:

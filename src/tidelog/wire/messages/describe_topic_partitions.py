@@ -16,10 +16,13 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     uuid_of,
     uvarint,
 )
@@ -29,11 +32,15 @@ _get_hB = Layout(">hB").unpack_from
 _get_hiiiB = Layout(">hiiiB").unpack_from
 _get_iB = Layout(">iB").unpack_from
 _get_ib = Layout(">ib").unpack_from
+_get_iiqB = Layout(">iiqB").unpack_from
+_get_t = Layout(">?").unpack_from
 _get_utB = Layout(">16s?B").unpack_from
 _put_h = Layout(">h").pack
 _put_hiii = Layout(">hiii").pack
 _put_i = Layout(">i").pack
+_put_iiq = Layout(">iiq").pack
 _put_ix = Layout(">ix").pack
+_put_t = Layout(">?").pack
 _put_ut = Layout(">16s?").pack
 
 
@@ -118,7 +125,7 @@ def _write_flexible_topic_request(out: bytearray, x: TopicRequest, version: int)
 
 
 class DescribeTopicPartitionsRequest(Message):
-    __slots__ = ("topics", "response_partition_limit", "cursor")
+    __slots__ = ("topics", "response_partition_limit", "cursor", "include_doubts")
 
     API_KEY: ClassVar[int] = 75
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
@@ -129,10 +136,12 @@ class DescribeTopicPartitionsRequest(Message):
         topics: list[TopicRequest] = DEFAULT,
         response_partition_limit: int = 2000,
         cursor: Cursor | None = None,
+        include_doubts: bool = False,
     ) -> None:
         self.topics: list[TopicRequest] = [] if topics is DEFAULT else topics
         self.response_partition_limit = response_partition_limit
         self.cursor = cursor
+        self.include_doubts = include_doubts
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
@@ -164,9 +173,20 @@ def _read_flexible_describe_topic_partitions_request(data: Buffer, at: int, vers
         cursor, at = _read_flexible_cursor(data, at, version)
     tagged = data[at]
     at += 1
+    include_doubts = False
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                (include_doubts,) = _get_t(data, at)
+                at += 1
+                if at != tag_end:
+                    raise bad_tagged("DescribeTopicPartitionsRequest.include_doubts")
+            else:
+                at = tag_end
+    return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor, include_doubts), at
 
 
 def _write_flexible_describe_topic_partitions_request(out: bytearray, x: DescribeTopicPartitionsRequest, version: int) -> None:
@@ -184,6 +204,60 @@ def _write_flexible_describe_topic_partitions_request(out: bytearray, x: Describ
     else:
         out.append(1)
         _write_flexible_cursor(out, x.cursor, version)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.include_doubts:
+        part = bytearray()
+        part += _put_t(x.include_doubts)
+        tagged.append((10000, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
+
+
+class ReplicaInDoubt(Struct):
+    __slots__ = ("node_id", "leader_epoch", "log_end_offset", "cause")
+
+    def __init__(
+        self,
+        node_id: int = 0,
+        leader_epoch: int = -1,
+        log_end_offset: int = -1,
+        cause: str = "",
+    ) -> None:
+        self.node_id = node_id
+        self.leader_epoch = leader_epoch
+        self.log_end_offset = log_end_offset
+        self.cause = cause
+
+
+def _read_flexible_replica_in_doubt(data: Buffer, at: int, version: int) -> tuple[ReplicaInDoubt, int]:
+    node_id, leader_epoch, log_end_offset, size = _get_iiqB(data, at)
+    at += 17
+    if size > 127:
+        size, at = string_size(data, at, size)
+    size -= 1
+    if size < 0:
+        raise bad_null("ReplicaInDoubt.cause", size)
+    end = at + size
+    cause = str(data[at:end], "utf-8")
+    at = end
+    tagged = data[at]
+    at += 1
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return ReplicaInDoubt(node_id, leader_epoch, log_end_offset, cause), at
+
+
+def _write_flexible_replica_in_doubt(out: bytearray, x: ReplicaInDoubt, version: int) -> None:
+    raw = x.cause.encode()
+    out += _put_iiq(x.node_id, x.leader_epoch, x.log_end_offset)
+    size = len(raw)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_string_size(out, size)
+    out += raw
     out.append(0)
 
 
@@ -198,6 +272,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         "eligible_leader_replicas",
         "last_known_elr",
         "offline_replicas",
+        "doubts",
+        "awaited_nodes",
     )
 
     def __init__(
@@ -211,6 +287,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         eligible_leader_replicas: list[int] | None = None,
         last_known_elr: list[int] | None = None,
         offline_replicas: list[int] = DEFAULT,
+        doubts: list[ReplicaInDoubt] = DEFAULT,
+        awaited_nodes: list[int] = DEFAULT,
     ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
@@ -221,6 +299,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
         self.offline_replicas: list[int] = [] if offline_replicas is DEFAULT else offline_replicas
+        self.doubts: list[ReplicaInDoubt] = [] if doubts is DEFAULT else doubts
+        self.awaited_nodes: list[int] = [] if awaited_nodes is DEFAULT else awaited_nodes
 
 
 def _read_flexible_describe_topic_partitions_response_partition(data: Buffer, at: int, version: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
@@ -229,6 +309,8 @@ def _read_flexible_describe_topic_partitions_response_partition(data: Buffer, at
     eligible_leader_replicas: list[int] | None
     last_known_elr: list[int] | None
     offline_replicas: list[int]
+    doubts: list[ReplicaInDoubt]
+    awaited_nodes: list[int]
     error_code, partition_index, leader_id, leader_epoch, count = _get_hiiiB(data, at)
     at += 15
     if count > 127:
@@ -282,8 +364,41 @@ def _read_flexible_describe_topic_partitions_response_partition(data: Buffer, at
     at += 4 * count
     tagged = data[at]
     at += 1
+    doubts = []
+    awaited_nodes = []
     if tagged:
-        at = skip_tagged(data, at, tagged)
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 18 > len(data) - at:
+                    raise bad_count("DescribeTopicPartitionsResponsePartition.doubts", count, len(data) - at)
+                doubts = []
+                for _ in range(count):
+                    doubts_item, at = _read_flexible_replica_in_doubt(data, at, version)
+                    doubts.append(doubts_item)
+                if at != tag_end:
+                    raise bad_tagged("DescribeTopicPartitionsResponsePartition.doubts")
+            elif tag == 10001:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 4 > len(data) - at:
+                    raise bad_count("DescribeTopicPartitionsResponsePartition.awaited_nodes", count, len(data) - at)
+                awaited_nodes = list(unpack_from(f">{count}i", data, at)) if count else []
+                at += 4 * count
+                if at != tag_end:
+                    raise bad_tagged("DescribeTopicPartitionsResponsePartition.awaited_nodes")
+            else:
+                at = tag_end
     return DescribeTopicPartitionsResponsePartition(
         error_code,
         partition_index,
@@ -294,6 +409,8 @@ def _read_flexible_describe_topic_partitions_response_partition(data: Buffer, at
         eligible_leader_replicas,
         last_known_elr,
         offline_replicas,
+        doubts,
+        awaited_nodes,
     ), at
 
 
@@ -345,7 +462,33 @@ def _write_flexible_describe_topic_partitions_response_partition(out: bytearray,
         put_uvarint(out, size + 1)
     if offline_replicas:
         out += pack(f">{len(offline_replicas)}i", *offline_replicas)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.doubts:
+        part = bytearray()
+        doubts = x.doubts
+        size = len(doubts)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        for doubts_item in doubts:
+            _write_flexible_replica_in_doubt(part, doubts_item, version)
+        tagged.append((10000, part))
+    if x.awaited_nodes:
+        part = bytearray()
+        awaited_nodes = x.awaited_nodes
+        size = len(awaited_nodes)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        if awaited_nodes:
+            part += pack(f">{len(awaited_nodes)}i", *awaited_nodes)
+        tagged.append((10001, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):

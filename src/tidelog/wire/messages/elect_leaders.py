@@ -14,10 +14,13 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     unsupported,
     uvarint,
 )
@@ -37,19 +40,22 @@ _put_ix = Layout(">ix").pack
 
 
 class TopicPartitions(Struct):
-    __slots__ = ("topic", "partitions")
+    __slots__ = ("topic", "partitions", "leaders")
 
     def __init__(
         self,
         topic: str = "",
         partitions: list[int] = DEFAULT,
+        leaders: list[int] = DEFAULT,
     ) -> None:
         self.topic = topic
         self.partitions: list[int] = [] if partitions is DEFAULT else partitions
+        self.leaders: list[int] = [] if leaders is DEFAULT else leaders
 
 
 def _read_flexible_topic_partitions(data: Buffer, at: int, version: int) -> tuple[TopicPartitions, int]:
     partitions: list[int]
+    leaders: list[int]
     size = data[at]
     at += 1
     if size > 127:
@@ -71,9 +77,27 @@ def _read_flexible_topic_partitions(data: Buffer, at: int, version: int) -> tupl
     at += 4 * count
     tagged = data[at]
     at += 1
+    leaders = []
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return TopicPartitions(topic, partitions), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 4 > len(data) - at:
+                    raise bad_count("TopicPartitions.leaders", count, len(data) - at)
+                leaders = list(unpack_from(f">{count}i", data, at)) if count else []
+                at += 4 * count
+                if at != tag_end:
+                    raise bad_tagged("TopicPartitions.leaders")
+            else:
+                at = tag_end
+    return TopicPartitions(topic, partitions, leaders), at
 
 
 def _write_flexible_topic_partitions(out: bytearray, x: TopicPartitions, version: int) -> None:
@@ -92,7 +116,22 @@ def _write_flexible_topic_partitions(out: bytearray, x: TopicPartitions, version
         put_uvarint(out, size + 1)
     if partitions:
         out += pack(f">{len(partitions)}i", *partitions)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.leaders:
+        part = bytearray()
+        leaders = x.leaders
+        size = len(leaders)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        if leaders:
+            part += pack(f">{len(leaders)}i", *leaders)
+        tagged.append((10000, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 def _read_plain_topic_partitions(data: Buffer, at: int, version: int) -> tuple[TopicPartitions, int]:
@@ -110,10 +149,12 @@ def _read_plain_topic_partitions(data: Buffer, at: int, version: int) -> tuple[T
         raise bad_count("TopicPartitions.partitions", count, len(data) - at)
     partitions = list(unpack_from(f">{count}i", data, at)) if count else []
     at += 4 * count
-    return TopicPartitions(topic, partitions), at
+    return TopicPartitions(topic, partitions, []), at
 
 
 def _write_plain_topic_partitions(out: bytearray, x: TopicPartitions, version: int) -> None:
+    if x.leaders:
+        raise unsupported("TopicPartitions.leaders", version)
     raw = x.topic.encode()
     out += _put_h(len(raw))
     out += raw

@@ -8,14 +8,15 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tidelog.gateways.console.condition import condition
+from tidelog.client.replica_states import CAUSES
+from tidelog.gateways.console.condition import condition, why_leaderless
 from tidelog.gateways.console.differences import Change, differences
 from tidelog.gateways.console.plan import LOAD, MACHINE
 from tidelog.gateways.console.plan import _read as plan_read
 from tidelog.gateways.console.rules import RULES, Alerts, Facts
 from tidelog.gateways.console.values import Unreadable, readable, typed, typed_headers
 from tidelog.metadata.image import Broker, Configs, Image, Partition, Topic
-from tidelog.metadata.records import Endpoint
+from tidelog.metadata.records import Cause, Endpoint, Tail
 from tidelog.metadata.sharded import ShardedMap
 from tidelog.model.capacity import BadLoad, plan
 from tidelog.types import NodeId
@@ -51,7 +52,25 @@ def test_the_condition_tells_the_worst_first() -> None:
     offline = condition(
         image(partition(0, None, (THREE,)), partition(1, THREE, (THREE,)), brokers=(ONE, TWO)), 1
     )
-    assert offline.words == ("bad", "2 partitions without a leader")
+    assert offline.words == ("bad", "2 partitions without a leader: waiting for broker 3")
+    assert offline.awaiting == {THREE: 1}
+
+
+def test_a_partition_without_a_leader_says_what_it_waits_for() -> None:
+    assert why_leaderless(partition(0, ONE, (ONE,)), (ONE,)) == []
+    assert why_leaderless(partition(0, None, (TWO, THREE)), (ONE,)) == ["Waits for broker 2 or 3."]
+    assert why_leaderless(partition(0, None, (ONE,)), (ONE,)) == []
+    empty = partition(0, None, (ONE,))._replace(doubts=(Tail(ONE, -1, -1, Cause.NEW_DIRECTORY),))
+    assert why_leaderless(empty, (ONE, TWO)) == [
+        "An operator has to decide: see tidelog partitions recover.",
+        "Broker 1: it came back with a new, empty directory.",
+    ]
+    level, words = condition(image(empty), 1).words
+    assert level == "bad" and words.endswith("without a leader: 1 for an operator to decide")
+
+
+def test_every_cause_of_doubt_has_words() -> None:
+    assert set(CAUSES) == set(Cause)
 
 
 def test_a_topic_without_a_setting_follows_the_brokers() -> None:
@@ -81,6 +100,9 @@ def test_each_rule_holds_for_its_own_fact_alone() -> None:
         "UnderReplicatedPartitions": Facts(under_replicated=1),
         "PartitionsBelowMinInSync": Facts(below_min=1),
         "OfflinePartitions": Facts(offline=1),
+        "PartitionsAwaitReplicas": Facts(awaiting={3: 2}),
+        "PartitionsNeedRecovery": Facts(needing_recovery=1),
+        "BrokerLeaseNotProven": Facts(unproven_leases=(2,)),
         "BrokerDown": Facts(missing_brokers=(1,)),
         "DiskFull": Facts(disks={"d": 0.96}),
         "DataDirectoryOffline": Facts(offline_folders=("d",)),
