@@ -23,6 +23,8 @@ from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
 
+EPOCHS_LEFT_OUT = 1 << 20
+
 
 class NextState(NamedTuple):
     """What is to be stored for a partition, and the revision of the state that it replaces."""
@@ -62,12 +64,12 @@ def next_state(
         record = _led_by(current, leader)
     elif unclean() and (chosen := unclean_choice(current, live)) is not None:
         leader = chosen
-        record = record._replace(in_sync=(leader,), eligible=(), doubts=())
+        record = _given_up(current, leader)
     if leader == partition.leader and moved is None:
         return None
     return record._replace(
         leader=leader,
-        leader_epoch=partition.leader_epoch + (leader != partition.leader),
+        leader_epoch=record.leader_epoch + (leader != partition.leader),
         partition_epoch=partition.partition_epoch + 1,
     )
 
@@ -103,7 +105,8 @@ def best_in_doubt(partition: Partition) -> NodeId | None:
     """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
     when an operator has to decide, because no holder has a log and another replica may have an old one."""
     holders = partition.replicas if partition.rolled_back else partition.holders
-    tails = [tail for tail in partition.doubts if tail.node in holders]
+    # A directory that is not there now may come back with everything in it.
+    tails = [tail for tail in partition.doubts if tail.node in holders and tail.cause is not Cause.OFFLINE]
     if len(tails) < len(holders):
         return None
     logs = [tail for tail in tails if tail.has_log]
@@ -171,7 +174,12 @@ def elect_unclean(
     leader = unclean_choice(partition, live) if chosen is None else chosen
     if leader is None:
         raise errors.EligibleLeadersNotAvailable(f"none of the brokers {list(partition.replicas)} is running")
-    return next_epoch(partition, leader)._replace(in_sync=(leader,), eligible=(), doubts=())
+    record = _given_up(partition, leader)
+    return record._replace(
+        leader=leader,
+        leader_epoch=record.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )
 
 
 def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
@@ -194,6 +202,16 @@ def _led_by(partition: Partition, leader: NodeId) -> PartitionRecord:
         in_sync=in_sync,
         eligible=tuple(node for node in record.eligible if node != leader),
         doubts=tuple(tail for tail in record.doubts if tail.node != leader),
+    )
+
+
+def _given_up(partition: Partition, leader: NodeId) -> PartitionRecord:
+    """After an unclean election: what others may have is given up.  Where the metadata were older than the logs, a replica
+    that did not report may have records of later epochs than all that are known.  These epochs are left out: should it
+    return, its log must not seem newer than what is acknowledged from here on."""
+    epochs = EPOCHS_LEFT_OUT if partition.rolled_back else 0
+    return partition.record._replace(
+        leader_epoch=partition.leader_epoch + epochs, in_sync=(leader,), eligible=(), doubts=()
     )
 
 

@@ -13,10 +13,11 @@ from typing import Protocol
 
 from tidelog import errors
 from tidelog.metadata.doubts import NO_LOG
+from tidelog.metadata.image import Image
 from tidelog.metadata.records import Cause
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
-from tidelog.types import TopicPartition
+from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.replication")
 
@@ -24,33 +25,43 @@ LOOK_S = 0.5
 
 
 class Metadata(Protocol):
+    @property
+    def image(self) -> Image: ...
     async def give_up(
         self, name: TopicPartition, cause: Cause, reach: Callable[[], tuple[int, int]]
     ) -> bool: ...
 
 
 class DirectoryFailure:
-    def __init__(self, dirs: LogDirs, metadata: Metadata) -> None:
+    def __init__(self, node: NodeId, dirs: LogDirs, metadata: Metadata) -> None:
+        self._node = node
         self._dirs = dirs
         self._metadata = metadata
-        self._left: set[str] = set()
+        self._told = False
 
     async def run(self) -> None:
-        """For ever: looks for directories that went offline."""
+        """For ever: looks for directories that went offline.  Again and again: a holder that is away now can take over
+        when it is back."""
         while True:
             for where in self._dirs.dirs:
-                if where.problem is not None and where.path not in self._left and await self._leave(where):
-                    self._left.add(where.path)
+                if where.problem is not None:
+                    await self._leave(where)
             await asyncio.sleep(LOOK_S)
 
-    async def _leave(self, where: LogDir) -> bool:
+    async def _leave(self, where: LogDir) -> None:
         left = 0
         try:
-            for name in sorted(where.names):
+            for name in [name for name in where.names if self._counts(name)]:
                 left += await self._metadata.give_up(name, Cause.DISK, lambda: NO_LOG)
+            self._told = False
         except errors.TidelogError as problem:
-            log.warning("partitions in %s cannot be left to other brokers now: %s", where.path, problem)
-            return False
+            if not self._told:
+                log.warning("partitions in %s cannot be left to other brokers now: %s", where.path, problem)
+            self._told = True
         if left:
             log.warning("%d partitions in %s, which has failed, were left to other brokers", left, where.path)
-        return True
+
+    def _counts(self, name: TopicPartition) -> bool:
+        """Whether this broker is a holder, and nobody doubts it."""
+        stored = self._metadata.image.partition(*name)
+        return stored is not None and self._node in stored.holders and self._node not in stored.doubted

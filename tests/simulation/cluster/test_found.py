@@ -29,8 +29,10 @@ LEASE_S = 2.0
 SEEDS = range(9)
 
 
-async def started(random: Random, topic: dict[str, str] | None = None) -> Cluster:
-    cluster = Cluster(random, 3, SETTINGS)
+async def started(
+    random: Random, topic: dict[str, str] | None = None, settings: dict[str, str] | None = None
+) -> Cluster:
+    cluster = Cluster(random, 3, {**SETTINGS, **(settings or {})})
     await cluster.start_all()
     await cluster.create_topic(NAME.topic, 1, topic or {"min.insync.replicas": "2"})
     return cluster
