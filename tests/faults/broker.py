@@ -37,6 +37,11 @@ class FaultyBroker(TidelogBroker):
         self.folders = list(dirs) or self.folders
         self.prefix = list(prefix)
         self.node: int | None = None
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+        super().start()
 
     def command(self) -> list[str]:
         command = [*self.prefix, *super().command()]

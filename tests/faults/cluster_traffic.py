@@ -26,7 +26,7 @@ class Writer(threading.Thread):
         self._last = time.monotonic()
         self._topic = topic
         self._partitions = partitions
-        self._label = name
+        self.label = name
         self._ended = threading.Event()
         self._producer = confluent_kafka.Producer(
             {
@@ -42,7 +42,7 @@ class Writer(threading.Thread):
     def run(self) -> None:
         number = 0
         while not self._ended.is_set():
-            partition, value = number % self._partitions, f"{self._label}-{number}".encode()
+            partition, value = number % self._partitions, f"{self.label}-{number}".encode()
             self.sent[partition].append(value)
             self._producer.produce(self._topic, value, partition=partition, on_delivery=self._told)
             self._producer.poll(0)
@@ -150,6 +150,6 @@ def anomalies(writers: list[Writer], reader: Reader, found: dict[int, list[bytes
             own = set(writer.sent[partition])
             if [value for value in values if value in own] != writer.sent[partition]:
                 problems.append(
-                    f"partition {partition}: records of {writer._label} are missing or out of order"
+                    f"partition {partition}: records of {writer.label} are missing or out of order"
                 )
     return problems

@@ -13,6 +13,8 @@ import ctypes
 import os
 import shutil
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +91,10 @@ class Network:
         check_possible()
         self.hub = Machine()
         self.machines: dict[int, Machine] = {}
-        self._lost: set[tuple[int | None, str]] = set()
+        # How many faults at the same time want each link to be down, and each address to be out of reach.
+        self._unplugged: Counter[int] = Counter()
+        self._lost: Counter[tuple[int | None, str]] = Counter()
+        self._changing = threading.Lock()
         try:
             self.hub.ip("link", "add", BRIDGE, "type", "bridge")
             self.hub.ip("addr", "add", f"{HUB_ADDRESS}/24", "dev", BRIDGE)
@@ -110,24 +115,34 @@ class Network:
         machine.ip("addr", "add", f"{etcd_address(number)}/24", "dev", "eth0")
         machine.ip("link", "set", "eth0", "up")
 
-    def unplug(self, machine: int) -> None:
+    @contextmanager
+    def unplugged(self, machine: int) -> Iterator[None]:
         """Both ways, from everybody."""
-        self.hub.ip("link", "set", f"to-{machine}", "down")
+        with self._changing:
+            self._unplugged[machine] += 1
+            self.hub.ip("link", "set", f"to-{machine}", "down")
+        yield
+        with self._changing:
+            self._unplugged[machine] -= 1
+            if not self._unplugged[machine]:
+                self.hub.ip("link", "set", f"to-{machine}", "up")
 
-    def lose(self, sender: int | None, addresses: Iterable[str]) -> None:
-        """What `sender` (None: the hub) sends there never arrives; what comes from there does."""
-        machine, device = self._sender(sender)
-        for address in addresses:
-            machine.ip("neigh", "replace", address, "lladdr", NOBODY, "dev", device, "nud", "permanent")
-            self._lost.add((sender, address))
-
-    def heal(self) -> None:
-        for number in self.machines:
-            self.hub.ip("link", "set", f"to-{number}", "up")
-        while self._lost:
-            sender, address = self._lost.pop()
-            machine, device = self._sender(sender)
-            machine.ip("neigh", "del", address, "dev", device)
+    @contextmanager
+    def losing(self, *ways: tuple[int | None, Iterable[str]]) -> Iterator[None]:
+        """What each sender (None: the hub) sends to these addresses never arrives; what comes from there does."""
+        lost = [(sender, address) for sender, addresses in ways for address in addresses]
+        with self._changing:
+            for sender, address in lost:
+                self._lost[sender, address] += 1
+                machine, device = self._sender(sender)
+                machine.ip("neigh", "replace", address, "lladdr", NOBODY, "dev", device, "nud", "permanent")
+        yield
+        with self._changing:
+            for sender, address in lost:
+                self._lost[sender, address] -= 1
+                if not self._lost[sender, address]:
+                    machine, device = self._sender(sender)
+                    machine.ip("neigh", "del", address, "dev", device)
 
     def _sender(self, number: int | None) -> tuple[Machine, str]:
         return (self.hub, BRIDGE) if number is None else (self.machines[number], "eth0")

@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -38,8 +40,10 @@ SETTINGS = {
 
 
 class NetworkedCluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self.folder = folder
+        self._settings = {**SETTINGS, **settings}
+        self._of_process = {number: threading.Lock() for number in MACHINES}
         self.network = Network(SIZE)
         self.bootstrap = ",".join(f"{broker_address(number)}:{PORT}" for number in MACHINES)
         self.etcd = {number: self._member(folder, number) for number in MACHINES}
@@ -59,7 +63,7 @@ class NetworkedCluster:
         data = folder / f"disk-{number}" / "broker"
         machine.mount(data, DISK_KIB)
         metadata = ",".join(member.endpoint for member in self.etcd.values())
-        settings = {**SETTINGS, "tidelog.metadata": f"etcd://{metadata}"}
+        settings = {**self._settings, "tidelog.metadata": f"etcd://{metadata}"}
         broker = FaultyBroker(folder / f"broker-{number}", settings, [data], machine.prefix)
         broker.host, broker.port, broker.node = broker_address(number), PORT, number
         return broker
@@ -76,11 +80,11 @@ class NetworkedCluster:
         for broker in self.brokers.values():
             broker.start()
 
-    def create_topic(self, partitions: int = PARTITIONS) -> None:
+    def create_topic(self, partitions: int = PARTITIONS, **settings: str) -> None:
         wait_until(
             lambda: len(self.admin.list_topics(timeout=5).brokers) == SIZE, SECONDS_MAX, "all are there"
         )
-        wanted = NewTopic(TOPIC, partitions, SIZE, config={"min.insync.replicas": "2"})
+        wanted = NewTopic(TOPIC, partitions, SIZE, config={"min.insync.replicas": "2", **settings})
         self.admin.create_topics([wanted])[TOPIC].result(SECONDS_MAX)
         self.wait_until_in_sync()
 
@@ -98,7 +102,7 @@ class NetworkedCluster:
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
-                return self.admin.list_topics(TOPIC, timeout=2)
+                return self.admin.list_topics(timeout=2)
             except KafkaException:
                 assert time.monotonic() < deadline, "no broker answers"
 
@@ -112,11 +116,19 @@ class NetworkedCluster:
     def wait_until_in_sync(self) -> None:
         deadline = time.monotonic() + SECONDS_MAX
         while True:
-            parts = self.metadata().topics[TOPIC].partitions
-            if parts and all(set(one.isrs) == set(MACHINES) and one.leader > 0 for one in parts.values()):
+            partitions = {
+                f"{topic.topic}-{index}": partition
+                for topic in self.metadata().topics.values()
+                for index, partition in topic.partitions.items()
+            }
+            behind = {
+                name: f"leader {partition.leader}, in sync {partition.isrs}"
+                for name, partition in partitions.items()
+                if set(partition.isrs) != set(MACHINES) or partition.leader < 1
+            }
+            if not behind and f"{TOPIC}-0" in partitions:
                 return
-            now = {index: f"leader {one.leader}, in sync {one.isrs}" for index, one in parts.items()}
-            assert time.monotonic() < deadline, f"not all replicas are in sync: {now}"
+            assert time.monotonic() < deadline, f"not all replicas are in sync: {behind}"
             time.sleep(0.05)
 
     def etcd_leader(self) -> int:
@@ -154,75 +166,80 @@ class NetworkedCluster:
             for number, data in self.logs(partition).items():
                 (self.folder / f"{TOPIC}-{partition}-of-{number}.log").write_bytes(data)
 
-    # Faults
+    # Faults.  Those of different machines, and of different parts of one machine, may overlap in time.
 
     @contextmanager
     def killed(self, machine: int) -> Iterator[None]:
-        self.brokers[machine].kill()
-        yield
-        self.brokers[machine].start()
+        with self._of_process[machine]:
+            self.brokers[machine].kill()
+            yield
+            self.start_broker(machine)
+
+    @contextmanager
+    def stopped(self, machine: int) -> Iterator[None]:
+        """With SIGTERM, as for an upgrade."""
+        with self._of_process[machine]:
+            broker = self.brokers[machine]
+            if broker.alive():
+                broker.stop()
+            yield
+            self.start_broker(machine)
 
     @contextmanager
     def frozen(self, machine: int) -> Iterator[None]:
-        os.kill(self.brokers[machine].pid, signal.SIGSTOP)
-        yield
-        os.kill(self.brokers[machine].pid, signal.SIGCONT)
+        with self._of_process[machine]:
+            os.kill(self.brokers[machine].pid, signal.SIGSTOP)
+            yield
+            os.kill(self.brokers[machine].pid, signal.SIGCONT)
 
     @contextmanager
     def unplugged(self, machine: int) -> Iterator[None]:
         """From brokers, etcd and clients."""
-        self.network.unplug(machine)
-        yield
-        self.network.heal()
+        with self.network.unplugged(machine):
+            yield
 
     @contextmanager
     def deaf(self, machine: int) -> Iterator[None]:
         """Nothing reaches it, and what it says arrives."""
-        for sender in (None, *_others(machine)):
-            self.network.lose(sender, (broker_address(machine), etcd_address(machine)))
-        yield
-        self.network.heal()
+        own = (broker_address(machine), etcd_address(machine))
+        with self.network.losing(*((sender, own) for sender in (None, *_others(machine)))):
+            yield
 
     @contextmanager
     def mute(self, machine: int) -> Iterator[None]:
         """It hears everything, and nothing that it says arrives."""
-        self.network.lose(machine, self._addresses(_others(machine)))
-        yield
-        self.network.heal()
+        with self.network.losing((machine, self._addresses(_others(machine)))):
+            yield
 
     @contextmanager
     def apart(self, machine: int) -> Iterator[None]:
         """Two brokers do not reach each other; etcd, the third and clients reach both."""
         other = machine % SIZE + 1
-        self.network.lose(machine, [broker_address(other)])
-        self.network.lose(other, [broker_address(machine)])
-        yield
-        self.network.heal()
+        with self.network.losing((machine, [broker_address(other)]), (other, [broker_address(machine)])):
+            yield
 
     @contextmanager
     def half_apart(self, machine: int) -> Iterator[None]:
         """One broker does not reach one other, which reaches it."""
-        self.network.lose(machine, [broker_address(machine % SIZE + 1)])
-        yield
-        self.network.heal()
+        with self.network.losing((machine, [broker_address(machine % SIZE + 1)])):
+            yield
 
     @contextmanager
     def without_etcd(self, machine: int) -> Iterator[None]:
         """The broker reaches no member of etcd, also not its neighbour, and everything else."""
-        self.network.lose(machine, [etcd_address(other) for other in _others(machine)])
-        self.etcd[machine].freeze()
-        yield
-        self.etcd[machine].thaw()
-        self.network.heal()
+        with self.network.losing((machine, [etcd_address(other) for other in _others(machine)])):
+            self.etcd[machine].freeze()
+            yield
+            self.etcd[machine].thaw()
 
     @contextmanager
     def minority(self, machine: int) -> Iterator[None]:
         """The machine is apart from the two others; clients reach both sides."""
-        self.network.lose(machine, self._addresses(_others(machine)))
-        for other in _others(machine):
-            self.network.lose(other, self._addresses([machine]))
-        yield
-        self.network.heal()
+        others = _others(machine)
+        with self.network.losing(
+            (machine, self._addresses(others)), *((other, self._addresses([machine])) for other in others)
+        ):
+            yield
 
     @contextmanager
     def etcd_killed(self, machine: int) -> Iterator[None]:
@@ -235,6 +252,17 @@ class NetworkedCluster:
         ballast = self.network.machines[machine].fill(self.brokers[machine].data)
         yield
         ballast.unlink()
+
+    def start_broker(self, machine: int) -> None:
+        """Again and again until it runs, as a supervisor does: its disk may be full for now."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            try:
+                return self.brokers[machine].start()
+            except AssertionError as refusal:
+                assert time.monotonic() < deadline, refusal
+                print(f"a start of broker {machine} was refused: {self.brokers[machine].log_tail()[-300:]}")
+                time.sleep(0.5)
 
     @staticmethod
     def _addresses(machines: list[int]) -> list[str]:

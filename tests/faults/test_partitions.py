@@ -9,28 +9,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
 from tests.conformance.process import wait_until
+from tests.faults.cluster_history import COMMITTED, COMMITTED_ONLY, UNCOMMITTED_TOO, values
 from tests.faults.cluster_traffic import Writer
-from tests.faults.cluster_transactions import (
-    COMMITTED,
-    COMMITTED_ONLY,
-    UNCOMMITTED_TOO,
-    History,
-    IsolatedReader,
-    TransactionalWriter,
-    read_to_end,
-    values,
-)
+from tests.faults.cluster_transactions import read_to_end
 from tests.faults.networked_cluster import MACHINES, PARTITIONS, SECONDS_MAX, TOPIC, NetworkedCluster
+from tests.faults.networked_traffic import HURRIED, Traffic
 
 SEED, SEEDS = 1, range(2, 9)
 FAULTS, FAULTS_MANY = 10, 20
-HURRIED: dict[str, Any] = {"socket.timeout.ms": 4_000, "topic.metadata.refresh.interval.ms": 2_000}
 
 KINDS: dict[str, Callable[[NetworkedCluster, int], AbstractContextManager[None]]] = {
     "killed": NetworkedCluster.killed,
@@ -106,43 +97,6 @@ def cluster(tmp_path: Path) -> Iterator[NetworkedCluster]:
         assert not broker.unexpected(), broker.unexpected()[0]
 
 
-class Traffic:
-    def __init__(self, cluster: NetworkedCluster) -> None:
-        where = (cluster.bootstrap, TOPIC, PARTITIONS)
-        hub = cluster.network.hub
-
-        def make(settings: dict[str, Any]) -> Producer:
-            with hub.entered():
-                return Producer({**settings, "topic.metadata.refresh.interval.ms": 2_000})
-
-        with hub.entered():
-            self.writers = [Writer(*where, f"w{number}", **HURRIED) for number in range(2)]
-            levels = (COMMITTED_ONLY, UNCOMMITTED_TOO)
-            self.readers = [IsolatedReader(*where, isolation) for isolation in levels]
-        self.transactional = [TransactionalWriter(make, *where, f"t{number}") for number in range(2)]
-        self._cluster = cluster
-        for thread in (*self.readers, *self.writers, *self.transactional):
-            thread.start()
-
-    def end(self) -> History:
-        """Once the writers have been told what became of everything, and the readers have seen it."""
-        for writer in self.writers:
-            writer.end()
-        for one in self.transactional:
-            one.end()
-        self._cluster.wait_until_in_sync()
-        with self._cluster.network.hub.entered():
-            found = {
-                reader.isolation: read_to_end(
-                    self._cluster.bootstrap, TOPIC, PARTITIONS, reader.isolation, SECONDS_MAX
-                )
-                for reader in self.readers
-            }
-        for reader in self.readers:
-            reader.end_after(len(list(values(found[reader.isolation]))))
-        return History(self.writers, self.transactional, self.readers, found)
-
-
 def run_faults(cluster: NetworkedCluster, seed: int, count: int) -> None:
     faults = plan(seed, count)
     print(f"seed {seed}:", *faults, sep="\n  ")  # pytest shows it when the test fails
@@ -160,9 +114,7 @@ def run_faults(cluster: NetworkedCluster, seed: int, count: int) -> None:
             SECONDS_MAX,
             f"the replicas of partition {partition} are the same, byte for byte",
         )
-    committed = [
-        one for writer in history.transactional for one in writer.history if one.outcome == COMMITTED
-    ]
+    committed = [one for one in history.transactions if one.outcome == COMMITTED]
     total = len(list(values(history.found[UNCOMMITTED_TOO])))
     print(f"{count} faults, {total} records, {len(committed)} transactions committed, no anomaly")
     assert total > 100 and len(committed) > 5
