@@ -7,9 +7,6 @@ answers are not taken, and in the middle of a frame while the frames of all conn
 import asyncio
 from collections import deque
 
-cdef extern from *:
-    Py_ssize_t PY_SSIZE_T_MAX
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -38,6 +35,7 @@ cdef enum:
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
     PRODUCE = 0
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
+    NO_BOUND = 1 << 62
     SHORT_READ = 1 << 14  # what is read of a connection while memory is short: small requests go on
     # Why a connection takes no further frames.
     DRAINING = 1
@@ -206,7 +204,7 @@ cdef class FrameConnection:
         self.in_flight_max = in_flight_max
         self.shortcut = shortcut
         self.tally = Tally() if tally is None else tally
-        self.queued = QueuedBytes(PY_SSIZE_T_MAX) if queued is None else queued
+        self.queued = QueuedBytes(NO_BOUND) if queued is None else queued
         self.slots = deque()
         self.unsent = deque()
 
