@@ -132,8 +132,8 @@ def unclean_choice(partition: Partition, live: Collection[NodeId]) -> NodeId | N
 
 
 def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
-    """The brokers whose return lets a partition without a leader have one again; empty when there is a leader, or when
-    only an operator can decide."""
+    """The brokers whose return, or the return of whose directory, lets a partition without a leader have one again; empty
+    when there is a leader, or when only an operator can decide."""
     if partition.leader is not None:
         return ()
     best = best_in_doubt(partition)
@@ -141,7 +141,8 @@ def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
         doubted = partition.doubted
         return tuple(node for node in partition.replicas if node not in doubted)
     waited_for = _sure(partition) or (() if best is None else (best,))
-    return tuple(node for node in waited_for if node not in live)
+    offline = tuple(tail.node for tail in partition.doubts if tail.cause is Cause.OFFLINE)
+    return tuple(node for node in waited_for if node not in live) + offline
 
 
 def elect_preferred(partition: Partition, live: Collection[NodeId]) -> PartitionRecord:

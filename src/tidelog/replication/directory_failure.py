@@ -51,7 +51,7 @@ class DirectoryFailure:
     async def _leave(self, where: LogDir) -> None:
         left = 0
         try:
-            for name in [name for name in where.names if self._counts(name)]:
+            for name in [name for name in sorted(where.names) if self._counts(name)]:
                 left += await self._metadata.give_up(name, Cause.DISK, lambda: NO_LOG)
             self._told = False
         except errors.TidelogError as problem:

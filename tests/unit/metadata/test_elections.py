@@ -78,6 +78,12 @@ def test_when_all_are_in_doubt_the_newest_epoch_and_then_the_longest_log_leads()
     assert awaited(before, (ONE, TWO)) == (THREE,)
 
 
+def test_a_directory_that_is_offline_is_waited_for() -> None:
+    tails = (Tail(ONE, 5, 100), Tail(TWO, 5, 90), Tail(THREE, -1, -1, Cause.OFFLINE))
+    assert after(partition(None, ALL, doubts=tails), ALL) is None
+    assert awaited(partition(None, ALL, doubts=tails), ALL) == (THREE,)
+
+
 def test_doubts_outlive_an_elected_leader_that_turns_out_to_be_in_doubt_too() -> None:
     elected = PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, 5, 100),))
     back = partition(None, elected.in_sync, doubts=(*elected.doubts, Tail(TWO, 5, 90), Tail(THREE, 5, 80)))
