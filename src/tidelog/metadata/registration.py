@@ -146,21 +146,25 @@ class Registration:
             )
 
     async def take_control(self) -> None:
-        """Becomes the controller, if nobody is."""
+        """Becomes the controller, if nobody is.  What is answered for a lease that was replaced meanwhile counts for
+        nothing: the registration with the new one has taken the key, or seen who has it."""
         lease = self._lease
-        if lease is not None:
-            put = Put(CONTROLLER, b"%d" % self._node, lease.id)
-            try:
-                taken = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
-                if taken is not None:
-                    # Else somebody has it: perhaps this broker, which has not been told yet.
-                    self.control_revision = taken
-            except LeaseEnded:
+        if lease is None:
+            return
+        put = Put(CONTROLLER, b"%d" % self._node, lease.id)
+        try:
+            taken = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
+        except LeaseEnded:
+            if self._lease is lease:
                 self.control_revision = None  # `keep` takes a new one
-            except Unanswered:
-                # Were the key ours without our knowing it, nobody would ever be the controller.
-                self._unsure = True
-                raise
+        except Unanswered:
+            # Were the key ours without our knowing it, nobody would ever be the controller.
+            self._unsure = True
+            raise
+        else:
+            if taken is not None and self._lease is lease:
+                # Else somebody has it: perhaps this broker, which has not been told yet.
+                self.control_revision = taken
 
     async def leave(self) -> None:
         """Tells the controller to let others lead what this broker leads; it goes on serving until they do."""

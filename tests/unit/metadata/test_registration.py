@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -186,5 +187,32 @@ def test_a_place_that_others_took_away_proves_nothing() -> None:
         await metadata.connect("other").txn((), [Delete(broker_key(NODE))])
         broker.learned(image(metadata))
         assert not broker.is_proven()
+
+    testing.run(scenario)
+
+
+def test_a_late_answer_about_control_does_not_undo_a_newer_registration() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        broker = life(metadata, "boot/a", "one")
+        await broker.register()
+        await metadata.connect("other").txn((), [Delete(CONTROLLER)])
+        store, arrived = broker._store, asyncio.Event()
+        txn = store.txn
+
+        async def late(compare: Any, then: Any) -> int | None:
+            answer = await txn(compare, then)
+            await arrived.wait()
+            return answer
+
+        store.txn = late  # type: ignore[method-assign]
+        taking = asyncio.ensure_future(broker.take_control())
+        await asyncio.sleep(1)
+        store.txn = txn  # type: ignore[method-assign]
+        await broker._register()
+        arrived.set()
+        await taking
+        stored = metadata.find(CONTROLLER)
+        assert stored is not None and broker.control_revision == stored.revision
 
     testing.run(scenario)
