@@ -191,17 +191,19 @@ class Broker:
         """Recovers the logs, and reports in the metadata what the end of the last run may have cost.  Until that is done
         the next start has to know of it too."""
         controller, dirs, store = self._controller, self._dirs, self._store
-        _tell(await dirs.recover(controller.image.cluster_id, node))
+        forget = self._given.tidelog_log_dirs_forget_missing
+        _tell(await dirs.recover(controller.image.cluster_id, node, forget))
         try:
             lease_ms = self._given.tidelog_broker_lease_ms
             await await_place(store, node, dirs.home_id, self._around.clock, lease_ms)
+            await controller.read_again()
             topic_ids = await claim_logs(dirs, controller.image, node)
             conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             if rolled_back:
                 await skip_ids(store)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
-            await remember_directories(store, node, dirs.ids)
+            await remember_directories(store, node, dirs.ids, forget)
             await controller.read_again()
             self._known_revision.remember()
         except BaseException:

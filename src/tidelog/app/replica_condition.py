@@ -19,8 +19,8 @@ from tidelog.types import NodeId, TopicPartition
 
 async def claim_logs(dirs: LogDirs, image: Image, node: NodeId) -> dict[TopicPartition, UUID | None]:
     """Which topic each log is from.  Strays whose topic is in the metadata again come back.  A log that lost the file with
-    its topic's id with the power belongs to the present topic if this broker is a holder of it: it ran when the topic was
-    created, and had cleared away whatever an older topic of that name had left."""
+    its topic's id with the power most likely belongs to the present topic if this broker is a holder of it: it ran when the
+    topic was created.  It may stand for election, and is in doubt."""
     held = {
         TopicPartition(topic.name, partition.index): (topic, partition)
         for topic in image.topics.values()
@@ -32,7 +32,7 @@ async def claim_logs(dirs: LogDirs, image: Image, node: NodeId) -> dict[TopicPar
     for name in [name for name, topic_id in topic_ids.items() if topic_id is None]:
         topic, partition = held.get(name, (None, None))
         if topic is not None and partition is not None and node in partition.holders:
-            dirs.home(name).set_topic_id(name, topic.id)
+            dirs.unidentified.add(name)
             topic_ids[name] = topic.id
     return topic_ids
 
@@ -53,7 +53,7 @@ class ReplicaConditions:
         else:
             self._has_new_directory = not dirs.ids <= known_directories
         self._damaged = set(damaged_logs(dirs.dirs)).union(*(where.shortened for where in dirs.online()))
-        self._causes = {where.path: _cause_of(where) for where in dirs.dirs}
+        self._causes = {where.path: _cause_of(where, known_directories) for where in dirs.dirs}
         self.unclean = not all(map(_stopped_cleanly, dirs.dirs))
 
     @property
@@ -71,7 +71,7 @@ class ReplicaConditions:
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
             return Condition(self._why_missing(), lambda: NO_LOG)
         cause = self._causes[self._dirs.home(name).path]
-        if cause is None and name in self._damaged:
+        if cause is None and (name in self._damaged or name in self._dirs.unidentified):
             cause = Cause.DAMAGED
         return Condition(cause, partial(self._reach, name))
 
@@ -90,10 +90,12 @@ def _stopped_cleanly(where: LogDir) -> bool:
     return where.last_run is not None and where.last_run.clean
 
 
-def _cause_of(where: LogDir) -> Cause | None:
+def _cause_of(where: LogDir, known_directories: frozenset[str] | None) -> Cause | None:
     last = where.last_run
-    if where.problem is not None or last is None:
+    if where.problem is not None or last is None or where.identity is None:
         return Cause.OFFLINE
+    if known_directories is not None and where.identity.directory_id.hex not in known_directories:
+        return Cause.DISK  # it was given up, or is from elsewhere: its logs may be old
     if last.clean:
         return None
     if last.failed:

@@ -63,6 +63,13 @@ tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
     "best log among all of its replicas (tidelog.metadata.restored).",
 )
 @click.option(
+    "--forget-missing-directories",
+    "forget",
+    is_flag=True,
+    help="Data directories that this broker had and that are not there now are gone for good: start it with this once.  "
+    "Its replicas there are copied anew from other brokers (tidelog.log.dirs.forget.missing).",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
 @click.option(
@@ -76,6 +83,7 @@ def serve(
     node: int | None,
     metadata: str | None,
     restored: bool,
+    forget: bool,
     config: Path | None,
     given: dict[str, str],
 ) -> None:
@@ -90,6 +98,7 @@ def serve(
         "node.id": None if node is None else str(node),
         "tidelog.metadata": metadata,
         "tidelog.metadata.restored": "true" if restored else None,
+        "tidelog.log.dirs.forget.missing": "true" if forget else None,
     }
     try:
         settings = {**_from_file(config), **given}

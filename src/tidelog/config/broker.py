@@ -170,6 +170,7 @@ class BrokerConfig:
     tidelog_http_connections_max: int = 256
     tidelog_http_hosts: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_log_dirs_forget_missing: bool = False
     tidelog_log_format: str = "text"
     tidelog_log_levels: tuple[str, ...] = ("info",)
     tidelog_metadata: str = "sqlite:"

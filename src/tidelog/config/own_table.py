@@ -17,6 +17,8 @@ tidelog.http.hosts list "" built
   Names under which the HTTP port may be asked, besides addresses, localhost and the broker's own names; * allows any.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free one.
+tidelog.log.dirs.forget.missing boolean false built
+  For the first start after a data directory was lost: those it had and that are not there now are gone for good.
 tidelog.log.format string text text|json built
   How log lines look: text for people, or JSON with the field names of the Elastic Common Schema, for Elastic and Loki.
 tidelog.log.levels list info built

@@ -28,16 +28,19 @@ async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str
     return None if entry is None else records.decode_directories(entry.value)
 
 
-async def remember_directories(store: MetadataStore, node: NodeId, ids: Collection[str]) -> None:
-    """After the doubts are stored: from here on these directories are not new."""
+async def remember_directories(
+    store: MetadataStore, node: NodeId, ids: Collection[str], forget_others: bool
+) -> None:
+    """After the doubts are stored: from here on these directories are not new.  `forget_others`: one that comes back is."""
     key = records.directories_key(node)
     for _ in range(TRIES_MAX):
         entry = await store.get(key)
         before = frozenset() if entry is None else records.decode_directories(entry.value)
-        if before.issuperset(ids):
+        after = frozenset(ids) if forget_others else before.union(ids)
+        if before == after:
             return
         revision = ABSENT if entry is None else entry.revision
-        put = Put(key, records.encode_directories(before.union(ids)))
+        put = Put(key, records.encode_directories(after))
         if await store.txn([Compare(key, revision)], [put]) is not None:
             return
     raise errors.RequestTimedOut("others keep changing the same metadata: start again")

@@ -150,6 +150,8 @@ class Partitions:
                 raise errors.KafkaStorageError(f"{name} is in a log directory that is offline, or not there")
             # There was no space for it when its topic was created.
             self._dirs.create(name, topic.id)
+        if name in self._dirs.unidentified:
+            self._identify(name, topic, known)
         home = self._dirs.home(name)
         home.check_topic_id(name, topic.id)
         committed = home.committed.offsets.get(name, 0)
@@ -165,6 +167,19 @@ class Partitions:
         self._held[topic.name, known.index] = partition
         self._held[topic.id.bytes, known.index] = partition
         return partition
+
+    def _identify(self, name: TopicPartition, topic: Topic, known: metadata.Partition) -> None:
+        """A log that lost its topic's id in a crash.  NotLeaderOrFollower as long as it may be needed, and nobody knows
+        whose it is."""
+        if known.leader == self._node:
+            self._dirs.home(name).set_topic_id(name, topic.id)
+        elif known.leader is not None and self._node not in known.holders:
+            self._dirs.clear_away(name, "its topic is not certain, and another broker has the records")
+            self._deleted()
+            self._dirs.create(name, topic.id)
+        else:
+            raise errors.NotLeaderOrFollower(f"{name}: its log has lost the id of its topic, and is in doubt")
+        self._dirs.unidentified.discard(name)
 
     # Following the metadata
 
@@ -192,7 +207,11 @@ class Partitions:
         if not self._dirs.complete:
             # They may well be on the disk that does not work now: an empty log in their place would be a lie.
             for name in missing:
-                log.error("%s is on no disk that works: repair or mount its disk, or delete the topic", name)
+                log.error(
+                    "%s is on no disk that works: repair or mount its disk, or start once with "
+                    "--forget-missing-directories if the disk is gone for good",
+                    name,
+                )
         else:
             await self._create((wanted[name], name.partition) for name in missing)
 
@@ -202,7 +221,7 @@ class Partitions:
         if topic is None:
             if not self._dirs.leave_alone(name):
                 self._dirs.clear_away(name, "the metadata has no replica of it on this broker")
-        elif topic_id != topic.id:
+        elif topic_id != topic.id and name not in self._dirs.unidentified:
             self._dirs.clear_away(name, f"it is not from topic {topic.id}, which has its name now")
 
     async def apply(self, update: Update) -> None:

@@ -33,6 +33,9 @@ class LogDirs:
         self._configs = configs
         self._homes: dict[TopicPartition, LogDir] = {}
         self._absent: frozenset[UUID] = frozenset()
+        self.unidentified: set[TopicPartition] = set()
+        """Logs that lost the id of their topic in a crash.  Whose they are is not certain: one that leads is the topic's
+        log from then on, one whose partition another broker leads is parked."""
         self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
@@ -46,9 +49,10 @@ class LogDirs:
         for each in self.dirs:
             each.began()
 
-    async def recover(self, cluster_id: str, node_id: int) -> list[Report]:
+    async def recover(self, cluster_id: str, node_id: int, forget_absent: bool = False) -> list[Report]:
         """What had to be recovered.  KafkaStorageError when no directory at all can be used.  As long as it is not
-        `began`, the next start is told the same of the last run."""
+        `began`, the next start is told the same of the last run.  `forget_absent`: directories that this broker had and
+        that are not here are gone for good, as its operator says."""
         started = await asyncio.gather(
             *(each.start(cluster_id, node_id, self._configs) for each in self.dirs), return_exceptions=True
         )
@@ -58,17 +62,20 @@ class LogDirs:
             raise refused[0]
         if not self.online():
             raise KafkaStorageError(f"no data directory can be used: {self.dirs[0].problem}")
-        self._meet()
+        self._meet(forget_absent)
         for each in self.dirs:
             for name in sorted(each.names):
                 self._settle(name, each)
         open_damaged(self.online(), self._configs)
         return [report for reports in started if isinstance(reports, list) for report in reports]
 
-    def _meet(self) -> None:
+    def _meet(self, forget_absent: bool) -> None:
         """Every directory knows of all others: one that is not mounted looks like a new, empty one otherwise."""
         here = {each.identity.directory_id for each in self.online() if each.identity is not None}
-        known = here.union(*(each.identity.siblings for each in self.online() if each.identity is not None))
+        known = here
+        if not forget_absent:
+            siblings = (each.identity.siblings for each in self.online() if each.identity is not None)
+            known = here.union(*siblings)
         self._absent = frozenset(known - here)
         for each in self.online():
             each.remember(frozenset(known))

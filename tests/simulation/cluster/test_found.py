@@ -79,7 +79,11 @@ async def all_in_sync(cluster: Cluster) -> None:
 
 
 async def values(cluster: Cluster) -> list[bytes]:
-    await led(cluster)
+    while True:
+        leader = await led(cluster)
+        if dict(cluster.replicas(NAME))[leader].state.knows_committed:
+            break
+        await asyncio.sleep(0.1)
     found = await read_all(LeaderOf(cluster, NAME), cluster.random, NAME)
     return [value for _, value in found.records]
 
