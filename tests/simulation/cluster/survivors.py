@@ -129,11 +129,9 @@ class Survivors:
             if node in partition.replicas:
                 before = self._committed_before.get(name, 0)
                 self._committed_before[name] = max(before, self._committed(name))
-                doubts = self._doubts.setdefault(name, {})
-                if doubts.get(node) is None:
-                    log = SurvivingLog.read(disk, name)
-                    doubts[node] = log if node in doubted_nodes(partition) else None
-                    logs[name] = log
+                log = logs[name] = SurvivingLog.read(disk, name)
+                reported = node in doubted_nodes(partition)
+                self._doubts.setdefault(name, {})[node] = log if reported else None
 
     def power_on(self, node: int) -> None:
         """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by
@@ -141,16 +139,11 @@ class Survivors:
         self._starting.add(node)
         before = self._at_power_cut.pop(node, {})
         for name, doubts in self._doubts.items():
-            if node in doubts and not self._machines[node].is_down:
+            if node in doubts:
+                had_all = doubts[node] is None
                 log = doubts[node] = SurvivingLog.read(self._machines[node].disk, name)
-                if name in before and before[name].content == log.content:
+                if had_all and name in before and before[name].content == log.content:
                     del doubts[node]
-
-    def disk_failed(self, node: int) -> None:
-        """The broker starts again and does not trust a disk that refused work: it may say so."""
-        for name, partition in self.partitions():
-            if node in partition.replicas:
-                self._doubts.setdefault(name, {})[node] = SurvivingLog.read(self._machines[node].disk, name)
 
     def doubted(self, name: TopicPartition) -> Mapping[int, SurvivingLog | None]:
         """The replicas that may lack committed records, with what they have; None while the machine is off."""
@@ -194,7 +187,7 @@ class Survivors:
     def _changed(self, name: TopicPartition, before: Partition, after: Partition, author: str) -> None:
         doubts = self._doubts.get(name, {})
         for node in set(after.in_sync) - set(before.in_sync):
-            if doubts.get(node) is not None and node != after.leader:
+            if doubts.get(node) is not None and node != after.leader and not self._machines[node].is_down:
                 del doubts[node]  # it has fetched all that was committed
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
@@ -209,7 +202,7 @@ class Survivors:
             self._problem("OnlyHoldersLead", name, f"broker {leader} leads and the holders were {candidates}")
             return
         log = doubts.get(leader)
-        if log is None:
+        if log is None or self._machines[leader].is_down:
             return  # it has everything; or it is off, and says what it lacks before it leads
         complete = candidates - doubts.keys()
         if sure := complete - doubted_nodes(before):

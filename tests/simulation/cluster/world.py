@@ -84,8 +84,6 @@ class Cluster:
 
     async def restart(self, node: int) -> None:
         self.machines[node].restart()
-        if node in self.failing:
-            self.survivors.disk_failed(node)
         self.survivors.power_on(node)
         await self.start(node)
 
