@@ -31,7 +31,9 @@ def restarted(
 
     After a stop that was not clean (`unclean`) a broker that is not in doubt leads in a new epoch: other records may
     come to stand at offsets that readers have seen, and a new epoch is how they notice."""
-    if node not in partition.holders or partition.rolled_back:
+    if partition.rolled_back:
+        return None if condition.cause is Cause.OFFLINE else _reported_anew(partition, node, condition)
+    if node not in partition.holders:
         return None
     before = next((tail for tail in partition.doubts if tail.node == node), None)
     cause = condition.cause
@@ -44,6 +46,16 @@ def restarted(
         doubts = tuple(tail for tail in partition.doubts if tail.node != node)
         return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
+
+
+def _reported_anew(partition: Partition, node: NodeId, condition: Condition) -> PartitionRecord | None:
+    """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
+    elected.  Another one that was elected leads on."""
+    epoch, end = condition.reach()
+    report = Tail(node, epoch, end, Cause.ROLLED_BACK)
+    if report in partition.doubts or node not in partition.replicas:
+        return None
+    return _reported(partition, report, partition.leader if epoch > partition.leader_epoch else node)
 
 
 def in_doubt(
@@ -72,21 +84,25 @@ def rolled_back(
     partition: Partition, node: NodeId, reach: Callable[[], tuple[int, int]], certain: bool = False
 ) -> PartitionRecord | None:
     """The metadata are older than the log of a replica: the report of `node`, which holds one.  None when there is no
-    sign of that and it is not `certain` for another reason, or `node` has reported already.  The leader epoch rises past
-    every epoch that was reported, so that no epoch is given to two leaders."""
+    sign of that and it is not `certain` for another reason, or `node` has reported already, or all have and one of them was
+    elected."""
     if node not in partition.replicas:
         return None
     epoch, end = reach()
-    if epoch <= partition.leader_epoch and not partition.rolled_back and not certain:
+    awaited = partition.rolled_back and partition.leader is None
+    if epoch <= partition.leader_epoch and not awaited and not certain:
         return None
     report = Tail(node, epoch, end, Cause.ROLLED_BACK)
-    if report in partition.doubts:
-        return None
-    others = tuple(tail for tail in partition.doubts if tail.node != node)
+    return None if report in partition.doubts else _reported(partition, report, partition.leader)
+
+
+def _reported(partition: Partition, report: Tail, deposed: NodeId | None) -> PartitionRecord:
+    """The leader epoch rises past every epoch that was reported, so that no epoch is given to two leaders."""
+    ends = partition.leader is not None and partition.leader == deposed
     return partition.record._replace(
-        leader=None,
-        leader_epoch=max(epoch, partition.leader_epoch) + (partition.leader is not None),
-        doubts=(*others, report),
+        leader=None if ends else partition.leader,
+        leader_epoch=max(report.epoch, partition.leader_epoch) + ends,
+        doubts=(*(tail for tail in partition.doubts if tail.node != report.node), report),
         partition_epoch=partition.partition_epoch + 1,
     )
 

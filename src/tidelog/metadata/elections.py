@@ -56,7 +56,7 @@ def next_state(
     """None when the state can stay.  `live` brokers may lead; `reachable` ones run too, but some are about to stop."""
     if partition.leader in live and not (partition.doubts or partition.adding or partition.removing):
         return None
-    moved = _move_ended(partition)
+    moved = _move_ended(partition, reachable)
     current = partition if moved is None else moved
     leader = choose_leader(current, live, reachable)
     record = current.record
@@ -78,6 +78,8 @@ def choose_leader(
     partition: Partition, live: Collection[NodeId], reachable: Collection[NodeId]
 ) -> NodeId | None:
     """The replica that leads without a loss that could be avoided; None when the partition has to wait."""
+    if partition.rolled_back and partition.leader is not None and partition.leader in live:
+        return partition.leader  # elected by the reports of all: it drops them when it runs
     sure = _sure(partition)
     if partition.leader in sure and partition.leader in live:
         return partition.leader
@@ -194,16 +196,15 @@ def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
 
 
 def _led_by(partition: Partition, leader: NodeId) -> PartitionRecord:
-    """A leader is a member of the in-sync set and not in doubt; all else stays until it changes the set itself."""
+    """A leader is a member of the in-sync set and not in doubt; all else stays until it changes the set itself.  Of metadata
+    that were rolled back only the reports count: those of the others stay, should it not run."""
     record = partition.record
+    doubts = tuple(tail for tail in record.doubts if tail.node != leader)
     if partition.rolled_back:
-        return record._replace(in_sync=(leader,), eligible=(), doubts=())
+        return record._replace(in_sync=(leader,), eligible=(), doubts=doubts)
     in_sync = record.in_sync if leader in record.in_sync else (*record.in_sync, leader)
-    return record._replace(
-        in_sync=in_sync,
-        eligible=tuple(node for node in record.eligible if node != leader),
-        doubts=tuple(tail for tail in record.doubts if tail.node != leader),
-    )
+    eligible = tuple(node for node in record.eligible if node != leader)
+    return record._replace(in_sync=in_sync, eligible=eligible, doubts=doubts)
 
 
 def _given_up(partition: Partition, leader: NodeId) -> PartitionRecord:
@@ -216,13 +217,14 @@ def _given_up(partition: Partition, leader: NodeId) -> PartitionRecord:
     )
 
 
-def _move_ended(partition: Partition) -> Partition | None:
-    """The partition on its new replicas alone, if all of them are in sync and none is in doubt."""
-    if not partition.adding and not partition.removing:
+def _move_ended(partition: Partition, reachable: Collection[NodeId]) -> Partition | None:
+    """The partition on its new replicas alone, if all of them run, are in sync, and none is in doubt.  One that does not
+    run may have lost its power, and is in doubt when it is back: the old replicas have to be there until then."""
+    if not (partition.adding or partition.removing) or partition.rolled_back:
         return None
     target = tuple(node for node in partition.replicas if node not in partition.removing)
-    doubted = partition.doubted
-    if not all(node in partition.in_sync and node not in doubted for node in target):
+    sure = frozenset(partition.in_sync) & frozenset(reachable) - partition.doubted
+    if not sure.issuperset(target):
         return None
     return partition._replace(
         replicas=target,

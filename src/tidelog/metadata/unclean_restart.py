@@ -72,7 +72,7 @@ async def report(
 def _states(image: Image, node: NodeId, look: Look, unclean: bool) -> Iterator[NextState]:
     for topic in image.topics.values():
         for partition in topic.partitions:
-            if node not in partition.holders:
+            if node not in (partition.replicas if partition.rolled_back else partition.holders):
                 continue
             record = doubts.restarted(partition, node, look(topic, partition), unclean)
             if record is not None:

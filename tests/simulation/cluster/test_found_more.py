@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -12,6 +14,7 @@ from tests.simulation.cluster.test_found import (
     LEASE_S,
     NAME,
     SEEDS,
+    SETTINGS,
     all_in_sync,
     followers_of,
     led,
@@ -21,11 +24,20 @@ from tests.simulation.cluster.test_found import (
     stored,
     values,
 )
+from tests.simulation.cluster.world import PORT, Cluster, host
 from tidelog import errors
-from tidelog.metadata.store import Put
-from tidelog.testing import run
+from tidelog.app.lifecycle import Broker
+from tidelog.config import BrokerConfig
+from tidelog.metadata.store import MetadataStore, Put
+from tidelog.testing import Machine, run
 from tidelog.testing.metadata import Backup
 from tidelog.types import NodeId
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 
 def test_a_leader_whose_disk_failed_while_the_others_were_away_does_not_lead_when_they_are_back() -> None:
@@ -124,3 +136,111 @@ def test_what_was_acknowledged_after_an_operator_decided_stays_when_the_one_give
         assert await values(cluster) == before
 
     run(scenario)
+
+
+def test_the_fetches_of_a_process_that_was_replaced_do_not_count_for_the_new_one() -> None:
+    """A broker is cut off from the store, but not from its leader; another process takes its id, with a disk of its own."""
+
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        replaced = followers_of(leader)[0]
+        cluster.metadata.cut_off(host(replaced))
+        await asyncio.sleep(LEASE_S + 1)
+        machine = Machine(cluster.network, "replacement", random)
+        around = replace(
+            cluster._surroundings(replaced),
+            clock=machine.clock,
+            network=machine.host,
+            disk=lambda path: machine.disk,
+            store=partial(_connect, cluster, "replacement"),
+        )
+        given = {
+            "listeners": f"PLAINTEXT://replacement:{PORT}",
+            "log.dirs": "/data",
+            "node.id": str(replaced),
+        }
+        broker = Broker(BrokerConfig.of({**given, **SETTINGS}), around)
+        await machine.process.run(broker.start())
+        await all_in_sync(cluster)
+        cluster.network.cut("replacement", host(leader))
+        assert await produce(cluster, 5, node=leader) != errors.NONE
+        assert broker._partitions.held[NAME].log.end == 5
+
+    run(scenario)
+
+
+async def _connect(cluster: Cluster, name: str, folder: str) -> MetadataStore:
+    return cluster.metadata.connect(name)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_move_to_machines_that_lost_their_power_does_not_end(seed: int) -> None:
+    """The controller learns late that the new replicas are in sync; then all machines go dark.  One of the old replicas
+    has everything on its disk."""
+
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 4, SETTINGS)
+        await cluster.start_all()
+        controller = cluster.brokers[1]._controller.image.controller
+        assert controller is not None
+        old, *new = [node for node in cluster.machines if node != controller]
+        replicas = CreatableReplicaAssignment(partition_index=0, broker_ids=[old, controller])
+        topic = CreatableTopic(
+            name=NAME.topic, num_partitions=-1, replication_factor=-1, assignments=[replicas]
+        )
+        await cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), CreateTopicsResponse)
+        await produce(cluster, *range(5))
+        cluster.metadata.stall_watch(host(controller))
+        moving = cluster.brokers[old]._controller.move_partitions({NAME: new}, same_number=True)
+        await cluster.machines[old].process.run(moving)
+        while len(stored(cluster).in_sync) < 4:
+            await asyncio.sleep(0.05)
+        assert await produce(cluster, 5, 6, node=old) == errors.NONE
+        await dict(cluster.replicas(NAME))[old].log.flush()
+        cluster.machines[old].disk.sync_all("/data")
+        for node in cluster.machines:
+            cluster.kill(node, power=True)
+        cluster.metadata.resume_watch(host(controller))
+        for node in (old, controller, *new):
+            await cluster.restart(node)
+            await asyncio.sleep(3)
+        assert await values(cluster) == sent(7)
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replica_that_reported_and_then_lost_its_power_is_not_taken_for_the_best(seed: int) -> None:
+    """All replicas report, because one broker was told that the metadata are restored.  What one of them had reported goes
+    with its power; another one has it."""
+
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        told = await led(cluster)
+        dark, killed = followers_of(told)
+        await cluster.stop(told)
+        await asyncio.sleep(1)
+        for node in (dark, killed):
+            await dict(cluster.replicas(NAME))[node].log.flush()
+            cluster.machines[node].disk.sync_all("/data")
+        assert await produce(cluster, 5, 6) == errors.NONE
+        cluster._settings = {**SETTINGS, "tidelog.metadata.restored": "true"}
+        starting = asyncio.ensure_future(cluster.restart(told))
+        while not stored(cluster).rolled_back:
+            await asyncio.sleep(0.01)
+        cluster.kill(killed)
+        await starting
+        cluster._settings = SETTINGS
+        await asyncio.sleep(2)
+        cluster.kill(dark, power=True)
+        await cluster.restart(killed)
+        await asyncio.sleep(2)
+        await cluster.restart(dark)
+        assert await values(cluster) == sent(7)
+
+    run(scenario, seed)

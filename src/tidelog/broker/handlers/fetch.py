@@ -45,12 +45,21 @@ def fetch(
 ) -> list[Any] | asyncio.Future[Any]:
     ask = decode_fetch(frame, at, version)
     try:
+        if ask.replica_id >= 0:
+            _check_replica(ask, services)
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
         services.tallies.failed(FETCH, problem.code, caller.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
     one = FetchInFlight(ask, session, version, correlation_id, caller.client_id, caller.listener, services)
     return one.answer_now() or one.answer_later(caller)
+
+
+def _check_replica(ask: FetchAsk, services: Services) -> None:
+    """An older process of the broker, which may have other data than the one that is registered, must not speak for it."""
+    broker = services.image().brokers.get(NodeId(ask.replica_id))
+    if broker is not None and UNKNOWN < ask.replica_epoch < broker.epoch:
+        raise errors.StaleBrokerEpoch(f"broker {ask.replica_id} has registered anew since")
 
 
 class FetchInFlight:
@@ -130,6 +139,8 @@ class FetchInFlight:
         if self._answer.done():
             return
         try:
+            if self._ask.replica_id >= 0:
+                _check_replica(self._ask, self._services)
             self._answer.set_result(self._encode(self._read()[0]))
         except Exception as problem:  # the connection says what it was, and closes
             self._answer.set_exception(problem)
