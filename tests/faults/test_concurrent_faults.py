@@ -27,8 +27,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Operated
         yield made
     finally:
         made.end()
-    for broker in made.brokers.values():
-        assert not broker.unexpected(), broker.unexpected()[0]
+    assert not made.unexpected(), made.unexpected()[0]
 
 
 def run(cluster: OperatedCluster, strikes: list[Strike]) -> None:
