@@ -40,7 +40,7 @@ from tidelog.groups.share_partitions import SharePartitions
 from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIds, skip_producer_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.shifts import Shifts
@@ -155,7 +155,7 @@ class Broker:
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
-        self._undo.push_async_callback(self._replicating.hand_over)
+        self._undo.push_async_callback(self._hand_over)
         self._server.start()
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
@@ -199,6 +199,8 @@ class Broker:
             conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
+            if rolled_back:
+                await skip_producer_ids(store)
             await remember_directories(store, node, dirs.ids)
             await controller.read_again()
             self._known_revision.remember()
@@ -404,8 +406,16 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _hand_over(self) -> None:
+        """A broker whose task has failed may not hear of the metadata any more: others wait for its lease to end."""
+        if not self.ended.done():
+            await self._replicating.hand_over()
+
     async def stop(self) -> None:
         """Answers what is under way, makes everything durable, and says so on disk."""
+        if self.ended.done():
+            # What the broker knows of the metadata may be of the past: it must not change them any more.
+            await self._end_tasks()
         await self._undo.aclose()
 
 

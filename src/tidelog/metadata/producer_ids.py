@@ -10,6 +10,9 @@ from tidelog.metadata.records import PRODUCER_IDS
 from tidelog.metadata.store import ABSENT, Compare, MetadataStore, Put
 
 BLOCK = 1000
+SKIPPED = (
+    1 << 40
+)  # more than a cluster hands out between a backup and its restoration, and a small part of 2^63
 
 
 class ProducerIds:
@@ -37,3 +40,15 @@ class ProducerIds:
             if await self._store.txn([Compare(PRODUCER_IDS, revision)], [put]) is not None:
                 self._next, self._end = start, start + BLOCK
                 return
+
+
+async def skip_producer_ids(store: MetadataStore) -> None:
+    """After the store was restored from a backup: nobody knows which ids were handed out since the backup, so none of the
+    next ones is given."""
+    while True:
+        entry = await store.get(PRODUCER_IDS)
+        start = 0 if entry is None else int(entry.value)
+        revision = ABSENT if entry is None else entry.revision
+        put = Put(PRODUCER_IDS, b"%d" % (start + SKIPPED))
+        if await store.txn([Compare(PRODUCER_IDS, revision)], [put]) is not None:
+            return
