@@ -113,6 +113,11 @@ class NetworkedCluster:
     def controller(self) -> int:
         return max(1, int(self.metadata().controller_id))
 
+    def wait_for_topics(self, *names: str) -> None:
+        """A topic that is made while a broker is away has one replica fewer."""
+        wait_until(lambda: set(names) <= set(self.metadata().topics), SECONDS_MAX, f"{names} are made")
+        self.wait_until_in_sync()
+
     def wait_until_in_sync(self) -> None:
         deadline = time.monotonic() + SECONDS_MAX
         while True:

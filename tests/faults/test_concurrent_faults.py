@@ -27,14 +27,14 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Operated
         yield made
     finally:
         made.end()
-    for broker in made.brokers.values():
-        assert not broker.unexpected(), broker.unexpected()[0]
+    assert not made.unexpected(), made.unexpected()[0]
 
 
 def run(cluster: OperatedCluster, strikes: list[Strike]) -> None:
     print("planned:", *strikes, sep="\n  ")  # pytest shows it when the test fails
     cluster.create_topic(**SMALL_SEGMENTS)
     traffic = Traffic(cluster, groups=True)
+    cluster.wait_for_topics("__consumer_offsets", "__transaction_state", "__share_group_state")
     strike_all(cluster, strikes, traffic.read_late)
     history = traffic.end()
     same = lambda: all(len(set(cluster.logs(part).values())) == 1 for part in range(PARTITIONS))  # noqa: E731

@@ -155,7 +155,7 @@ class Broker:
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
-        self._undo.push_async_callback(self._replicating.hand_over)
+        self._undo.push_async_callback(self._hand_over)
         self._server.start()
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
@@ -408,8 +408,16 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _hand_over(self) -> None:
+        """A broker whose task has failed may not hear of the metadata any more: others wait for its lease to end."""
+        if not self.ended.done():
+            await self._replicating.hand_over()
+
     async def stop(self) -> None:
         """Answers what is under way, makes everything durable, and says so on disk."""
+        if self.ended.done():
+            # What the broker knows of the metadata may be of the past: it must not change them any more.
+            await self._end_tasks()
         await self._undo.aclose()
 
 

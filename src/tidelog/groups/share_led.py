@@ -174,6 +174,7 @@ class LedShare:
             self.state.undone(change)
             if not done.done():
                 done.set_exception(told)
+                done.exception()  # who waited for it may be gone, and then nobody has to ask
 
     async def settled(self) -> None:
         """Everything that was decided is written, or has failed."""

@@ -62,6 +62,7 @@ class Registration:
         self._hurry = asyncio.Event()
         self._proven_until_ms = 0
         self._was_proven = True
+        self._learned_revision = -1
         self.epoch = -1
         self.control_revision: int | None = None
         """When this broker became the controller; None when it is not, as far as it knows."""
@@ -79,8 +80,11 @@ class Registration:
 
     def is_proven(self) -> bool:
         """Whether the lease surely lasts, by this broker's own clock.  While it does not, another broker may lead what
-        this one leads, and only what the in-sync set confirms may be acknowledged."""
-        return self._clock.monotonic_ms() < self._proven_until_ms and not self._unsure
+        this one leads, and only what the in-sync set confirms may be acknowledged.  A lease that was taken anew proves
+        nothing until the broker knows the metadata of that moment: others may have been elected before."""
+        if self._unsure or self._learned_revision < self.epoch:
+            return False
+        return self._clock.monotonic_ms() < self._proven_until_ms
 
     def _proven(self, asked_ms: int, lease: Lease) -> None:
         """The store counts a lease from a moment after it was asked for, by a clock that may run a little faster."""
@@ -134,6 +138,7 @@ class Registration:
     def learned(self, image: Image) -> None:
         """Every change of the brokers.  A place that others took from this broker, as they do when they find nobody at
         its address, is taken anew; one that another process has is lost for good."""
+        self._learned_revision = image.revision
         if self._record.leaving or image.revision < self.epoch or self.epoch < 0:
             return
         found = image.brokers.get(self._node)

@@ -161,6 +161,7 @@ def test_a_lease_is_proven_while_renewals_are_answered_and_for_a_little_less_tha
         broker = life(metadata, "boot/a", "one")
         assert not broker.is_proven()
         await broker.register()
+        broker.learned(image(metadata))
         keeping = asyncio.ensure_future(broker.keep())
         await asyncio.sleep(3 * LEASE_MS / 1000)
         assert broker.is_proven()
@@ -173,6 +174,7 @@ def test_a_lease_is_proven_while_renewals_are_answered_and_for_a_little_less_tha
         await asyncio.sleep(LEASE_MS / 1000)
         metadata.reconnect("one")
         await asyncio.sleep(LEASE_MS / 1000)
+        broker.learned(image(metadata))
         assert broker.is_proven() and metadata.content()[broker_key(NODE)]
         keeping.cancel()
 
@@ -214,5 +216,30 @@ def test_a_late_answer_about_control_does_not_undo_a_newer_registration() -> Non
         await taking
         stored = metadata.find(CONTROLLER)
         assert stored is not None and broker.control_revision == stored.revision
+
+    testing.run(scenario)
+
+
+def test_a_lease_that_was_taken_anew_proves_nothing_until_the_metadata_of_then_are_known() -> None:
+    """While there was no lease others may have been elected; a broker that has not heard of it must not act as a leader."""
+
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        broker = life(metadata, "boot/a", "one")
+        await broker.register()
+        broker.learned(before := image(metadata))
+        assert broker.is_proven()
+        keeping = asyncio.ensure_future(broker.keep())
+        metadata.cut_off("one")
+        await asyncio.sleep(2 * LEASE_MS / 1000)
+        assert broker_key(NODE) not in metadata.content()
+        metadata.reconnect("one")
+        await asyncio.sleep(LEASE_MS / 1000)
+        assert metadata.content()[broker_key(NODE)]
+        broker.learned(before)
+        assert not broker.is_proven()
+        broker.learned(image(metadata))
+        assert broker.is_proven()
+        keeping.cancel()
 
     testing.run(scenario)
