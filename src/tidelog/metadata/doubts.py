@@ -18,10 +18,11 @@ NO_LOG = (-1, -1)
 
 class Condition(NamedTuple):
     """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
-    log, looked up only if somebody has to compare it with others."""
+    log, looked up only if somebody has to compare it with others.  `last_epoch`: that of its last record."""
 
     cause: Cause | None
     reach: Callable[[], tuple[int, int]]
+    last_epoch: Callable[[], int] = lambda: NO_LOG[0]
 
 
 def restarted(
@@ -69,17 +70,22 @@ def in_doubt(
 
 
 def rolled_back(
-    partition: Partition, node: NodeId, reach: Callable[[], tuple[int, int]], certain: bool = False
+    partition: Partition,
+    node: NodeId,
+    reach: Callable[[], tuple[int, int]],
+    last_epoch: Callable[[], int],
+    certain: bool = False,
 ) -> PartitionRecord | None:
     """The metadata are older than the log of a replica: the report of `node`, which holds one.  None when there is no
     sign of that and it is not `certain` for another reason, or `node` has reported already.  The leader epoch rises past
-    every epoch that was reported, so that no epoch is given to two leaders."""
+    every epoch that a log has seen, so that no epoch is given to two leaders.  The report itself has the epoch of the last
+    record: an old replica may have led by the restored metadata, in a new epoch and without a record in it."""
     if node not in partition.replicas:
         return None
     epoch, end = reach()
     if epoch <= partition.leader_epoch and not partition.rolled_back and not certain:
         return None
-    report = Tail(node, epoch, end, Cause.ROLLED_BACK)
+    report = Tail(node, last_epoch(), end, Cause.ROLLED_BACK)
     if report in partition.doubts:
         return None
     others = tuple(tail for tail in partition.doubts if tail.node != node)
