@@ -43,6 +43,7 @@ class NetworkedCluster:
     def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self.folder = folder
         self._settings = {**SETTINGS, **settings}
+        self._starting = {number: threading.Lock() for number in MACHINES}
         self._of_process = {number: threading.Lock() for number in MACHINES}
         self.network = Network(SIZE)
         self.bootstrap = ",".join(f"{broker_address(number)}:{PORT}" for number in MACHINES)
@@ -263,7 +264,8 @@ class NetworkedCluster:
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
-                return self.brokers[machine].start()
+                with self._starting[machine]:
+                    return self.brokers[machine].start()
             except AssertionError as refusal:
                 assert time.monotonic() < deadline, refusal
                 print(f"a start of broker {machine} was refused: {self.brokers[machine].log_tail()[-300:]}")

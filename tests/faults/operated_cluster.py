@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -117,17 +117,14 @@ class OperatedCluster(NetworkedCluster):
         backup = self.folder / f"backup-{time.monotonic_ns()}"
         self._copy_etcd(backup)
         yield
-        for member in self.etcd.values():
-            member.kill()
-        for broker in self.brokers.values():
-            broker.settings[RESTORED] = "true"
-        before = {number: broker.starts for number, broker in self.brokers.items()}
-        for number, member in self.etcd.items():
-            home = self.network.machines[number].inside(member.home)
-            shutil.rmtree(home)
-            shutil.copytree(backup / member.name, home)
-            member.spawn(self._peers)
-        shutil.rmtree(backup)
+        with ExitStack() as starts:
+            # A broker is started before, and notices, or after, and is told.
+            for lock in self._starting.values():
+                starts.enter_context(lock)
+            self._restore_etcd(backup)
+            for broker in self.brokers.values():
+                broker.settings[RESTORED] = "true"
+            before = {number: broker.starts for number, broker in self.brokers.items()}
         order = [machine, *(number for number in MACHINES if number != machine)]
         list(self.threads.map(lambda number: self._start_restored(number, before[number]), order))
         for broker in self.brokers.values():
@@ -140,6 +137,16 @@ class OperatedCluster(NetworkedCluster):
             shutil.copytree(self.network.machines[number].inside(member.home), backup / member.name)
         for member in self.etcd.values():
             member.thaw()
+
+    def _restore_etcd(self, backup: Path) -> None:
+        for member in self.etcd.values():
+            member.kill()
+        for number, member in self.etcd.items():
+            home = self.network.machines[number].inside(member.home)
+            shutil.rmtree(home)
+            shutil.copytree(backup / member.name, home)
+            member.spawn(self._peers)
+        shutil.rmtree(backup)
 
     def _start_restored(self, machine: int, starts: int) -> None:
         """Unless another fault has started it since."""

@@ -23,8 +23,11 @@ class KnownRevision:
 
     def was_rolled_back(self, told: bool) -> bool:
         """`told`: the operator says so."""
-        where, stored = self._dirs.online()[0], self._controller.image.revision
-        known = read_known_revision(where.volume.disk, where.path)
+        stored = self._controller.image.revision
+        known = max(
+            (read_known_revision(where.volume.disk, where.path) for where in self._dirs.online()[:1]),
+            default=0,
+        )
         if stored >= known and not told:
             return False
         log.error(

@@ -73,7 +73,7 @@ class ReplicaConditions:
         cause = self._causes[self._dirs.home(name).path]
         if cause is None and (name in self._damaged or name in self._dirs.unidentified):
             cause = Cause.DAMAGED
-        return Condition(cause, partial(self._reach, name))
+        return Condition(cause, partial(self._reach, name), partial(self._last_epoch, name))
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:
@@ -83,6 +83,10 @@ class ReplicaConditions:
     def _reach(self, name: TopicPartition) -> tuple[int, int]:
         log = self._dirs.open(name)
         return log.epochs.latest, log.end
+
+    def _last_epoch(self, name: TopicPartition) -> int:
+        log = self._dirs.open(name)
+        return log.epochs.of_last_record(log.end)
 
 
 def _stopped_cleanly(where: LogDir) -> bool:

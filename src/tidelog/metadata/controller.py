@@ -378,13 +378,17 @@ class Controller:
 
         return await self._swap(attempt)
 
-    async def report_rolled_back(self, name: TopicPartition, reach: Callable[[], tuple[int, int]]) -> bool:
+    async def report_rolled_back(
+        self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
+    ) -> bool:
         """The metadata of a partition are older than the log of its replica here, or of another one.  False when there
         is nothing to report (any more)."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
-            record = None if partition is None else doubts.rolled_back(partition, self._node, reach)
+            record = (
+                None if partition is None else doubts.rolled_back(partition, self._node, reach, last_epoch)
+            )
             if topic is None or partition is None or record is None:
                 return False, Swap([], [])
             return True, _put_state(topic.id, partition.index, record, partition.revision)

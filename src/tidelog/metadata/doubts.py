@@ -18,10 +18,11 @@ NO_LOG = (-1, -1)
 
 class Condition(NamedTuple):
     """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
-    log, looked up only if somebody has to compare it with others."""
+    log, looked up only if somebody has to compare it with others.  `last_epoch`: that of its last record."""
 
     cause: Cause | None
     reach: Callable[[], tuple[int, int]]
+    last_epoch: Callable[[], int] = lambda: NO_LOG[0]
 
 
 def restarted(
@@ -52,10 +53,10 @@ def _reported_anew(partition: Partition, node: NodeId, condition: Condition) -> 
     """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
     elected.  Another one that was elected leads on."""
     epoch, end = condition.reach()
-    report = Tail(node, epoch, end, Cause.ROLLED_BACK)
+    report = Tail(node, condition.last_epoch(), end, Cause.ROLLED_BACK)
     if report in partition.doubts or node not in partition.replicas:
         return None
-    return _reported(partition, report, partition.leader if epoch > partition.leader_epoch else node)
+    return _reported(partition, report, epoch, partition.leader if epoch > partition.leader_epoch else node)
 
 
 def in_doubt(
@@ -81,27 +82,34 @@ def in_doubt(
 
 
 def rolled_back(
-    partition: Partition, node: NodeId, reach: Callable[[], tuple[int, int]], certain: bool = False
+    partition: Partition,
+    node: NodeId,
+    reach: Callable[[], tuple[int, int]],
+    last_epoch: Callable[[], int],
+    certain: bool = False,
 ) -> PartitionRecord | None:
     """The metadata are older than the log of a replica: the report of `node`, which holds one.  None when there is no
     sign of that and it is not `certain` for another reason, or `node` has reported already, or all have and one of them was
-    elected."""
+    elected.  The report has the epoch of the last record: an old replica may have led by the restored metadata, in a new
+    epoch and without a record in it."""
     if node not in partition.replicas:
         return None
     epoch, end = reach()
     awaited = partition.rolled_back and partition.leader is None
     if epoch <= partition.leader_epoch and not awaited and not certain:
         return None
-    report = Tail(node, epoch, end, Cause.ROLLED_BACK)
-    return None if report in partition.doubts else _reported(partition, report, partition.leader)
+    report = Tail(node, last_epoch(), end, Cause.ROLLED_BACK)
+    return None if report in partition.doubts else _reported(partition, report, epoch, partition.leader)
 
 
-def _reported(partition: Partition, report: Tail, deposed: NodeId | None) -> PartitionRecord:
-    """The leader epoch rises past every epoch that was reported, so that no epoch is given to two leaders."""
+def _reported(
+    partition: Partition, report: Tail, newest_epoch: int, deposed: NodeId | None
+) -> PartitionRecord:
+    """The leader epoch rises past every epoch that a log has seen, so that no epoch is given to two leaders."""
     ends = partition.leader is not None and partition.leader == deposed
     return partition.record._replace(
         leader=None if ends else partition.leader,
-        leader_epoch=max(report.epoch, partition.leader_epoch) + ends,
+        leader_epoch=max(newest_epoch, partition.leader_epoch) + ends,
         doubts=(*(tail for tail in partition.doubts if tail.node != report.node), report),
         partition_epoch=partition.partition_epoch + 1,
     )

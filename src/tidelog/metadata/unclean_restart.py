@@ -82,8 +82,10 @@ def _states(image: Image, node: NodeId, look: Look, unclean: bool) -> Iterator[N
 def _rolled_back(image: Image, node: NodeId, look: Look) -> Iterator[NextState]:
     for topic in image.topics.values():
         for partition in topic.partitions:
-            reach = look(topic, partition).reach if node in partition.replicas else None
-            record = reach and doubts.rolled_back(partition, node, reach, certain=True)
+            if node not in partition.replicas:
+                continue
+            _, reach, last_epoch = look(topic, partition)
+            record = doubts.rolled_back(partition, node, reach, last_epoch, certain=True)
             if record is not None:
                 yield NextState(topic.id, partition.index, record, partition.revision)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from tidelog import errors
@@ -26,7 +27,7 @@ LOOK_S = 0.5
 
 class Metadata(Protocol):
     async def report_rolled_back(
-        self, name: TopicPartition, reach: Callable[[], tuple[int, int]]
+        self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
     ) -> bool: ...
 
 
@@ -63,7 +64,8 @@ class MetadataRollback:
                     self._partitions.newer_than_metadata.pop(name, None)
 
     async def _report(self, name: TopicPartition) -> None:
-        if await self._metadata.report_rolled_back(name, lambda: self._reach(name)):
+        reach, last_epoch = partial(self._reach, name), partial(self._last_epoch, name)
+        if await self._metadata.report_rolled_back(name, reach, last_epoch):
             log.error(
                 "the metadata of %s are older than its records: they were restored from a backup.  The best log leads "
                 "when the brokers of all its replicas have reported",
@@ -75,3 +77,9 @@ class MetadataRollback:
             return NO_LOG
         replica = self._dirs.open(name)
         return replica.epochs.latest, replica.end
+
+    def _last_epoch(self, name: TopicPartition) -> int:
+        if name not in self._dirs:
+            return NO_LOG[0]
+        replica = self._dirs.open(name)
+        return replica.epochs.of_last_record(replica.end)

@@ -47,6 +47,11 @@ class Epochs:
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
+    def of_last_record(self, log_end: int) -> int:
+        """Not the epoch of a leader that has appended nothing yet; the oldest one known where no record is left."""
+        epoch = self.of(log_end - 1)
+        return self._epochs[0] if epoch == UNDEFINED_EPOCH and self._epochs else epoch
+
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The answer to OffsetForLeaderEpoch: the largest epoch not above `epoch`, and where the next one
         began."""

@@ -116,5 +116,6 @@ class StoreRequest:
             self._store.later(RETRY_MS, lambda: self._deliver(result, problem))
         elif problem is not None:
             self._answer.set_exception(problem)
+            self._answer.exception()  # a process that was killed meanwhile does not ask for it
         else:
             self._answer.set_result(result)

@@ -38,6 +38,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 
 def test_a_leader_whose_disk_failed_while_the_others_were_away_does_not_lead_when_they_are_back() -> None:
@@ -244,3 +245,23 @@ def test_a_replica_that_reported_and_then_lost_its_power_is_not_taken_for_the_be
         assert await values(cluster) == sent(7)
 
     run(scenario, seed)
+
+
+def test_a_replica_that_does_not_lead_does_not_tell_consumers_that_their_offset_is_out_of_range() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, 0)
+        await all_in_sync(cluster)
+        follower = followers_of(await led(cluster))[0]
+        part = FetchPartition(partition=0, fetch_offset=21, partition_max_bytes=1 << 20)
+        topic = FetchTopic(topic=NAME.topic, partitions=[part])
+        requester = await cluster.connect(follower, "consumer")
+        answer = await requester.ask(
+            FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, topics=[topic]),
+            FetchResponse,
+            version=11,
+        )
+        requester.close()
+        assert answer.responses[0].partitions[0].error_code == errors.NotLeaderOrFollower.code
+
+    run(scenario)

@@ -5,8 +5,19 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from tests.simulation.cluster.test_found import all_in_sync, followers_of, led, produce, started, stored
+from tests.simulation.cluster.test_found import (
+    LEASE_S,
+    all_in_sync,
+    followers_of,
+    led,
+    produce,
+    sent,
+    started,
+    stored,
+    values,
+)
 from tidelog.app.replicating import HAND_OVER_S_MAX
+from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup
 
@@ -44,5 +55,33 @@ def test_a_broker_whose_metadata_were_restored_ends_at_once_and_changes_nothing(
         await cluster.stop(leader)
         assert loop.time() - began < HAND_OVER_S_MAX / 2
         assert stored(cluster) == before
+
+    run(scenario)
+
+
+def test_a_replica_that_led_since_the_restoration_without_a_record_is_not_the_best() -> None:
+    """It missed what was acknowledged after the backup, and its start noticed nothing: its epoch is new, its log is not."""
+
+    async def scenario(random: Random) -> None:
+        cluster = await started(random)
+        await produce(cluster, 0)
+        await all_in_sync(cluster)
+        stale = followers_of(await led(cluster))[0]
+        backup = Backup(cluster.metadata)
+        cluster.kill(stale)
+        await asyncio.sleep(LEASE_S + 1)
+        await produce(cluster, 1, 2)
+        for _ in range(50):  # much more has happened, so that the others notice by the revision
+            await cluster.metadata.connect("admin").txn((), [Put("else", b"")])
+        await asyncio.sleep(1)
+        for node in followers_of(stale):
+            await cluster.stop(node)
+        backup.restore()
+        await cluster.restart(stale)
+        await asyncio.sleep(3 * LEASE_S)
+        for node in followers_of(stale):
+            await cluster.restart(node)
+        await all_in_sync(cluster)
+        assert await values(cluster) == sent(3)
 
     run(scenario)

@@ -307,6 +307,9 @@ def _read_partition(
         if known < fetched_epoch or end < offset:
             return (index, 0, committed, stable, log.start, (known, end), None, None, UNKNOWN, None)
     if not log.start <= offset <= log.end:
+        if offset > log.end and partition.leader != partition.state.node:
+            # A consumer that is told of a range starts anew somewhere else.  Where the log ends is the leader's to say.
+            raise errors.NotLeaderOrFollower(f"{partition.name} ends at {log.end} here, and does not lead")
         raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
     bound = stable if read_committed else committed
     records = None
