@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -38,6 +39,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 
@@ -263,5 +265,63 @@ def test_a_replica_that_does_not_lead_does_not_tell_consumers_that_their_offset_
         )
         requester.close()
         assert answer.responses[0].partitions[0].error_code == errors.NotLeaderOrFollower.code
+
+    run(scenario)
+
+
+def test_a_log_of_a_deleted_topic_that_lost_its_id_is_not_taken_for_the_topic_made_anew() -> None:
+    """The broker stood still while its topic was deleted and created again, and lost its power."""
+
+    async def scenario(random: Random) -> None:
+        cluster = await started(random, {"min.insync.replicas": "1"})
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        frozen = followers_of(leader)[0]
+        cluster.machines[frozen].pause()
+        requester = await cluster.connect(leader, "admin")
+        deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name=NAME.topic)], timeout_ms=1_000)
+        await requester.ask(deleted, DeleteTopicsResponse)
+        topic = CreatableTopic(name=NAME.topic, num_partitions=1, replication_factor=3)
+        await requester.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), CreateTopicsResponse)
+        requester.close()
+        await produce(cluster, *range(10, 17), acks=1)
+        cluster.machines[frozen].disk.sync_all("/data")
+        cluster.kill(frozen, power=True)
+        cluster.machines[frozen].restart()
+        cluster.machines[frozen].disk.remove(f"/data/{NAME}/partition.metadata")
+        await cluster.start(frozen)
+        await all_in_sync(cluster)
+        files = cluster.machines[frozen].disk.files(f"/data/{NAME}")
+        log = b"".join(content for path, content in files.items() if path.endswith(".log"))
+        assert re.findall(rb"value-\d+", log) == [b"value-%d" % number for number in range(10, 17)]
+
+    run(scenario)
+
+
+def test_a_disk_that_was_replaced_is_filled_again_when_its_operator_says_that_the_old_one_is_gone() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, {**SETTINGS, "log.dirs": "/data,/more"})
+        await cluster.start_all()
+        await cluster.create_topic(NAME.topic, 1, {"min.insync.replicas": "2"})
+        await produce(cluster, *range(5))
+        await all_in_sync(cluster)
+        node = followers_of(await led(cluster))[0]
+        home = cluster.brokers[node]._dirs.home(NAME).path
+        cluster.kill(node)
+        cluster.machines[node].restart()
+        disk = cluster.machines[node].disk
+        for path in list(disk.files(home)):
+            disk.remove(path)
+        for name in disk.list(home):
+            disk.remove_folder(f"{home}/{name}")
+        await cluster.start(node)
+        await asyncio.sleep(20)
+        assert node not in stored(cluster).in_sync, "the old disk may come back"
+        await cluster.stop(node)
+        cluster._settings = {**cluster._settings, "tidelog.log.dirs.forget.missing": "true"}
+        await cluster.restart(node)
+        await all_in_sync(cluster)
+        assert await values(cluster) == sent(5)
 
     run(scenario)
