@@ -46,7 +46,7 @@ PLANTED: dict[Plant, Found] = {
     plants.doubts_of_others_are_forgotten: Found(LOST | ELECTED, 20),
     plants.the_best_log_is_chosen_before_all_have_reported: Found(LOST | ELECTED, 20),
     plants.the_last_that_reports_leads: Found(LOST | ELECTED, 20),
-    plants.a_missing_log_is_not_reported: Found(LOST | ELECTED, 20),
+    plants.a_missing_log_is_not_reported: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
     plants.a_new_directory_is_as_good_as_the_old_one: Found(LOST | ELECTED, 40, (POWER, (disk_is_replaced,))),
     plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
     plants.the_controller_shrinks_in_sync_sets: Found({"OnlyTheLeaderShrinks", *LOST}, 20),
