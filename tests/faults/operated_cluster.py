@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ SETTINGS = {
 }
 SMALL_SEGMENTS = {"segment.index.bytes": "240", "index.interval.bytes": "512"}
 RESTORED = "tidelog.metadata.restored"
-END_SECONDS_MAX = 90
+END_SECONDS_MAX = 20
 NOTICED = re.compile(
     r"[^\n]* CRITICAL [^\n]*\nTraceback .*?RolledBack: [^\n]*restored from a backup[^\n]*\n", re.DOTALL
 )
@@ -161,7 +162,8 @@ class OperatedCluster(NetworkedCluster):
                 print(
                     f"broker {machine} did not notice that its metadata were restored, and is stopped by hand"
                 )
-                broker.stop()
+                broker.send(signal.SIGTERM)
+                broker.wait(SECONDS_MAX)
             self.start_broker(machine)
 
     def _wipe(self, machine: int) -> None:
