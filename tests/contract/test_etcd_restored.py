@@ -49,6 +49,39 @@ async def _lost(tmp_path: Path) -> None:
         etcd.stop()
 
 
+def test_a_restored_etcd_that_has_grown_past_what_was_told_is_noticed(tmp_path: Path) -> None:
+    asyncio.run(_overtaken(tmp_path))
+
+
+async def _overtaken(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path)
+    member = etcd.members[0]
+    etcd.start()
+    try:
+        store, other = RealEtcd(etcd).store("1"), RealEtcd(etcd).store("2")
+        revision = await store.txn((), [Put("kept", b"")]) or 0
+        async with aclosing(store.watch("", revision + 1)) as watch:
+            member.kill()
+            shutil.copytree(member.home, tmp_path / "backup")
+            etcd.start()
+            following: asyncio.Future[Changes] = asyncio.ensure_future(anext(watch))
+            await store.txn((), [Put("lost", b"")])
+            assert (await asyncio.wait_for(following, PATIENCE_S)).changes[0].key == "lost"
+            following = asyncio.ensure_future(anext(watch))
+            member.kill()
+            shutil.rmtree(member.home)
+            shutil.copytree(tmp_path / "backup", member.home)
+            etcd.start()
+            for number in range(10):
+                await other.txn((), [Put("other", b"%d" % number)])
+            with pytest.raises(RolledBack, match="restored from a backup"):
+                await asyncio.wait_for(following, PATIENCE_S)
+        await store.close()
+        await other.close()
+    finally:
+        etcd.stop()
+
+
 def test_a_watch_goes_on_over_a_restart_without_a_loss(tmp_path: Path) -> None:
     asyncio.run(_restarted(tmp_path))
 

@@ -16,8 +16,8 @@ import grpc.aio
 
 from tidelog.metadata import etcd_messages as messages
 from tidelog.metadata.etcd_client import TRY_MS, Attempt, EtcdClient, EtcdRefused, Link, Lost
-from tidelog.metadata.etcd_messages import Event, WatchAnswer
-from tidelog.metadata.store import Compacted, RolledBack
+from tidelog.metadata.etcd_messages import Event, Header, WatchAnswer
+from tidelog.metadata.store import Compacted, RolledBack, Unanswered
 
 SILENCE_MS = 1_000
 DENIED_MAX = 2
@@ -33,7 +33,7 @@ async def watch(
     """The events of one revision each time, for ever; Compacted when the next one is gone, RolledBack when etcd does not
     have the revision before it any more."""
     following = from_revision
-    cluster_id = 0
+    history = _History(client, key)
     attempt = Attempt(client, None)
     denied = 0
     while not client.closing.done():
@@ -41,6 +41,7 @@ async def watch(
         stream = None
         try:
             stream = await Stream.open(client, link, messages.watch_request(key, end, following))
+            history.unchecked = True
             while True:
                 answer = await stream.next()
                 if answer.compacted:
@@ -54,13 +55,13 @@ async def watch(
                         raise EtcdRefused(answer.reason or "the watch was cancelled")
                     client.forget_token()
                     raise Lost(answer.reason)
-                cluster_id = cluster_id or answer.header.cluster_id
-                if answer.header.cluster_id != cluster_id or answer.header.revision < following - 1:
-                    await _check_history(client, key, cluster_id, following - 1)
+                await history.check(answer.header, following - 1)
                 attempt, denied = Attempt(client, None), 0
                 for revision, events in groupby(answer.events, lambda event: event.revision):
                     following = revision + 1
-                    yield list(events)
+                    told = list(events)
+                    history.told(told)
+                    yield told
         except Ended:
             return
         except (grpc.aio.AioRpcError, Lost) as problem:
@@ -70,15 +71,58 @@ async def watch(
                 stream.close()
 
 
-async def _check_history(client: EtcdClient, key: bytes, cluster_id: int, revision: int) -> None:
-    """A member may be behind the others for a moment: the leader tells what there is."""
-    answer = await client.call(messages.RANGE, messages.range_request(key))
-    header = messages.read_header_of(answer.data)
-    if header.cluster_id != cluster_id or header.revision < revision:
-        raise RolledBack(
-            f"etcd is at revision {header.revision} and was at {revision} before, or is another cluster: it was "
-            f"restored from a backup.  Start this broker again: it compares its logs with the metadata then"
-        )
+class _History:
+    """What etcd has told, to notice that it was restored from a backup: it is another cluster then, or behind, or has
+    something else at a revision that is known."""
+
+    def __init__(self, client: EtcdClient, key: bytes) -> None:
+        self._client = client
+        self._key = key
+        self._cluster_id = 0
+        self._last_put: Event | None = None
+        self.unchecked = True
+        """A stream was opened: whoever answers there may be somebody else."""
+
+    def told(self, events: list[Event]) -> None:
+        for event in events:
+            if event.value is not None:
+                self._last_put = event
+
+    async def check(self, header: Header, revision: int) -> None:
+        """`revision`: the last one that is known.  RolledBack when etcd does not have it any more."""
+        self._cluster_id = self._cluster_id or header.cluster_id
+        if header.cluster_id != self._cluster_id or header.revision < revision:
+            # A member may be behind the others for a moment: the leader tells what there is.
+            answer = await self._ask(messages.range_request(self._key))
+            newest = messages.read_header_of(answer)
+            if newest.cluster_id != self._cluster_id or newest.revision < revision:
+                raise _restored(
+                    f"is at revision {newest.revision} and was at {revision}, or is another cluster"
+                )
+        if self.unchecked and self._last_put is not None:
+            await self._check_last_put(self._last_put)
+        self.unchecked = False
+
+    async def _check_last_put(self, put: Event) -> None:
+        try:
+            answer = await self._ask(messages.range_request(put.key, revision=put.revision))
+        except EtcdRefused:
+            return  # history that is compacted cannot be compared
+        entries = messages.read_range(answer).entries
+        if not entries or (entries[0].revision, entries[0].value) != (put.revision, put.value):
+            raise _restored(f"has something else at revision {put.revision} than it told before")
+
+    async def _ask(self, request: bytes) -> bytes:
+        try:
+            return (await self._client.call(messages.RANGE, request)).data
+        except Unanswered as problem:
+            raise Lost(str(problem)) from None
+
+
+def _restored(what: str) -> RolledBack:
+    return RolledBack(
+        f"etcd {what}: it was restored from a backup.  Start this broker again: it compares its logs with the metadata then"
+    )
 
 
 class Stream:
