@@ -124,7 +124,9 @@ def check_folders(broker: FaultyBroker) -> None:
         known = {f"{t.name}-{p.partition_index}" for t in answer.topics for p in t.partitions}
 
     def folders() -> set[str]:
-        return {path.name for where in broker.folders for path in where.iterdir() if path.is_dir()}
+        """Logs that the metadata does not know any more are parked beside them."""
+        paths = [path for where in broker.folders for path in where.iterdir() if path.is_dir()]
+        return {path.name for path in paths if not path.name.endswith("-stray")}
 
     wait_until(lambda: folders() == known, 10, "the folders are those of the topics")
 

@@ -130,7 +130,7 @@ class Operated:
     def folders(self, topic: str) -> dict[int, int]:
         """How many partitions of a topic lie on each broker's disk."""
         return {
-            node: len([one for one in broker.data.glob(f"{topic}-*") if not one.name.endswith("-delete")])
+            node: len([path for path in broker.data.glob(f"{topic}-*") if path.name.count(".") == 0])
             for node, broker in self.brokers.items()
         }
 
@@ -410,7 +410,7 @@ def test_leaders_are_elected_and_status_tells_what_is_wrong(operated: Operated) 
     assert status["controller"] in RACKS
 
 
-def test_a_topic_deleted_while_a_broker_is_down_is_gone_from_its_disk_too(operated: Operated) -> None:
+def test_a_topic_deleted_while_a_broker_is_down_is_parked_on_its_disk(operated: Operated) -> None:
     operated.create("doomed", [[3, 1], [1, 3]])
     operated.write("doomed", 2, 10)
     operated.brokers[3].kill()
@@ -422,6 +422,7 @@ def test_a_topic_deleted_while_a_broker_is_down_is_gone_from_its_disk_too(operat
     operated.brokers[3].start()
     expected = {1: 1, 2: 1, 3: 0, 4: 0}
     wait_until(lambda: operated.folders("doomed") == expected, SECONDS_MAX, "only the new one is left")
+    assert len(list(operated.brokers[3].data.glob("doomed-*-stray"))) == 2
     words = ("--topic", "doomed", "--brokers", "1,3", "--execute", "--wait")
     operated.run("partitions", "reassign", *words)
     operated.await_in_sync("doomed")

@@ -41,7 +41,7 @@ def folders_are_never_synced(patch: pytest.MonkeyPatch) -> None:
 
 def recovery_does_not_check_crcs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scan, "crc_ok", lambda data, at=0: True)
-    patch.setattr(scan, "_large_crc_ok", lambda file, position, header: True)
+    patch.setattr(scan, "large_crc_ok", lambda file, position, header: True)
 
 
 def recovery_keeps_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def repeated_batches_are_appended_again(patch: pytest.MonkeyPatch) -> None:
 LOST = {"AcknowledgedSurvives", "ShownStays", "CommittedNeverBack"}
 PLANTED: dict[Plant, tuple[Profile, set[str]]] = {
     no_sync_before_the_answer: (POWER, LOST),
-    folders_are_never_synced: (POWER, LOST),
+    folders_are_never_synced: (POWER, {*LOST, "Unreadable"}),
     recovery_does_not_check_crcs: (TORN, {"Restarts", "Unreadable", "NoCorruptServed"}),
     recovery_keeps_a_torn_tail: (POWER, {"Restarts", "Unreadable", "NoCorruptServed", "OffsetsDense"}),
     recovery_overlooks_what_was_never_written: (KILLS, {"Unreadable", "OffsetsDense"}),

@@ -155,7 +155,7 @@ class PartitionRecord(NamedTuple):
 
     def encode(self) -> bytes:
         # What is seldom there is left out: there are many of these.
-        return _json(self if any(self[4:]) else self[:4])
+        return _json(self if any(self[4:]) or self.replicas is not None else self[:4])
 
     @staticmethod
     def decode(value: bytes) -> PartitionRecord:

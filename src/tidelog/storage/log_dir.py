@@ -294,7 +294,7 @@ class LogDir:
         try:
             data = self._disk.read_file(f"{folder}/{checkpoints.PARTITION_METADATA}")
             return checkpoints.decode_topic_id(data)
-        except (FileNotFoundError, CorruptCheckpoint):
+        except (FileNotFoundError, NotADirectoryError, CorruptCheckpoint):
             return None
 
     def set_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:

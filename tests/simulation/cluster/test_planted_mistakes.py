@@ -102,7 +102,7 @@ def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:
 
 def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:
     """Nor does the broker wait for the lease of its last life, as a machine that went down should."""
-    patch.setattr(replica_condition, "_cause_of", lambda where: None)
+    patch.setattr(replica_condition, "_cause_of", lambda where, known: None)
     patch.setattr(LogDirs, "home_id", "the same")
 
 
