@@ -147,6 +147,10 @@ class Play:
                 raise invariants.Violated([("Progress", problem) for problem in waiting])
             await asyncio.sleep(0.2)
             self._look()
+            for node in list(cluster.brokers):
+                if cluster.disks_failed(node):  # by what was on its way to a slow disk when trouble ended
+                    cluster.kill(node)
+                    await cluster.restart(node)
 
     async def _rest(self) -> None:
         quiet = QuietIsQuiet(self.cluster)
