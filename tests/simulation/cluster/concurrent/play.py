@@ -152,6 +152,9 @@ class Play:
                 raise invariants.Violated([("Progress", problem) for problem in waiting])
             await asyncio.sleep(0.2)
             self._look()
+            for node in [node for node in cluster.brokers if cluster.disks_failed(node)]:
+                cluster.kill(node)  # its disk failed by what was on its way when trouble ended
+                await back(cluster, node)
             for name, _ in list(cluster.survivors.partitions()):
                 if self._is_lost(name):
                     cluster.survivors.operators_choice.add(name)
