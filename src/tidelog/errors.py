@@ -240,6 +240,8 @@ class PolicyViolation(TidelogError, code=44):
 
 class OutOfOrderSequenceNumber(TidelogError, code=45):
     about = "the sequence number leaves a gap after the last one from this producer: a batch was lost"
+    expected: int | None = None
+    """The number that comes next, where that is known."""
 
 
 class DuplicateSequenceNumber(TidelogError, code=46):

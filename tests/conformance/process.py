@@ -98,12 +98,12 @@ _claims: deque[socket.socket] = deque()
 def free_ports(apart: Sequence[int] = (0,)) -> int:
     """The first of some ports that lie so far from it, all free.
 
-    They are below the range that outgoing connections take their ports from, so that a restart finds them free again, and
-    no other test is given one of them meanwhile: a broker that is down keeps its address.
+    They are below the range that outgoing connections take their ports from, and below the one of `tidelog dev`, so that a
+    restart finds them free again; no other test is given one of them meanwhile: a broker that is down keeps its address.
     """
     while True:
         # Tests may seed the shared generator, which would make two of them draw the same ports.
-        first = random.SystemRandom().randrange(12_000, 31_000)
+        first = random.SystemRandom().randrange(10_000, 22_000)
         claims: list[socket.socket] = []
         try:
             for port in (first + each for each in apart):

@@ -18,8 +18,10 @@ class Proxy:
         self._listening = socket.create_server(("127.0.0.1", port))
         self._selector = selectors.DefaultSelector()
         self._peers: dict[socket.socket, socket.socket] = {}
+        self._servers: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._silent = False
+        self._losing = False
         self._ended = False
         self.connections = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -41,8 +43,12 @@ class Proxy:
         """Half-open: the connections stay, nothing passes any more; new ones are accepted and stay silent."""
         self._silent = True
 
+    def lose_answers(self) -> None:
+        """What a client says arrives; every connection breaks with the broker's next answer."""
+        self._losing = True
+
     def speak(self) -> None:
-        self._silent = False
+        self._silent = self._losing = False
 
     def cut(self) -> None:
         """Every connection breaks."""
@@ -61,6 +67,7 @@ class Proxy:
             client, _ = self._listening.accept()
             server = socket.create_connection(self._target)
             self.connections += 1
+            self._servers.add(server)
             for side, other in ((client, server), (server, client)):
                 self._peers[side] = other
                 self._selector.register(side, selectors.EVENT_READ)
@@ -69,7 +76,7 @@ class Proxy:
             return
         try:
             data = one.recv(1 << 16)
-            if data:
+            if data and not (self._losing and one in self._servers):
                 self._peers[one].sendall(data)
                 return
         except OSError:
@@ -80,5 +87,6 @@ class Proxy:
         for side in (one, self._peers.get(one)):
             if side is not None and side in self._peers:
                 del self._peers[side]
+                self._servers.discard(side)
                 self._selector.unregister(side)
                 side.close()

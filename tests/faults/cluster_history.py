@@ -45,6 +45,9 @@ class Transaction:
     outcome: str = UNKNOWN
     values: list[bytes] = field(default_factory=list)
     acknowledged: dict[Place, bytes] = field(default_factory=dict)
+    producer: int = 0
+    """The how many-th of this writer."""
+    began: str = ""
 
 
 @dataclass
@@ -72,6 +75,8 @@ class OffsetCommit:
     offset: int
     began: float
     ended: float | None
+    repeated: bool = False
+    """The client may have sent it more than once; a copy that comes late is stored, too."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +204,8 @@ class History:
                 (c.offset for c in commits if c.ended is not None and c.ended < read.began), default=-1
             )
             most = max((c.offset for c in commits if c.began < read.ended), default=-1)
-            if not least <= read.offset <= most:
+            late = read.offset in {commit.offset for commit in commits if commit.repeated}
+            if not least <= read.offset <= most and not late:
                 yield (
                     f"the group's offset of partition {read.partition} was read as {read.offset}; {least} had been "
                     f"committed, {most} was the last that anybody had asked for"

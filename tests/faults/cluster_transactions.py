@@ -6,6 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ import confluent_kafka
 from tests.faults.cluster_history import ABORTED, COMMITTED, Records, Transaction
 from tests.faults.cluster_traffic import QUIET
 
+ANSWER_S = 4
 CALL_S = 20
 ENDED_S = 90
 SEEN_S = 30
@@ -34,7 +36,7 @@ class TransactionalWriter(threading.Thread):
             "bootstrap.servers": bootstrap,
             "transactional.id": name,
             "transaction.timeout.ms": 20_000,
-            "socket.timeout.ms": 4_000,
+            "socket.timeout.ms": 1_000 * ANSWER_S,
             "linger.ms": 0,
             **QUIET,
         }
@@ -42,6 +44,7 @@ class TransactionalWriter(threading.Thread):
         self._partitions = partitions
         self.label = name
         self._random = Random(name)
+        self._producers = 0
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -51,8 +54,10 @@ class TransactionalWriter(threading.Thread):
                 try:
                     if producer is None:
                         producer = self._make(self._settings)
+                        self._producers += 1
                         _repeated(producer.init_transactions)
-                    self._one(producer)
+                    if not self._one(producer):
+                        producer = None
                 except confluent_kafka.KafkaException:
                     producer = None  # what became of its transaction is not known
         except BaseException as problem:
@@ -63,8 +68,11 @@ class TransactionalWriter(threading.Thread):
         self.join(ENDED_S)
         assert not self.is_alive(), f"{self.label}: its transaction did not end"
 
-    def _one(self, producer: Any) -> None:
-        transaction = Transaction()
+    def _one(self, producer: Any) -> bool:
+        """False when the producer should not be used again: a request to end the transaction that got no answer in time
+        may arrive later.  librdkafka's transactions all have the same epoch, so it would end the next one, on Apache
+        Kafka too.  Another producer fences it."""
+        transaction = Transaction(producer=self._producers, began=f"{datetime.now():%H:%M:%S.%f}")
         producer.begin_transaction()
         self.history.append(transaction)
         wanted = ABORTED if self._random.random() < 0.33 else COMMITTED
@@ -73,6 +81,7 @@ class TransactionalWriter(threading.Thread):
             if error is None and message.offset() is not None:
                 transaction.acknowledged[message.partition(), message.offset()] = message.value()
 
+        began = time.monotonic()
         try:
             for number in range(self._random.randint(1, 6)):
                 value = f"{self.label}-{len(self.history)}.{number}".encode()
@@ -90,6 +99,7 @@ class TransactionalWriter(threading.Thread):
                 raise
             _repeated(producer.abort_transaction)
             transaction.outcome = ABORTED
+        return time.monotonic() - began < ANSWER_S
 
 
 def _repeated(call: Callable[[float], None]) -> None:

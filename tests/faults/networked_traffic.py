@@ -28,10 +28,16 @@ from tests.faults.cluster_history import (
     values,
 )
 from tests.faults.cluster_traffic import QUIET, Writer
-from tests.faults.cluster_transactions import IsolatedReader, TransactionalWriter, new_consumer, read_to_end
+from tests.faults.cluster_transactions import (
+    ANSWER_S,
+    IsolatedReader,
+    TransactionalWriter,
+    new_consumer,
+    read_to_end,
+)
 from tests.faults.networked_cluster import PARTITIONS, SECONDS_MAX, TOPIC, NetworkedCluster
 
-HURRIED: dict[str, Any] = {"socket.timeout.ms": 4_000, "topic.metadata.refresh.interval.ms": 2_000}
+HURRIED: dict[str, Any] = {"socket.timeout.ms": 1_000 * ANSWER_S, "topic.metadata.refresh.interval.ms": 2_000}
 CALL_S = 5
 LATE_RECORDS = 20
 SHARE_GROUP = "workers"
@@ -178,7 +184,8 @@ class GroupOffsets(threading.Thread):
                 ended = time.monotonic()
             except KafkaException:
                 pass  # it may have been stored
-            self.commits.append(OffsetCommit(partition, number, began, ended))
+            repeated = ended is None or ended - began >= ANSWER_S
+            self.commits.append(OffsetCommit(partition, number, began, ended, repeated))
             if number % 10 == 0:
                 self.read_back()
             self._ended.wait(0.05)

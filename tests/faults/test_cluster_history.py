@@ -42,8 +42,18 @@ def sound() -> History:
         ],
         {COMMITTED_ONLY: visible, UNCOMMITTED_TOO: everything},
         [LateRead(UNCOMMITTED_TOO, {(0, 0): b"0a"}, {(0, 0): b"0a", (0, 1): b"c0"})],
-        [OffsetCommit(0, 5, 1.0, 2.0), OffsetCommit(0, 6, 3.0, None)],
-        [OffsetRead(0, -1, 0.0, 0.5), OffsetRead(0, 5, 2.5, 2.6), OffsetRead(0, 6, 3.5, 3.6)],
+        [
+            OffsetCommit(0, 5, 1.0, 2.0),
+            OffsetCommit(0, 6, 3.0, None),
+            OffsetCommit(1, 3, 1.0, 6.0, repeated=True),
+            OffsetCommit(1, 4, 7.0, 7.1),
+        ],
+        [
+            OffsetRead(0, -1, 0.0, 0.5),
+            OffsetRead(0, 5, 2.5, 2.6),
+            OffsetRead(0, 6, 3.5, 3.6),
+            OffsetRead(1, 3, 8.0, 8.1),
+        ],
         ShareDeliveries({(0, 0), (0, 3), (1, 0)}),
         {0: {1: b"log", 2: b"log", 3: b"log"}},
     )

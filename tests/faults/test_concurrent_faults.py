@@ -46,6 +46,7 @@ def run(cluster: OperatedCluster, strikes: list[Strike]) -> None:
     anomalies = history.anomalies()
     if anomalies:
         cluster.keep_logs()
+        (cluster.folder / "transactions.txt").write_text("\n".join(map(repr, history.transactions)))
         pytest.fail("\n".join(anomalies[:30]))
     committed = [one for one in history.transactions if one.outcome == COMMITTED]
     total = len(list(values(history.found[UNCOMMITTED_TOO])))

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidelog._speed.connection import Answer, FrameConnection
 from tidelog._speed.poller import Poller
+from tidelog.broker.refusals import Refusals
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH
 from tidelog.broker.turns import Turns
@@ -20,7 +21,7 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer", "turns")
+    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer", "refusals", "turns")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Connection(FrameConnection):
         )
         self.client_id: str | None = None  # as the last request that was not answered natively said
         self.turns = Turns()
+        self.refusals = Refusals()
         self._router = router
         self.peer = peer
         self.listener = listener

@@ -23,7 +23,7 @@ from tidelog.cli.dev_processes import Gone
 
 HOST = "127.0.0.1"
 HTTP_ABOVE = 1_000
-PORTS = (10_000, 32_000)
+PORTS = (22_000, 32_000)
 READY_SECONDS_MAX = 60
 ETCD_END_SECONDS_MAX = 1.0
 ETCD_MISSING = "etcd is not on the PATH: install it with `apt-get install etcd-server`, or put version 3.4 or newer there"

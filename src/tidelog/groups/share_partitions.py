@@ -93,8 +93,13 @@ class SharePartitions:
         if loading is None:
             loading = asyncio.get_running_loop().create_task(self._load(key))
             self._loading[key] = loading
-            loading.add_done_callback(lambda _: self._loading.pop(key, None))
+            loading.add_done_callback(lambda loading: self._loaded(key, loading))
         return await asyncio.shield(loading)
+
+    def _loaded(self, key: ShareKey, loading: asyncio.Task[LedShare]) -> None:
+        self._loading.pop(key, None)
+        if not loading.cancelled():
+            loading.exception()  # who waited for it may be gone, and then nobody asks
 
     async def _load(self, key: ShareKey) -> LedShare:
         partition = self._partitions.led_here(key.topic_id.bytes, key.partition)

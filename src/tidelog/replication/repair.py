@@ -164,7 +164,7 @@ class Repair:
         """All ranges, as broker `node` has them; false when one cannot take its old place."""
         for bad in partition.log.damaged:
             given = await self._fetch(partition, node, bad)
-            if given is None or not fits(partition.log, bad, len(given.data), given.headers):
+            if given is None or not fits(bad, len(given.data)):
                 return False
             if not await restore(partition.log, bad, given.data, given.headers):
                 return False

@@ -33,12 +33,12 @@ class BadRange(NamedTuple):
 class Damage:
     """The bad ranges of one log, in order."""
 
-    __slots__ = ("_name", "_path", "_volume", "found_at_load", "ranges")
+    __slots__ = ("_name", "_path", "_volume", "ranges", "unlearned")
 
     def __init__(self, volume: Volume, folder: str, name: TopicPartition, ranges: list[BadRange]) -> None:
         self.ranges = ranges
-        self.found_at_load = frozenset(ranges)
-        """What was learned of producers and transactions when the log was opened leaves these out."""
+        self.unlearned = frozenset(ranges)
+        """What was learned of producers and transactions leaves these out: they were damaged at that time."""
         self._volume = volume
         self._name = name
         self._path = f"{folder}/{DAMAGE}"

@@ -6,7 +6,7 @@ goes on with a log that is neither the old nor the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from tidelog._speed.tail import LogTail
@@ -22,6 +22,7 @@ from tidelog.storage.retention import UNLIMITED, deletable
 from tidelog.storage.segment import NEVER, Segment
 from tidelog.storage.segments import Segments
 from tidelog.storage.trash import Trash
+from tidelog.storage.txn_index import Aborted
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
@@ -74,9 +75,22 @@ class Extent(LogTail):
         return tuple(self._damage.ranges)
 
     @property
-    def missed_at_load(self) -> frozenset[BadRange]:
-        """Ranges that were damaged when the log was opened: what is known of producers leaves them out."""
-        return self._damage.found_at_load
+    def unlearned(self) -> frozenset[BadRange]:
+        """Ranges that were damaged when the log was searched for producers and transactions: it knows none of them."""
+        return self._damage.unlearned
+
+    def learned_anew(self, aborted: Sequence[Aborted], damaged: Iterable[BadRange]) -> None:
+        """The log was searched again, all but what is `damaged` now, and these transactions were aborted.  Blocks."""
+        self._damage.unlearned = frozenset(damaged)
+        self._change(partial(self._note_aborted, aborted), f"note aborted transactions of {self.name}")
+
+    def _note_aborted(self, aborted: Sequence[Aborted]) -> None:
+        by_segment: dict[int, list[Aborted]] = {}
+        for each in aborted:
+            if each.last_offset >= self.segments.first.base:
+                by_segment.setdefault(self.segments.holding(each.last_offset), []).append(each)
+        for number, found in by_segment.items():
+            self.segments[number].transactions.put(found)
 
     @property
     def volume(self) -> Volume:

@@ -20,6 +20,7 @@ from tidelog.errors import (
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
+    UnknownProducerId,
 )
 from tidelog.storage.txn_index import Aborted
 
@@ -135,11 +136,10 @@ class Producers(ProducerTable):
                 last = header.last_sequence
                 for batch in producer.batches:
                     if batch.first_sequence == sequence and batch.last_sequence == last:
+                        if header.transactional and not 0 <= producer.transaction_start <= batch.base_offset:
+                            raise _numbers_used_again(producer, sequence, batch.base_offset)
                         return batch
-                raise OutOfOrderSequenceNumber(
-                    f"producer {producer.id} sent sequence {sequence} where {producer.next_sequence} is next: "
-                    f"a batch before it was lost or is still under way"
-                )
+                raise _gap(producer, sequence)
         elif header.producer_epoch < producer.epoch:
             raise _older_epoch(producer, header.producer_epoch)
         elif sequence != 0:
@@ -333,6 +333,25 @@ class Producers(ProducerTable):
             self._producers[producer.id] = producer
         opened = sorted((p.transaction_start, p.id) for p in self if p.transaction_start >= 0)
         self._open.update(opened)
+
+
+def _gap(producer: Producer, sequence: int) -> OutOfOrderSequenceNumber:
+    problem = OutOfOrderSequenceNumber(
+        f"producer {producer.id} sent sequence {sequence} where {producer.next_sequence} is next: "
+        f"a batch before it was lost or is still under way"
+    )
+    problem.expected = producer.next_sequence
+    return problem
+
+
+def _numbers_used_again(producer: Producer, sequence: int, offset: int) -> UnknownProducerId:
+    """librdkafka gives the numbers of records that it dropped in an abort to those of its next transaction, although the
+    first ones may be in the log.  Taken for copies, these would be acknowledged and lost.  On this error clients abort
+    and begin a new epoch."""
+    return UnknownProducerId(
+        f"producer {producer.id} sent sequence {sequence} in a new transaction, and the batch with it, at offset {offset}, "
+        f"belongs to one that has ended: abort, and send the records again in another transaction"
+    )
 
 
 def _older_epoch(producer: Producer, epoch: int) -> InvalidProducerEpoch:

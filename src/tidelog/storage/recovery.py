@@ -274,7 +274,9 @@ class Recovery:
             disk, folder, others, report.start, report.end, transactions_from
         )
         if known_to < report.end:
-            snapshots.complete(producers, self._segments, known_to, report.end, transactions_from)
+            for segment, aborted in snapshots.complete(producers, self._segments, known_to, report.end):
+                if aborted.last_offset >= transactions_from:
+                    segment.transactions.append(aborted)
             snapshots.write(disk, folder, report.end, producers, end)
         for segment in self._segments:
             segment.release_all()

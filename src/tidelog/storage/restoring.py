@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from tidelog._speed.batch import Header
 from tidelog.storage import snapshots
@@ -17,17 +18,16 @@ from tidelog.storage.loading import list_segments
 from tidelog.storage.log import Log
 from tidelog.storage.producers import Producers
 from tidelog.storage.segments import Segments
+from tidelog.storage.txn_index import Aborted
 from tidelog.storage.verification import find_damage
 
 _FILES = 64
 
 
-def fits(log: Log, bad: BadRange, size: int, headers: Sequence[Header]) -> bool:
-    """Whether these batches, of so many bytes, can take the place of the bad ones.  Replicas are compacted each by itself,
-    so the same records may take another number of bytes elsewhere.  Markers that were missed when the log was opened
-    belong into an index, too: for these it has to be built from here on."""
-    missed = bad in log.missed_at_load and any(header.control for header in headers)
-    return size == bad.size and not missed
+def fits(bad: BadRange, size: int) -> bool:
+    """Whether batches of so many bytes can take the place of the bad ones.  Replicas are compacted each by itself, so the
+    same records may take another number of bytes elsewhere."""
+    return size == bad.size
 
 
 async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header]) -> bool:
@@ -37,7 +37,8 @@ async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header
     if segment.base != bad.base or bad not in segment.bad:
         return False  # deleted meanwhile
     file, size, end, path = segment.file, segment.size, segment.end, segment.path
-    relearn = bad in log.missed_at_load and any(header.producer_id >= 0 for header in headers)
+    unlearned = any(each.start < bad.end and bad.start < each.end for each in log.unlearned)
+    relearn = unlearned and any(header.producer_id >= 0 for header in headers)
 
     def write() -> list[BadRange]:
         if relearn:
@@ -54,16 +55,18 @@ async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header
         return False
     if relearn:
         next_offset = log.next
-        others = [each for each in log.damaged if each.base != bad.base]
-        producers = await disk.run(lambda: _learn(log, [*others, *left]))
+        damaged = [*(each for each in log.damaged if each.base != bad.base), *left]
+        producers, aborted = await disk.run(partial(_learn, log, damaged))
         if log.next == next_offset:  # a leader of last resort is written to meanwhile, and knows what came
             log.producers = producers
+        log.learned_anew(aborted, damaged)
     log.damage_found(segment, left)
     return all(other.position != bad.position for other in left)
 
 
-def _learn(log: Log, damaged: Sequence[BadRange]) -> Producers:
-    """In the disk's thread, with files of its own, as recovery does."""
+def _learn(log: Log, damaged: Sequence[BadRange]) -> tuple[Producers, list[Aborted]]:
+    """What the log says of producers, and the transactions that were aborted since the newest snapshot that is right.  In
+    the disk's thread, with files of its own, as recovery does."""
     volume = replace(log.volume, files=OpenFiles(_FILES))
     disk, folder = volume.disk, log.folder
     segments = list_segments(volume, folder, [segment.base for segment in log.segments], log.config)
@@ -71,7 +74,7 @@ def _learn(log: Log, damaged: Sequence[BadRange]) -> Producers:
         segment.bad = [bad for bad in damaged if bad.base == segment.base]
     segments[-1].end = log.end
     producers, known_to = snapshots.load(disk, folder, disk.list(folder), log.start, log.end)
-    snapshots.complete(producers, Segments(segments), known_to, log.end)
+    aborted = [each for _, each in snapshots.complete(producers, Segments(segments), known_to, log.end)]
     for segment in segments:
         segment.release_all()
-    return producers
+    return producers, aborted

@@ -95,21 +95,23 @@ def load(
 
 
 def complete(
-    producers: Producers, segments: Iterable[Segment], start: int, end: int, index_from: int | None = None
-) -> None:
-    """Learns from the batches between `start` and `end`; aborted transactions that end at `index_from` or later are
-    noted in the indexes of their segments, if that is given."""
+    producers: Producers, segments: Iterable[Segment], start: int, end: int
+) -> list[tuple[Segment, Aborted]]:
+    """Learns from the batches between `start` and `end`; the transactions that were aborted there, each with the segment of
+    its marker."""
+    found: list[tuple[Segment, Aborted]] = []
     for segment in segments:
         if segment.end <= start or segment.base >= end or segment.size == 0:
             continue
         first, _ = segment.locate(max(start, segment.base))
         for position, header in segment.headers(first):
             if header.base_offset >= end:
-                return
+                return found
             if header.producer_id >= 0 and header.base_offset >= start:
                 aborted = learn(producers, header, partial(segment.file.read, header.size, position))
-                if aborted is not None and index_from is not None and header.base_offset >= index_from:
-                    segment.transactions.append(aborted)
+                if aborted is not None:
+                    found.append((segment, aborted))
+    return found
 
 
 def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memoryview]) -> Aborted | None:

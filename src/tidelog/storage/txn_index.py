@@ -7,7 +7,7 @@ from the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -84,6 +84,15 @@ class TxnIndex:
         """As `append`, for a marker that is in the log already and an entry that cannot be written now: `trim` or the
         next `append` writes it."""
         self._data += aborted.encode()
+
+    def put(self, found: Iterable[Aborted]) -> None:
+        """Among the others, in their order; one whose marker is known already takes its place.  Synced, all or nothing."""
+        by_marker = {aborted.last_offset: aborted for aborted in [*self, *found]}
+        data = b"".join(by_marker[offset].encode() for offset in sorted(by_marker))
+        if data != self._data:
+            self._disk.replace_file(self._path, data)
+            self._data = bytearray(data)
+            self._written = len(data)
 
     def _write(self, data: bytearray) -> None:
         self._disk.open(self._path, create=True).write(data, self._written)

@@ -7,7 +7,12 @@ import pytest
 from tests.unit.storage.making import NOW_MS, batch
 from tidelog._speed.batch import Header, header_at
 from tidelog._speed.records import Record
-from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from tidelog.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+)
 from tidelog.record.builder import build_batch
 from tidelog.storage.producers import SEQUENCE_MAX, CorruptSnapshot, Producers
 
@@ -124,6 +129,20 @@ def test_a_marker_with_a_new_epoch_fences() -> None:
     with pytest.raises(InvalidProducerEpoch):
         producers.check(header(1, transactional=True))
     send(producers, 2, header(0, epoch=1, transactional=True))
+
+
+def test_a_copy_of_a_batch_is_one_only_in_its_own_transaction() -> None:
+    producers = Producers()
+    send(producers, 0, header(0, 2, transactional=True))
+    assert producers.check(header(0, 2, transactional=True)) is not None
+    producers.ended(ID, 0, 1, 2, NOW_MS)
+    for _ in range(2):  # nothing open, then the next one open
+        with pytest.raises(UnknownProducerId, match="at offset 0, belongs to one that has ended"):
+            producers.check(header(0, 2, transactional=True))
+        if not producers.has_open(ID, 0):
+            send(producers, 3, header(2, transactional=True))
+    found = producers.check(header(2, transactional=True))
+    assert found is not None and found.base_offset == 3
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open() -> None:

@@ -17,6 +17,7 @@ from tidelog._speed.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer, all_plain
 from tidelog.broker.leaders import endpoints_of
+from tidelog.broker.refusals import Refusals
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
@@ -47,6 +48,7 @@ class Caller(Protocol):
 
     client_id: str | None
     listener: str
+    refusals: Refusals
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -57,7 +59,7 @@ def produce(
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
     ask = decode_produce(frame, at, version)
     request = ProduceInFlight(
-        frame, ask, version, correlation_id, caller.client_id, caller.listener, services
+        frame, ask, version, correlation_id, caller.client_id, caller.listener, services, caller.refusals
     )
     if not -1 <= ask.acks <= 1:
         return _refused(request, errors.InvalidRequiredAcks())
@@ -105,6 +107,7 @@ class ProduceInFlight(NamedTuple):
     client_id: str | None
     listener: str
     services: Services
+    refusals: Refusals
     opened: Opened = _NOT_OPENED
 
 
@@ -112,7 +115,7 @@ def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, _, client_id, _, services, opened = request
+    frame, ask, version, _, client_id, _, services, refusals, opened = request
     if ask.acks == 1 and not services.partitions.lease_proven():
         # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
         ask.acks = ACKS_ALL
@@ -137,7 +140,8 @@ def append_all(
                 verdict = opened.get(start) if opened else None
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said, verdict)
             except errors.TidelogError as problem:
-                row.append(_failed(request, topic, index, problem))
+                data, now = frame[start : start + max(size, 0)], services.clock.monotonic_ms()
+                row.append(_failed(request, topic, index, refusals.answer(topic, index, data, problem, now)))
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)

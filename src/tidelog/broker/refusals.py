@@ -1,0 +1,62 @@
+"""Batches of one connection that were refused for now, and what is answered to those behind them.
+
+A producer that numbers its records has often sent more behind a batch that is refused.  These leave a gap, which closes
+when it sends the first one again, so they get the answer of that one.  Told of a gap, librdkafka begins a new epoch, and
+what it had sent to other partitions and got no answer for is there twice."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog._speed.batch import header_at
+
+KEPT_MS = 10_000
+"""A producer that does not send the refused batch again for so long has given it up, and is told of the gap."""
+BATCHES_MAX = 5  # that a producer has in flight
+PLACES_MAX = 1_000
+
+Place = tuple[str | bytes, int, int, int]
+"""Topic, partition, producer and its epoch."""
+
+
+class Refused(NamedTuple):
+    code: int
+    message: str
+    until_ms: int
+
+
+class Refusals:
+    __slots__ = ("_by_place",)
+
+    def __init__(self) -> None:
+        self._by_place: dict[Place, dict[int, Refused]] = {}
+
+    def answer(
+        self, topic: str | bytes, index: int, data: memoryview, problem: errors.TidelogError, now_ms: int
+    ) -> errors.TidelogError:
+        """What the producer of a batch is told that could not be appended because of `problem`."""
+        header = header_at(data)
+        if header is None or header.producer_id < 0:
+            return problem
+        place = (topic, index, header.producer_id, header.producer_epoch)
+        if isinstance(problem, errors.OutOfOrderSequenceNumber):
+            expected = problem.expected
+            if expected is None or expected >= header.base_sequence:
+                return problem
+            refused = self._by_place.get(place, {}).get(expected)
+            if refused is None or refused.until_ms < now_ms:
+                return problem
+            return errors.by_code(refused.code)(refused.message)
+        if problem.retriable:
+            self._keep(place, header.base_sequence, Refused(problem.code, str(problem), now_ms + KEPT_MS))
+        return problem
+
+    def _keep(self, place: Place, sequence: int, refused: Refused) -> None:
+        if place not in self._by_place and len(self._by_place) >= PLACES_MAX:
+            del self._by_place[next(iter(self._by_place))]
+        batches = self._by_place.setdefault(place, {})
+        batches.pop(sequence, None)
+        batches[sequence] = refused
+        if len(batches) > BATCHES_MAX:
+            del batches[next(iter(batches))]
