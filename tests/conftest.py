@@ -6,6 +6,8 @@ to be wrong, such as a lost record or another value, fails at once.  Pure code a
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 from pathlib import Path
@@ -48,6 +50,15 @@ class Grouped(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped | None:
     return Grouped(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs `async def` tests, each in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**fixtures))
+    return True
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
