@@ -43,6 +43,14 @@ NEVER_IN_CLIENTS = {
 
 # Decisions: facts in, decisions out.  Nothing in them waits, reads a clock or touches a file.
 PURE = [
+    "access/acls.py",
+    "access/oauth.py",
+    "access/plain.py",
+    "access/principals.py",
+    "access/quotas.py",
+    "access/roles.py",
+    "access/scram.py",
+    "access/tokens.py",
     "app/advertised.py",
     "broker/fetch_sessions.py",
     "cli/plan_file.py",
@@ -204,6 +212,9 @@ PURE = [
     "storage/txn_index.py",
     "transactions/machine.py",
     "transactions/transaction.py",
+    "net/scram.py",
+    "wire/acls.py",
+    "wire/client_quotas.py",
 ]
 IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess", "secrets"}
 
