@@ -21,6 +21,7 @@ from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
+from tidelog.broker.gate import Gate
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
@@ -317,6 +318,7 @@ class Broker:
             transactions=self._transactions,
             markers=self._markers,
             registry=self._registry,
+            gate=Gate(),
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,

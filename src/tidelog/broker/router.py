@@ -19,6 +19,7 @@ from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
+from tidelog.broker.session import Session
 from tidelog.groups.held import HeldAnswer
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
 Handler = Callable[[Any, Context], Message | HeldAnswer[Any] | Awaitable[Message]]
-Plain = Callable[[memoryview, int, int, int, Services], bytes | Coroutine[Any, Any, bytes] | None]
-"""A handler for the common case of a request: (frame, where its body begins, version, correlation id, services).  None
-when nothing was done, and the other handler has to look."""
+Plain = Callable[[memoryview, int, int, int, Session, Services], bytes | Coroutine[Any, Any, bytes] | None]
+"""A handler for the common case of a request: (frame, where its body begins, version, correlation id, session, services).
+None when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
 LONG_BYTES = 64 << 10
 """Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
@@ -42,6 +43,7 @@ class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.tallies = services.tallies
+        self.gate = services.gate
         self.shortcut = ProduceShortcut(
             services.partitions.held,
             services.node_id,
@@ -61,12 +63,15 @@ class Router:
         route = ROUTES.get(api_key)
         if route is None:
             raise ValueError(f"API {api_key} is not served here")
+        session = connection.session
+        if not session.admitted:
+            self.gate.admit(session, api_key, route.name)
         if not route.min_version <= version <= route.max_version:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
-        connection.client_id = client_id
-        if connection.turns.expired_s is not None and api_key != HEARTBEAT:
-            connection.turns.asked(api_key, asyncio.get_running_loop().time())
+        session.client_id = client_id
+        if session.turns.expired_s is not None and api_key != HEARTBEAT:
+            session.turns.asked(api_key, asyncio.get_running_loop().time())
         if api_key == PRODUCE:
             return produce(frame, at, version, correlation_id, connection, self._services)
         if len(frame) > self._bytes_max:
@@ -82,7 +87,7 @@ class Router:
             return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
         if plain is not None and not connection.unanswered:
-            answer = plain(frame, at, version, correlation_id, self._services)
+            answer = plain(frame, at, version, correlation_id, session, self._services)
             if answer is not None:
                 return answer if isinstance(answer, bytes) else self._run(answer, answer)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
@@ -97,13 +102,11 @@ class Router:
         return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
 
     def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
-        holds = holds and not connection.turns.one_by_one
+        holds = holds and not connection.session.turns.one_by_one
         return Context(
             self._services,
             version,
-            connection.client_id,
-            connection.peer,
-            connection.listener,
+            connection.session,
             partial(connection.hold, connection.frames) if holds else answer_at_once,
         )
 
@@ -118,7 +121,7 @@ class Router:
     ) -> bytes:
         """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
         connection's later requests wait until the handler was called."""
-        client_id = connection.client_id
+        client_id = connection.session.client_id
         self.queued.take(len(frame))
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
@@ -138,11 +141,11 @@ class Router:
     def _held(
         self, held: HeldAnswer[Any], route: Route, version: int, correlation_id: int, connection: Connection
     ) -> Pending:
-        client_id = connection.client_id
+        client_id = connection.session.client_id
 
         def encoded(response: Message) -> bytes:
             if held.expired:
-                connection.turns.expired(asyncio.get_running_loop().time())
+                connection.session.turns.expired(asyncio.get_running_loop().time())
             return self._encoded(route, version, correlation_id, response, client_id)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
@@ -166,7 +169,7 @@ class Router:
         self._services.shares.drain()
 
     def connection_ended(self, connection: Connection) -> None:
-        self._services.shares.connection_ended(connection.peer)
+        self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
 
     async def _answer(

@@ -34,6 +34,7 @@ class Server:
         self._config = config
         self._network = network
         self._router = router
+        self._gate = router.gate
         self._descriptors_max = descriptors_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
@@ -133,8 +134,7 @@ class Server:
             config.socket_request_max_bytes,
             config.tidelog_connection_requests_max,
             router=self._router,
-            peer=f"{host}:{address[1]}",
-            listener=name,
+            session=self._gate.open(name, f"{host}:{address[1]}"),
             ended=self._ended,
         )
         self._connections[connection] = None

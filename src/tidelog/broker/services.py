@@ -9,11 +9,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tidelog._speed.connection import QueuedBytes
+from tidelog.broker.gate import Gate
 from tidelog.broker.opening import Opening
+from tidelog.broker.session import Session
 from tidelog.broker.tallies import Tallies
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.types import NodeId
+from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
@@ -66,6 +69,7 @@ class Services:
     transactions: Transactions
     markers: Markers
     registry: SchemaRegistry
+    gate: Gate
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
@@ -88,9 +92,33 @@ class Context:
 
     services: Services
     version: int
-    client_id: str | None
-    peer: str
-    listener: str
+    session: Session
     hold: Callable[[Future[Any]], bool] = answer_at_once
     """For an answer that may wait as long as nobody is held up by it: completes the future when the connection gets
     another request.  False: it must not wait."""
+
+    @property
+    def client_id(self) -> str | None:
+        return self.session.client_id
+
+    @property
+    def peer(self) -> str:
+        return self.session.peer
+
+    @property
+    def listener(self) -> str:
+        return self.session.listener
+
+    @property
+    def principal(self) -> str:
+        return self.session.principal
+
+    def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        return self.services.gate.allows(self.session, operation, kind, name)
+
+    def check(self, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+        """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ..."""
+        self.services.gate.check(self.session, operation, kind, name)
+
+    def check_cluster(self, operation: AclOperation) -> None:
+        self.check(operation, AclResourceType.CLUSTER, CLUSTER_NAME)

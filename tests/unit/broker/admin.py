@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.unit.metadata.cluster import NODE, Node
+from tidelog.broker.gate import Gate
 from tidelog.broker.routes import ROUTES
 from tidelog.broker.services import Context, Services
 from tidelog.config import BrokerConfig
@@ -19,6 +20,8 @@ from tidelog.testing import VirtualClock
 class Admin:
     def __init__(self, node: Node, services: Services) -> None:
         self.node = node
+        self.session = services.gate.open("PLAINTEXT", "127.0.0.1:1")
+        self.session.client_id = "test"
         self._services = services
 
     @staticmethod
@@ -33,6 +36,7 @@ class Admin:
             "image": lambda: controller.image,
             "controller": controller,
             "producer_ids": ProducerIds(node.store),
+            "gate": Gate(),
         }
         # What no admin request may need: data, connections, coordinators.
         nobody: dict[str, Any] = {one.name: None for one in fields(Services) if one.name not in here}
@@ -46,7 +50,7 @@ class Admin:
         message = import_module(f"tidelog.wire.messages.{route.message}")
         handlers = import_module(f"tidelog.broker.handlers.{route.module}")
         arrived = type(request).decode(request.encode(version), version)
-        context = Context(self._services, version, "test", "127.0.0.1:1", "PLAINTEXT")
+        context = Context(self._services, version, self.session)
         answer = getattr(handlers, route.function)(arrived, context)
         if inspect.isawaitable(answer):
             answer = await answer
