@@ -144,6 +144,7 @@ PURE = [
     "groups/share_runs.py",
     "groups/share_sessions.py",
     "groups/share_state.py",
+    "metadata/access_records.py",
     "metadata/alterations.py",
     "metadata/changes.py",
     "metadata/doubts.py",

@@ -3,16 +3,17 @@ nonce is passed in."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import unicodedata
 
 from tidelog.errors import SaslAuthenticationFailed
+from tidelog.net import scram
+from tidelog.net.scram import HASHES, ITERATIONS_MIN, MalformedScram
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+__all__ = ["HASHES", "ITERATIONS_MAX", "ITERATIONS_MIN", "ScramClient"]
+
 # Brokers ask for 4,096; a number from a hostile one must not keep us busy for minutes.
-ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 1_000_000
+ITERATIONS_MAX = 1_000_000
 _NO_BINDING = "n,,"
 
 
@@ -21,9 +22,9 @@ class ScramClient:
 
     def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
         self._hash = hash_name
-        self._password = unicodedata.normalize("NFKC", password).encode()
+        self._password = password
         self._nonce = nonce
-        name = unicodedata.normalize("NFKC", username).replace("=", "=3D").replace(",", "=2C")
+        name = scram.escaped(scram.prepared(username))
         self._bare = f"n={name},r={nonce}"
         self._server_signature = b""
 
@@ -39,15 +40,16 @@ class ScramClient:
             raise _refused(
                 f"the server asks for {iterations!r} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are done"
             )
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _decoded(said.get("s", "")), int(iterations))
-        client_key = self._hmac(salted, b"Client Key")
-        binding = base64.b64encode(_NO_BINDING.encode()).decode()
+        salt = _decoded(said.get("s", ""))
+        salted = scram.salted_password(self._hash, self._password, salt, int(iterations))
+        client_key = scram.client_key(self._hash, salted)
+        binding = scram.encoded(_NO_BINDING.encode())
         without_proof = f"c={binding},r={nonce}"
         message = f"{self._bare},{server_first.decode()},{without_proof}".encode()
         signature = self._hmac(hashlib.new(self._hash, client_key).digest(), message)
-        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), message)
-        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+        proof = scram.xor(client_key, signature)
+        self._server_signature = self._hmac(scram.server_key(self._hash, salted), message)
+        return f"{without_proof},p={scram.encoded(proof)}".encode()
 
     def check(self, server_final: bytes) -> None:
         """Raises unless the server knows the password too."""
@@ -63,16 +65,15 @@ class ScramClient:
 
 def _fields(message: bytes) -> dict[str, str]:
     try:
-        parts = message.decode().split(",")
-    except UnicodeDecodeError:
+        return scram.attributes(message)
+    except MalformedScram:
         raise _refused("the server's message is not text") from None
-    return {part[0]: part[2:] for part in parts if part[1:2] == "="}
 
 
 def _decoded(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
+        return scram.decoded(text)
+    except MalformedScram:
         raise _refused("the server's message is not base64 where it should be") from None
 
 
