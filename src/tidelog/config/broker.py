@@ -18,7 +18,14 @@ from tidelog.config.broker_replication_table import REPLICATION
 from tidelog.config.broker_security_table import SECURITY
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.group_bounds import check_group_bounds
-from tidelog.config.listener import Listener, parse_address, parse_listeners
+from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
+from tidelog.config.listener_security import (
+    PREFIX,
+    ListenerSecurity,
+    listener_security,
+    override_setting,
+    split_overrides,
+)
 from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
 from tidelog.config.topic import TopicConfig
@@ -79,6 +86,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
+    connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
@@ -124,6 +132,9 @@ class BrokerConfig:
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = (1 << 63) - 1
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    listener_security_protocol_map: str = (
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    )
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_enable: bool = True
@@ -152,6 +163,16 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = 30_000
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
+    sasl_oauthbearer_clock_skew_seconds: int = 30
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = ()
+    sasl_oauthbearer_expected_issuer: str | None = None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
+    sasl_oauthbearer_jwks_endpoint_url: str | None = None
+    sasl_oauthbearer_scope_claim_name: str = "scope"
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+    sasl_server_max_receive_size: int = 524_288
+    security_inter_broker_protocol: str = "PLAINTEXT"
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
     share_coordinator_state_topic_min_isr: int = 2
     share_coordinator_state_topic_num_partitions: int = 50
@@ -200,9 +221,11 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
-    given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
-    dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
-    dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict, repr=False, compare=False)
+    """By the name of a listener."""
+    given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
+    dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
+    dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -211,7 +234,8 @@ class BrokerConfig:
         dynamic_here: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
         """From text, layer by layer; InvalidConfig names the first setting that is unknown or impossible."""
-        values = _one_node_id(_parsed(given))
+        plain, _ = split_overrides(given)
+        values = _one_node_id(_parsed(plain))
         if "log.dirs" not in values and "log.dir" in values:
             values["log.dirs"] = values["log.dir"]
         changes = _attributes(values)
@@ -222,6 +246,7 @@ class BrokerConfig:
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
         start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
+        start = replace(start, security=_security(start))
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
 
@@ -230,7 +255,8 @@ class BrokerConfig:
         assert not self.dynamic_all and not self.dynamic_here
         if not dynamic_all and not dynamic_here:
             return self
-        values = _parsed({**dynamic_all, **dynamic_here})
+        plain, _ = split_overrides({**dynamic_all, **dynamic_here})
+        values = _parsed(plain)
         changed = replace(
             self,
             **_attributes(values),
@@ -239,8 +265,18 @@ class BrokerConfig:
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
+        changed = replace(changed, security=_security(changed))
         changed._check()
         return changed
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener that other brokers use."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        protocol = self.security_inter_broker_protocol
+        fitting = [name for name, security in self.security.items() if security.protocol == protocol]
+        return fitting[0] if fitting else self.listeners[0].name
 
     @property
     def etcd(self) -> EtcdAddress | None:
@@ -293,6 +329,34 @@ class BrokerConfig:
             raise InvalidConfig("tidelog.metadata.tls.cert needs tidelog.metadata.tls.ca")
 
 
+def _security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
+    """Of each listener; InvalidConfig for settings of listeners that are not there."""
+    texts = {**config.given, **config.dynamic_all, **config.dynamic_here}
+    plain, overrides = split_overrides(texts)
+    names = {listener.name.lower(): listener.name for listener in config.listeners}
+    for listener, settings in overrides.items():
+        if listener not in names:
+            raise InvalidConfig(f"{PREFIX}{listener}: listeners has no {listener.upper()}")
+        for name in settings:
+            if override_setting(name, BROKER_SETTINGS) is None:
+                raise InvalidConfig(f"{PREFIX}{listener}.{name}: no setting of a listener has this name")
+    protocols = parse_protocols(config.listener_security_protocol_map, "listener.security.protocol.map")
+
+    def value(name: str) -> Value:
+        setting = BROKER_SETTINGS[name]
+        return setting.accept(plain[name]) if name in plain else setting.default
+
+    found = {}
+    for key, name in names.items():
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise InvalidConfig(
+                f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
+            )
+        found[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
+    return found
+
+
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     """`broker.id` is the older name of `node.id`."""
     if "broker.id" not in values:
@@ -305,6 +369,15 @@ def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     if not isinstance(broker_id, int) or broker_id < 0:
         raise InvalidConfig(f"broker.id cannot be {broker_id}: it must be at least 0")
     return values
+
+
+def find_broker_setting(name: str) -> Setting:
+    """The setting that `name` is of, or that `listener.name.LISTENER.` overrides; UnknownSetting has the nearest name."""
+    if name.startswith(PREFIX):
+        setting = override_setting(name.removeprefix(PREFIX).partition(".")[2], BROKER_SETTINGS)
+        if setting is not None:
+            return setting
+    return find(BROKER_SETTINGS, name, "setting")
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Value]:

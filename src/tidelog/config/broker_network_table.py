@@ -22,11 +22,11 @@ client.quota.callback.class class null
   Class that decides which quota a client gets.
 config.providers list "" dynamic
   Classes that look up values of settings elsewhere.
-connection.failed.authentication.delay.ms int 100 0..
+connection.failed.authentication.delay.ms int 100 0.. built
   Pause before a connection that failed to authenticate is closed.
 connections.max.idle.ms long 600000 built
   A connection without traffic for this long is closed.
-connections.max.reauth.ms long 0
+connections.max.reauth.ms long 0 built
   How long a client may stay connected before it authenticates again.
 controlled.shutdown.enable boolean true
   Hand leadership over before stopping.
@@ -72,7 +72,7 @@ kafka.metrics.polling.interval.secs int 10 1..
   How often metrics reporters are asked.
 kafka.metrics.reporters list ""
   Classes that report metrics of the older kind.
-listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic
+listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT built dynamic
   The protocol of each listener's name.
 listeners list PLAINTEXT://127.0.0.1:9092 built
   Address this broker listens on, as PLAINTEXT://host:port; port 0 picks a free one.
