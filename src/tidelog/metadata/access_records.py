@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tidelog.net.scram import ScramCredential
-from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
+from tidelog.wire.acls import (
+    AclBinding,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    acl_code,
+)
 from tidelog.wire.client_quotas import QuotaEntity
 
 ACLS = "acls/"
@@ -60,13 +67,13 @@ def encode_acl(binding: AclBinding) -> bytes:
 def decode_acl(value: bytes) -> AclBinding:
     kind, pattern, name, principal, host, operation, permission = json.loads(value)
     return AclBinding(
-        AclResourceType(kind),
-        AclPatternType(pattern),
+        acl_code(AclResourceType, kind),
+        acl_code(AclPatternType, pattern),
         name,
         principal,
         host,
-        AclOperation(operation),
-        AclPermission(permission),
+        acl_code(AclOperation, operation),
+        acl_code(AclPermission, permission),
     )
 
 
