@@ -22,6 +22,8 @@ from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
 from tidelog.broker.gate import Gate
+from tidelog.broker.jwks import KeySource
+from tidelog.broker.login import Logins
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
@@ -300,6 +302,8 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
+        gate = Gate()
+        keys = KeySource(controller.config, around.clock)
         return Services(
             node_id=node,
             clock=around.clock,
@@ -318,7 +322,8 @@ class Broker:
             transactions=self._transactions,
             markers=self._markers,
             registry=self._registry,
-            gate=Gate(),
+            gate=gate,
+            logins=Logins(gate, lambda: controller.image, controller.config, around.clock, keys),
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,

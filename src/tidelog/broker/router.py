@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tidelog._speed.connection import Answer
 from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
+from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.memory import queued_bytes_max
@@ -37,6 +38,8 @@ Pending = Answer | asyncio.Future[Any] | None
 LONG_BYTES = 64 << 10
 """Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
 CODES_A_TURN = 1000
+REFUSED_LOGIN_S = 0.05
+"""A client has this long to read that its login was refused before the connection is closed."""
 
 
 class Router:
@@ -99,7 +102,19 @@ class Router:
             return self._encoded(route, version, correlation_id, pending, client_id)
         if isinstance(pending, HeldAnswer):
             return self._held(pending, route, version, correlation_id, connection)
-        return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+        task = self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+        if api_key == SASL_AUTHENTICATE:
+            # The next request is looked at with what the login has made of the session.
+            connection.pause()
+            task.add_done_callback(partial(self._login_answered, connection))
+        return task
+
+    def _login_answered(self, connection: Connection, _: asyncio.Task[bytes]) -> None:
+        if connection.session.login_refused:
+            connection.drain()
+            asyncio.get_running_loop().call_later(REFUSED_LOGIN_S, connection.close)
+        else:
+            connection.resume()
 
     def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
         holds = holds and not connection.session.turns.one_by_one
@@ -171,6 +186,7 @@ class Router:
     def connection_ended(self, connection: Connection) -> None:
         self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
+        connection.session.ended()
 
     async def _answer(
         self,

@@ -56,6 +56,8 @@ _HANDLERS = (
     ("OffsetForLeaderEpoch", "list_offsets", "offset_for_leader_epoch"),
     ("DescribeConfigs", "configs", "describe_configs"),
     ("AlterConfigs", "configs", "alter_configs"),
+    ("SaslHandshake", "sasl", "sasl_handshake"),
+    ("SaslAuthenticate", "sasl", "sasl_authenticate"),
     ("DescribeAcls", "security", "describe_acls"),
     ("CreateAcls", "security", "create_acls"),
     ("DeleteAcls", "security", "delete_acls"),

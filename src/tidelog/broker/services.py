@@ -20,6 +20,7 @@ from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.broker.login import Logins
     from tidelog.groups.classic_coordinator import ClassicGroups
     from tidelog.groups.consumer_classic_coordinator import ClassicMembers
     from tidelog.groups.consumer_coordinator import ConsumerGroups
@@ -70,6 +71,7 @@ class Services:
     markers: Markers
     registry: SchemaRegistry
     gate: Gate
+    logins: Logins
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)

@@ -5,6 +5,7 @@ the produce shortcut asks it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,14 @@ class Session(SessionState):
     """`admitted` once its listener knows who it is; until then only the requests of a login pass the gate."""
 
     __slots__ = (
+        "_expiry",
         "authentication",
         "client_id",
         "groups",
         "host",
         "listener",
         "login_expired",
+        "login_refused",
         "of_token",
         "peer",
         "principal",
@@ -56,10 +59,27 @@ class Session(SessionState):
         self.authentication: Any = None
         """The SASL exchange under way."""
         self.login_expired = False
+        self.login_refused = False
+        """The connection is closed as soon as its client was told."""
+        self._expiry: asyncio.TimerHandle | None = None
         self.of_token = False
         """It logged in with a delegation token, and may not make further ones."""
         self.turns = Turns()
         self.refusals = Refusals()
+
+    def expire_after(self, lifetime_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+        """The login counts for so long from now; 0: for as long as the connection lives."""
+        self.ended()
+        if lifetime_ms > 0:
+            self._expiry = loop.call_later(lifetime_ms / 1000, self._expired)
+
+    def _expired(self) -> None:
+        self.admitted, self.login_expired = False, True
+
+    def ended(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     @property
     def user(self) -> str:

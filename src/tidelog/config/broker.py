@@ -89,6 +89,10 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     default_replication_factor: int = 1
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_secret_key: str | None = None
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
     follower_replication_throttled_rate: int = (1 << 63) - 1

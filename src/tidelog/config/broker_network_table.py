@@ -144,4 +144,4 @@ socket.send.buffer.bytes int 102400 built
   Send buffer of a connection (SO_SNDBUF); -1 leaves it to the system.
 telemetry.max.bytes int 1048576 1.. built
   Largest report of metrics a client may push.
-"""
+"""  # noqa: E501 - a default is as long as Kafka has made it

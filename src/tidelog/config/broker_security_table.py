@@ -1,13 +1,13 @@
 """Broker settings about TLS, SASL and delegation tokens.  See `tidelog.config.table`."""
 
 SECURITY = """
-delegation.token.expiry.check.interval.ms long 3600000 1..
+delegation.token.expiry.check.interval.ms long 3600000 1.. built
   How often expired delegation tokens are looked for.
-delegation.token.expiry.time.ms long 86400000 1..
+delegation.token.expiry.time.ms long 86400000 1.. built
   How long a delegation token is valid before it must be renewed.
-delegation.token.max.lifetime.ms long 604800000 1..
+delegation.token.max.lifetime.ms long 604800000 1.. built
   How long a delegation token can be renewed at most.
-delegation.token.secret.key password null
+delegation.token.secret.key password null built
   Key that signs delegation tokens.
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
   Class that tells who a connection belongs to.
