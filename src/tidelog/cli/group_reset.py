@@ -32,7 +32,7 @@ def target_option(command: F) -> F:
     ) -> Any:
         import time
 
-        from tidelog.client.reset_target import Target
+        from tidelog.client.admin.reset_target import Target
 
         targets = [
             None if to is None else Target("earliest" if to == "earliest" else "latest"),

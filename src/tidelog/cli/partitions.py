@@ -17,7 +17,7 @@ from tidelog.cli.under_way import joined, total
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.client.placement import Move, Place
+    from tidelog.client.admin.placement import Move, Place
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -194,7 +194,7 @@ async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
 
 
 async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
-    from tidelog.client import placement
+    from tidelog.client.admin import placement
 
     nodes = (await admin.describe_cluster()).nodes
     places, found = await _places(admin, asked.topics)
@@ -215,7 +215,7 @@ async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
 
 async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], Disks]:
     """Partitions as they are, or will be when their move is done, with the bytes of their largest replica."""
-    from tidelog.client.placement import Place
+    from tidelog.client.admin.placement import Place
 
     if topics:
         described = list((await admin.describe_topics(topics)).values())
@@ -242,7 +242,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], D
 
 async def _read_plan(admin: Admin, file: Any) -> list[Move]:
     from tidelog.cli.plan_file import BadPlan, read_plan
-    from tidelog.client.placement import Move
+    from tidelog.client.admin.placement import Move
 
     try:
         wanted = read_plan(file.read())

@@ -12,7 +12,7 @@ from tidelog.cli.session import Failure, Session, broker_options, command_help, 
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, PartitionState, TopicPartition
-    from tidelog.client.recovery import Choices, Loss, Replica
+    from tidelog.client.admin.unclean_election import Choices, Loss, Replica
 
 BEST = "best"
 COLUMNS = ("BROKER", "RUNNING", "LOG END", "EPOCH", "HIGH WATERMARK", "DAMAGED", "ELECTING IT LOSES", "DOUBT")
@@ -95,7 +95,7 @@ def recover(
 
 async def _look(session: Session, topics: Sequence[str], indexes: Sequence[int]) -> list[Choices]:
     from tidelog.cli.disks import each, tell_silent
-    from tidelog.client.recovery import choices
+    from tidelog.client.admin.unclean_election import choices
 
     async with session.admin() as admin:
         states = await _leaderless(admin, topics, indexes)
@@ -199,7 +199,7 @@ def waits_text(awaited: Sequence[int]) -> str:
 
 
 def _cells(replica: Replica, found: Choices) -> list[object]:
-    from tidelog.client.replica_states import cause_words
+    from tidelog.client.admin.replica_states import cause_words
 
     log, loss = replica.reach, found.losses.get(replica.node)
     figures: list[object] = [None] * 4

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tidelog._speed.consumed import Record, convert, delivered, read
 from tidelog._speed.records import BadRecord
 from tidelog._speed.records import read as read_plainly
-from tidelog.client.assigned import Assigned
-from tidelog.client.fetched import Fetched
+from tidelog.client.consumer.fetch.assigned_partition import Assigned
+from tidelog.client.consumer.fetch.fetched import Fetched
 from tidelog.record import BatchBuilder, EndMarker, Marker, build_batch, build_marker, read_batches
 from tidelog.record import Record as PlainRecord
 from tidelog.types import TopicPartition

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog._speed.consumed import Record
-from tidelog.client.process_plan import Order, Plan
+from tidelog.client.consumer.processing.plan import Order, Plan
 from tidelog.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

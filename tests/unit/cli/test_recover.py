@@ -7,8 +7,8 @@ import pytest
 from tests.unit.cli.commands import invoke
 from tidelog.cli.recover import _chosen, _show
 from tidelog.cli.session import Failure
-from tidelog.client.recovery import Choices, choices
-from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.unclean_election import Choices, choices
 from tidelog.types import TopicPartition
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.unit.client.consumer.test_consumer import ORDERS, consumer_on, drain, fill
 from tests.unit.client.stage import Stage, play
-from tests.unit.client.test_consumer import ORDERS, consumer_on, drain, fill
 from tidelog import ShareConsumer as BlockingShareConsumer
 from tidelog import errors
 from tidelog.aio import Admin, Consumer, NewTopic, Producer, ShareConsumer
-from tidelog.client.configs import setting_text
+from tidelog.client.admin.configs import setting_text
+from tidelog.client.admin.topics import create_topics
+from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.errors import ClientClosed
-from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_metadata import OffsetAndMetadata, with_metadata
-from tidelog.client.security import Security
+from tidelog.client.groups.metadata import OffsetAndMetadata, with_metadata
+from tidelog.client.security.security import Security
 from tidelog.client.topic_names import check_topic, names_of
-from tidelog.client.topics import create_topics
 from tidelog.schema.serializer import Json, SerializationError
 
 TOO_MUCH = 1 << 40

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog import errors
-from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
-from tidelog.client.reset_target import NothingToShift, Target
+from tidelog.client.admin.group_reset import offsets_of, plan_reset, set_offsets
+from tidelog.client.admin.reset_target import NothingToShift, Target
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.condition import many
 from tidelog.gateways.console.console import Console
@@ -23,7 +23,7 @@ from tidelog.gateways.http.problem import Problem
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
 
 TARGETS = {
     "earliest": "the first message",

@@ -1,0 +1,50 @@
+"""What a reset would do to a group's offsets, with the logs as they are now.  The command line and the console show it
+before they do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.client.admin.reset_target import Bounds, Target, placed
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin.admin import Admin
+
+
+async def plan_reset(
+    admin: Admin,
+    target: Target,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Where each partition would be; raises `NothingToShift`."""
+    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    bounds = {one: Bounds(starts[one].offset, ends[one].offset) for one in partitions}
+    at_time: dict[TopicPartition, int] = {}
+    if target.kind == "time":
+        found = await admin.list_offsets(dict.fromkeys(partitions, target.value))
+        at_time = {one: at.offset for one, at in found.items()}
+    return placed(target, partitions, committed, bounds, at_time)
+
+
+async def is_share_group(admin: Admin, group_id: str) -> bool:
+    return any(one.group_id == group_id for one in await admin.list_groups(types=["share"]))
+
+
+async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
+    """Where a group of any type is now."""
+    if await is_share_group(admin, group_id):
+        shared = await admin.list_share_group_offsets(group_id)
+        return {one: at.offset for one, at in shared.items()}
+    return {one: at.offset for one, at in (await admin.list_group_offsets(group_id)).items()}
+
+
+async def set_offsets(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Of a group of any type, without members."""
+    if await is_share_group(admin, group_id):
+        await admin.alter_share_group_offsets(group_id, offsets)
+    else:
+        await admin.alter_group_offsets(group_id, dict(offsets))

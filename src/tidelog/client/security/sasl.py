@@ -1,0 +1,67 @@
+"""SASL on a fresh connection: the handshake, then as many messages as the mechanism takes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+
+from tidelog import errors
+from tidelog.client.security.scram import HASHES, ScramClient
+from tidelog.client.security.security import Security
+from tidelog.net.requester import Requester
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+NONCE_BYTES = 24
+
+
+async def authenticate(connection: Requester, security: Security) -> None:
+    """Raises `SaslAuthenticationFailed` or `UnsupportedSaslMechanism`; does nothing without a mechanism."""
+    mechanism = security.mechanism
+    if mechanism is None:
+        return
+    offered = await connection.ask(SaslHandshakeRequest(mechanism), SaslHandshakeResponse)
+    if offered.error_code != errors.NONE:
+        there = ", ".join(offered.mechanisms or []) or "none"
+        raise errors.by_code(offered.error_code)(
+            f"{connection.peer} does not take {mechanism}: it offers {there}"
+        )
+    if mechanism in HASHES:
+        await _scram(connection, security, HASHES[mechanism])
+    elif mechanism == "OAUTHBEARER":
+        await _bearer(connection, security)
+    else:
+        await _say(connection, f"\0{security.username}\0{security.password}".encode())
+
+
+async def _scram(connection: Requester, security: Security, hash_name: str) -> None:
+    assert security.username is not None and security.password is not None
+    nonce = secrets.token_urlsafe(NONCE_BYTES)
+    client = ScramClient(hash_name, security.username, security.password, nonce)
+    server_first = await _say(connection, client.first())
+    # Thousands of rounds of hashing: not on the loop.
+    proof = await asyncio.to_thread(client.final, server_first)
+    client.check(await _say(connection, proof))
+
+
+async def _bearer(connection: Requester, security: Security) -> None:
+    assert security.token is not None
+    # A plain function may well ask somebody over the network.
+    direct = inspect.iscoroutinefunction(security.token)
+    found = security.token() if direct else await asyncio.to_thread(security.token)
+    token = found if isinstance(found, str) else await found
+    refused = await _say(connection, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+    if refused:
+        # The reason is in JSON; the server waits for this before it says that it has failed.
+        await _say(connection, b"\x01")
+        raise errors.SaslAuthenticationFailed(f"{connection.peer} refused the token: {refused!r}")
+
+
+async def _say(connection: Requester, message: bytes) -> bytes:
+    answer = await connection.ask(SaslAuthenticateRequest(message), SaslAuthenticateResponse)
+    if answer.error_code != errors.NONE:
+        said = answer.error_message or "check the user name and the password or token"
+        raise errors.by_code(answer.error_code)(f"{connection.peer} did not let us in: {said}")
+    connection.lifetime_ms = answer.session_lifetime_ms or connection.lifetime_ms
+    return answer.auth_bytes or b""
