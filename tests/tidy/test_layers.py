@@ -62,7 +62,7 @@ PURE = [
     "client/cluster/response_errors.py",
     "client/cluster/topology.py",
     "client/consumer/fetch/assigned_partition.py",
-    "client/consumer/fetch/fetched.py",
+    "client/consumer/fetch/completed_fetch.py",
     "client/consumer/fetch/session.py",
     "client/consumer/metrics.py",
     "client/consumer/options.py",

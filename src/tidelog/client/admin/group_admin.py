@@ -9,9 +9,9 @@ from tidelog.client.admin.groups import GroupDescription, GroupListing
 from tidelog.client.admin.lag import Lag
 from tidelog.client.admin.share_group_offsets import ShareOffset
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
-from tidelog.client.groups.offsets import GroupOffsets
+from tidelog.client.groups.offsets import CoordinatorOffsets
 from tidelog.client.topic_names import names_of
 from tidelog.types import TopicPartition
 
@@ -157,11 +157,11 @@ class GroupAdmin:
             self._running(), group_id, names_of(topics), timeout_ms=self._timeout_ms
         )
 
-    def _offsets_of(self, group_id: str, require_stable: bool = False) -> GroupOffsets:
+    def _offsets_of(self, group_id: str, require_stable: bool = False) -> CoordinatorOffsets:
         cluster = self._running()
-        return GroupOffsets(
+        return CoordinatorOffsets(
             cluster,
-            Coordinator(cluster, Kind.GROUP, group_id),
+            CoordinatorLookup(cluster, CoordinatorType.GROUP, group_id),
             group_id,
             lambda: GroupMetadata(group_id),
             require_stable=require_stable,

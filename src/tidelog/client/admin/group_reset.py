@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.client.admin.reset_target import Bounds, Target, placed
+from tidelog.client.admin.reset_target import LogBounds, ResetTarget, placed
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 async def plan_reset(
     admin: Admin,
-    target: Target,
+    target: ResetTarget,
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Where each partition would be; raises `NothingToShift`."""
     starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    bounds = {one: Bounds(starts[one].offset, ends[one].offset) for one in partitions}
+    bounds = {one: LogBounds(starts[one].offset, ends[one].offset) for one in partitions}
     at_time: dict[TopicPartition, int] = {}
     if target.kind == "time":
         found = await admin.list_offsets(dict.fromkeys(partitions, target.value))

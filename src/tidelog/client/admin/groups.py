@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tidelog import errors
 from tidelog.client.admin.many_groups import ask_coordinators
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import check, problem_of, raise_all
 from tidelog.client.groups.consumer_protocol import by_topic, unpack_assignment, unpack_subscription
 from tidelog.net.requester import Requester
@@ -118,7 +118,7 @@ async def at_coordinator(
     cluster: Cluster, group_id: str, what: str, ask: Callable[[Requester], Any], timeout_ms: int
 ) -> Any:
     """Asks the group's coordinator, whoever that is by then."""
-    coordinator = Coordinator(cluster, Kind.GROUP, group_id)
+    coordinator = CoordinatorLookup(cluster, CoordinatorType.GROUP, group_id)
 
     async def attempt() -> Any:
         try:

@@ -18,7 +18,7 @@ from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.cluster.response_errors import problem_of
 from tidelog.client.cluster.topology import NO_ID
-from tidelog.client.consumer.fetch.fetched import Aborts
+from tidelog.client.consumer.fetch.completed_fetch import AbortedTransactions
 from tidelog.record import Batch, read_batches
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -88,7 +88,9 @@ async def _count(
                 return count if not data else None
             stable = False
             continue
-        aborts = Aborts((one.producer_id, one.first_offset) for one in answer.aborted_transactions or ())
+        aborts = AbortedTransactions(
+            (one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()
+        )
         for batch in batches:
             hidden = aborts.hide(batch) if stable else batch.header.control
             if not hidden and not batch.header.control and batch.header.last_offset >= position:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from tidelog import errors
 from tidelog.client.cluster.addresses import Address
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import KEYS_VERSION_MIN, Coordinator, Kind
+from tidelog.client.cluster.coordinator import KEYS_VERSION_MIN, CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import problem_of
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
@@ -95,12 +95,12 @@ async def _coordinators(
     if version < KEYS_VERSION_MIN:
         for group in groups:
             try:
-                address = await Coordinator(cluster, Kind.GROUP, group).address()
+                address = await CoordinatorLookup(cluster, CoordinatorType.GROUP, group).address()
                 found.setdefault(address, []).append(group)
             except errors.TidelogError as problem:
                 problems[group] = problem
         return found, problems
-    request = FindCoordinatorRequest(key_type=Kind.GROUP, coordinator_keys=list(groups))
+    request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=list(groups))
     answer = await connection.ask(request, FindCoordinatorResponse, version=version)
     for one in answer.coordinators:
         if one.error_code == errors.NONE:

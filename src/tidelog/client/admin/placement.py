@@ -15,7 +15,7 @@ Name = tuple[str, int]
 Replicas = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class PlacedPartition(NamedTuple):
     """A partition as it is: who holds it, and how many bytes that are, None when nobody says."""
 
     topic: str
@@ -24,7 +24,7 @@ class Place(NamedTuple):
     size: int | None = 0
 
 
-class Move(NamedTuple):
+class ReplicaMove(NamedTuple):
     topic: str
     partition: int
     before: Replicas
@@ -40,17 +40,19 @@ class Move(NamedTuple):
         return None if self.size is None else self.size * new
 
 
-class Impossible(ValueError):
+class PlacementImpossible(ValueError):
     """No plan can do what was asked; the message says why."""
 
 
-def remove_broker(places: Iterable[Place], leaving: int, racks: Mapping[int, str | None]) -> list[Move]:
+def remove_broker(
+    places: Iterable[PlacedPartition], leaving: int, racks: Mapping[int, str | None]
+) -> list[ReplicaMove]:
     """Each replica on `leaving` goes to the best of the other brokers in `racks`, those that run.  Every other replica
     stays, on a broker that is down too: they only count as what a broker has already."""
     known = list(places)
     if leaving not in racks and not any(leaving in one.replicas for one in known):
         there = ", ".join(map(str, sorted(racks)))
-        raise Impossible(f"broker {leaving} is not running and holds no replica: there are {there}")
+        raise PlacementImpossible(f"broker {leaving} is not running and holds no replica: there are {there}")
     loads = _Loads(known)
     moves = []
     # The largest first, while there is most choice; the rest evens out what they made uneven.
@@ -63,7 +65,7 @@ def remove_broker(places: Iterable[Place], leaving: int, racks: Mapping[int, str
 class _Loads:
     """What each broker holds and leads: replicas, bytes, leaders."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, places: Iterable[PlacedPartition]) -> None:
         self.replicas: Counter[int] = Counter()
         self.bytes: Counter[int] = Counter()
         self.leads: Counter[int] = Counter()
@@ -74,12 +76,14 @@ class _Loads:
                 self.bytes[node] += one.size or 0
 
 
-def _without(place: Place, leaving: int, racks: Mapping[int, str | None], loads: _Loads) -> Move:
+def _without(
+    place: PlacedPartition, leaving: int, racks: Mapping[int, str | None], loads: _Loads
+) -> ReplicaMove:
     stay = [node for node in place.replicas if node != leaving]
     free = [node for node in racks if node != leaving and node not in stay]
     if not free:
         left = sum(node != leaving for node in racks)
-        raise Impossible(
+        raise PlacementImpossible(
             f"{place.topic}-{place.partition} has {len(place.replicas)} replicas, and {left} brokers would be left"
         )
     used = {racks[node] for node in stay if racks.get(node) is not None}
@@ -92,13 +96,13 @@ def _without(place: Place, leaving: int, racks: Mapping[int, str | None], loads:
         first = min(after, key=lambda node: (node not in racks, loads.leads[node], node))
         after = [first, *(node for node in after if node != first)]
         loads.leads[first] += 1
-    return Move(place.topic, place.partition, place.replicas, tuple(after), place.size)
+    return ReplicaMove(place.topic, place.partition, place.replicas, tuple(after), place.size)
 
 
-def balance(places: Iterable[Place], racks: Mapping[int, str | None]) -> list[Move]:
+def balance(places: Iterable[PlacedPartition], racks: Mapping[int, str | None]) -> list[ReplicaMove]:
     """Spreads replicas and leaders evenly over the brokers in `racks`; replicas elsewhere move to them."""
     if not racks:
-        raise Impossible("no broker would be left")
+        raise PlacementImpossible("no broker would be left")
     known = sorted(places, key=lambda place: (place.topic, place.partition))
     smallest = sorted(known, key=lambda place: place.size or 0)
     placed = {(one.topic, one.partition): _kept(one, racks) for one in smallest}
@@ -108,22 +112,24 @@ def balance(places: Iterable[Place], racks: Mapping[int, str | None]) -> list[Mo
     for one in known:
         after = placed[one.topic, one.partition]
         if after != one.replicas:
-            moves.append(Move(one.topic, one.partition, one.replicas, after, one.size))
+            moves.append(ReplicaMove(one.topic, one.partition, one.replicas, after, one.size))
     return moves
 
 
-def spread(places: Iterable[Place], brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[Move]:
+def spread(
+    places: Iterable[PlacedPartition], brokers: Sequence[int], racks: Mapping[int, str | None]
+) -> list[ReplicaMove]:
     """Onto exactly these brokers."""
     missing = [node for node in brokers if node not in racks]
     if missing:
-        raise Impossible(f"broker {missing[0]} is not running")
+        raise PlacementImpossible(f"broker {missing[0]} is not running")
     return balance(places, {node: racks[node] for node in brokers})
 
 
-def _kept(place: Place, racks: Mapping[int, str | None]) -> Replicas:
+def _kept(place: PlacedPartition, racks: Mapping[int, str | None]) -> Replicas:
     """Its replicas with those that must go replaced, for now by whoever comes first."""
     if len(place.replicas) > len(racks):
-        raise Impossible(
+        raise PlacementImpossible(
             f"{place.topic}-{place.partition} has {len(place.replicas)} replicas, and {len(racks)} brokers would be left"
         )
     chosen = [node for node in place.replicas if node in racks]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from tidelog.types import TopicPartition
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     start: int
     end: int
 
 
-class Target(NamedTuple):
+class ResetTarget(NamedTuple):
     """`kind`: earliest, latest, offset, shift or time.  `value`: the offset, by how much to shift, or the time in
     milliseconds."""
 
@@ -26,10 +26,10 @@ class NothingToShift(ValueError):
 
 
 def placed(
-    target: Target,
+    target: ResetTarget,
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, Bounds],
+    bounds: Mapping[TopicPartition, LogBounds],
     at_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Every offset lies within its log: what is asked for outside of it becomes the nearest there is.  `at_time`: the

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tidelog import errors
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import check, raise_all
 from tidelog.client.topic_names import names_of
 from tidelog.client.transactions.prepared import PreparedTransaction
@@ -193,7 +193,7 @@ class TransactionAdmin:
     ) -> T:
         """Asks whoever coordinates the id by then."""
         cluster = self._running()
-        coordinator = Coordinator(cluster, Kind.TRANSACTION, transactional_id)
+        coordinator = CoordinatorLookup(cluster, CoordinatorType.TRANSACTION, transactional_id)
 
         async def attempt() -> T:
             try:

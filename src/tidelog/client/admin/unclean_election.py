@@ -38,7 +38,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class ElectionLoss:
     """What electing a replica loses: `offsets` that another is known to have beyond it, `committed` of them below a high
     watermark.  `at_least`: there are more, and nobody told how many.  `unknown`: replicas that may have more."""
 
@@ -49,18 +49,18 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ElectionChoices:
     """The replicas of a partition without a leader, what each that can be elected would lose, and the best one."""
 
     state: PartitionState
     replicas: tuple[Replica, ...]
-    losses: Mapping[int, Loss]
+    losses: Mapping[int, ElectionLoss]
     best: int | None
 
 
 def choices(
     state: PartitionState, running: Collection[int], logs: Mapping[int, ReplicaLog | None]
-) -> Choices:
+) -> ElectionChoices:
     """`logs`: by broker, as each running one tells."""
     holders = {*state.in_sync, *state.eligible}
     doubts = {doubt.node: doubt for doubt in state.doubts}
@@ -73,10 +73,10 @@ def choices(
         for replica in replicas
         if replica.running and replica.log is not None
     }
-    return Choices(state, replicas, losses, _best(replicas, losses))
+    return ElectionChoices(state, replicas, losses, _best(replicas, losses))
 
 
-def loss(elected: ReplicaLog, others: Iterable[Replica]) -> Loss:
+def loss(elected: ReplicaLog, others: Iterable[Replica]) -> ElectionLoss:
     offsets = committed = 0
     at_least = False
     unknown: list[int] = []
@@ -89,7 +89,7 @@ def loss(elected: ReplicaLog, others: Iterable[Replica]) -> Loss:
             offsets = max(offsets, reach.log_end_offset - shared)
             committed = max(committed, reach.high_watermark - shared)
             at_least = at_least or not exact
-    return Loss(offsets, committed, at_least, tuple(unknown))
+    return ElectionLoss(offsets, committed, at_least, tuple(unknown))
 
 
 def _shared_end(elected: ReplicaLog, other: ReplicaLog) -> tuple[int, bool]:
@@ -105,7 +105,7 @@ def _shared_end(elected: ReplicaLog, other: ReplicaLog) -> tuple[int, bool]:
     return max(min(elected.log_end_offset, newer[0]), first), whole
 
 
-def _best(replicas: Iterable[Replica], losses: Mapping[int, Loss]) -> int | None:
+def _best(replicas: Iterable[Replica], losses: Mapping[int, ElectionLoss]) -> int | None:
     """None when no replica that runs has records, and one that does not run may have some."""
     running = [replica for replica in replicas if replica.node in losses and replica.log is not None]
     if not running:

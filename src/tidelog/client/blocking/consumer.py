@@ -13,7 +13,7 @@ from tidelog.client.blocking import loop_thread
 from tidelog.client.blocking.reader import BlockingReader, Partitions
 from tidelog.client.consumer import consumer
 from tidelog.client.consumer.commits import Callback
-from tidelog.client.consumer.deserializers import Given
+from tidelog.client.consumer.deserializers import DeserializerOption
 from tidelog.client.consumer.metrics import ConsumerMetrics
 from tidelog.client.consumer.offset_store import OffsetStore
 from tidelog.client.consumer.processing.plan import Order
@@ -55,8 +55,8 @@ class ConsumerSettings(TypedDict, total=False):
     max_partition_fetch_bytes: int | None
     check_crcs: bool
     client_rack: str | None
-    key_deserializer: Given
-    value_deserializer: Given
+    key_deserializer: DeserializerOption
+    value_deserializer: DeserializerOption
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int

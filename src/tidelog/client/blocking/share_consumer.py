@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog._speed.consumed import Record
 from tidelog.client.blocking import loop_thread
-from tidelog.client.consumer.deserializers import Given
+from tidelog.client.consumer.deserializers import DeserializerOption
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.security.security import Security
@@ -32,8 +32,8 @@ class ShareConsumerSettings(TypedDict, total=False):
     fetch_max_bytes: int
     check_crcs: bool
     client_rack: str | None
-    key_deserializer: Given
-    value_deserializer: Given
+    key_deserializer: DeserializerOption
+    value_deserializer: DeserializerOption
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int

@@ -8,12 +8,12 @@ from typing import Protocol
 JITTER = 0.2
 
 
-class Chance(Protocol):
+class RandomUniform(Protocol):
     def uniform(self, low: float, high: float, /) -> float: ...
 
 
 class Backoff:
-    def __init__(self, first_ms: int, most_ms: int, chance: Chance) -> None:
+    def __init__(self, first_ms: int, most_ms: int, chance: RandomUniform) -> None:
         self._first_ms = first_ms
         self._most_ms = max(first_ms, most_ms)
         self._chance = chance
@@ -29,7 +29,7 @@ class Backoff:
         self._failures = 0
 
 
-def delay_ms(first_ms: int, most_ms: int, failures: int, chance: Chance) -> float:
+def delay_ms(first_ms: int, most_ms: int, failures: int, chance: RandomUniform) -> float:
     """The wait after `failures` earlier failures: 0 stands for the first."""
     # 2**30 times the first wait is past every bound; a larger power only costs.
     plain = min(first_ms << min(failures, 30), most_ms)

@@ -25,14 +25,14 @@ MOVED = (
 )
 
 
-class Kind(IntEnum):
+class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
 
 
-class Coordinator:
+class CoordinatorLookup:
     def __init__(
-        self, cluster: Cluster, kind: Kind, key: str, connections: Connections | None = None
+        self, cluster: Cluster, kind: CoordinatorType, key: str, connections: Connections | None = None
     ) -> None:
         """`connections`: others than the cluster's own, for requests that are held at the coordinator."""
         self._cluster = cluster

@@ -22,7 +22,7 @@ log = logging.getLogger("tidelog.client")
 Callback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], errors.TidelogError | None], object]
 
 
-class Committer(Protocol):
+class OffsetCommitter(Protocol):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
     ) -> None: ...
@@ -31,7 +31,7 @@ class Committer(Protocol):
 class Commits:
     def __init__(
         self,
-        committer: Committer,
+        committer: OffsetCommitter,
         fetcher: Fetcher,
         *,
         auto_interval_ms: int | None,

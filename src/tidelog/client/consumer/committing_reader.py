@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.consumer.commits import Callback, Commits
-from tidelog.client.consumer.iteration import Iteration
 from tidelog.client.consumer.offset_store import StoredOffsets
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.client.consumer.reader import Reader, flat
+from tidelog.client.consumer.record_iterator import RecordIterator
 from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata, Offsets, with_metadata
-from tidelog.client.groups.offsets import GroupOffsets
+from tidelog.client.groups.offsets import CoordinatorOffsets
 from tidelog.client.groups.options import GroupOptions
-from tidelog.client.groups.participation import Participation
+from tidelog.client.groups.rebalancer import Rebalancer
 from tidelog.types import TopicPartition
 
 
@@ -22,10 +22,10 @@ class CommittingReader(Reader):
     def __init__(self, cluster: Cluster, options: ConsumerOptions, group: GroupOptions) -> None:
         super().__init__(cluster, options)
         self._group = group
-        self._offsets: GroupOffsets | StoredOffsets | None = None
+        self._offsets: CoordinatorOffsets | StoredOffsets | None = None
         self._commits: Commits | None = None
-        self._part: Participation | None = None
-        self._iteration: Iteration | None = None
+        self._part: Rebalancer | None = None
+        self._iteration: RecordIterator | None = None
 
     async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
         """Commits these offsets (of the next record to read), or the positions behind what was handed out.

@@ -13,28 +13,28 @@ from tidelog import errors
 from tidelog._speed.consumed import Record
 from tidelog.client.cluster.addresses import parse_addresses
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.options import ConnectionOptions
-from tidelog.client.consumer.commits import Commits, Committer
+from tidelog.client.consumer.commits import Commits, OffsetCommitter
 from tidelog.client.consumer.committing_reader import CommittingReader
-from tidelog.client.consumer.deserializers import Deserializers, Given
+from tidelog.client.consumer.deserializers import DeserializerOption, Deserializers
 from tidelog.client.consumer.fetch.arrow_loading import is_loaded, load
 from tidelog.client.consumer.fetch.fetcher import Fetcher
-from tidelog.client.consumer.iteration import Iteration
-from tidelog.client.consumer.metrics import ConsumerFigures, ConsumerMetrics
+from tidelog.client.consumer.metrics import ConsumerCounters, ConsumerMetrics
 from tidelog.client.consumer.offset_store import OffsetStore, StoredOffsets, call_here
 from tidelog.client.consumer.options import ConsumerOptions, read_committed_of, reset_of
 from tidelog.client.consumer.processing.dead_letters import LETTER_BYTES_MAX
 from tidelog.client.consumer.processing.plan import Order
 from tidelog.client.consumer.processing.processing import Processing, ProcessListener, ProcessOptions
+from tidelog.client.consumer.record_iterator import RecordIterator
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
 from tidelog.client.groups.assignors import Assignor, assignors_of
-from tidelog.client.groups.membership import Machine
-from tidelog.client.groups.offsets import GroupOffsets
+from tidelog.client.groups.membership import Membership
+from tidelog.client.groups.offsets import CoordinatorOffsets
 from tidelog.client.groups.options import GroupOptions
-from tidelog.client.groups.participation import Participation, new_machine
 from tidelog.client.groups.rebalance_listener import RebalanceListener
+from tidelog.client.groups.rebalancer import Rebalancer, new_machine
 from tidelog.client.producer.producer import Producer
 from tidelog.client.security.security import Security
 from tidelog.client.topic_names import check_dead_letters, check_topic, names_of
@@ -99,8 +99,8 @@ class Consumer(CommittingReader):
         max_partition_fetch_bytes: int | None = None,
         check_crcs: bool = True,
         client_rack: str | None = None,
-        key_deserializer: Given = None,
-        value_deserializer: Given = None,
+        key_deserializer: DeserializerOption = None,
+        value_deserializer: DeserializerOption = None,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
@@ -171,8 +171,8 @@ class Consumer(CommittingReader):
         if self._store is not None:
             self._offsets = StoredOffsets(self._store, lambda method, what: self._call(method, what))
         elif group_id is not None:
-            coordinator = Coordinator(self._cluster, Kind.GROUP, group_id)
-            self._offsets = GroupOffsets(
+            coordinator = CoordinatorLookup(self._cluster, CoordinatorType.GROUP, group_id)
+            self._offsets = CoordinatorOffsets(
                 self._cluster,
                 coordinator,
                 group_id,
@@ -180,14 +180,14 @@ class Consumer(CommittingReader):
                 require_stable=self._options.read_committed,
             )
         self._loop_time = asyncio.get_running_loop().time
-        self._figures = ConsumerFigures(self._loop_time())
+        self._figures = ConsumerCounters(self._loop_time())
         self._fetcher = Fetcher(self._cluster, self._options, self._offsets)
         if self._offsets is not None:
             self._commits = self._new_commits(self._offsets, self._fetcher)
         if self._topics or self._pattern is not None:
             self._join()
 
-    def _new_commits(self, committer: Committer, fetcher: Fetcher) -> Commits:
+    def _new_commits(self, committer: OffsetCommitter, fetcher: Fetcher) -> Commits:
         # With a store of its own the application says when: its results and offsets belong together.
         auto = self._group.enable_auto_commit and self._store is None
         interval_ms = self._group.auto_commit_interval_ms if auto else None
@@ -338,7 +338,7 @@ class Consumer(CommittingReader):
     def _join(self) -> None:
         if self._part is None:
             assert self._fetcher is not None
-            self._part = Participation(
+            self._part = Rebalancer(
                 self._cluster,
                 self._fetcher,
                 self._commits,
@@ -350,7 +350,7 @@ class Consumer(CommittingReader):
             )
         self._part.subscribe(self._topics, self._pattern, self._listener)
 
-    def _machine(self) -> Machine:
+    def _machine(self) -> Membership:
         rack = self._options.client_rack or None
         return new_machine(self._group, self._cluster.options, rack, self._environment.random)
 
@@ -484,10 +484,10 @@ class Consumer(CommittingReader):
             if part is not None:
                 part.poll_ended()
 
-    def __aiter__(self) -> Iteration:
+    def __aiter__(self) -> RecordIterator:
         self._running()
         if self._iteration is None:
-            self._iteration = Iteration(self)
+            self._iteration = RecordIterator(self)
         return self._iteration
 
     async def process(

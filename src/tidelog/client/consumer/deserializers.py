@@ -17,11 +17,11 @@ class SchemaUnavailable(SerializationError):
     retriable = True
 
 
-Given = Deserializer | Callable[[bytes | None], Any] | None
+DeserializerOption = Deserializer | Callable[[bytes | None], Any] | None
 
 
 class Deserializers:
-    def __init__(self, key: Given, value: Given) -> None:
+    def __init__(self, key: DeserializerOption, value: DeserializerOption) -> None:
         self._key = deserializer_of(key)
         self._value = deserializer_of(value)
         self.active = self._key is not None or self._value is not None

@@ -58,7 +58,7 @@ class ConsumerMetrics:
         return "".join(lines)
 
 
-class _Second:
+class _ConsumerSecond:
     __slots__ = ("busy_s", "polls", "records", "second")
 
     def __init__(self, second: int) -> None:
@@ -67,11 +67,11 @@ class _Second:
         self.busy_s = 0.0
 
 
-class ConsumerFigures:
+class ConsumerCounters:
     def __init__(self, now_s: float) -> None:
         self._begun_s = now_s
         self._returned_s: float | None = None
-        self._seconds: deque[_Second] = deque(maxlen=WINDOW_S)
+        self._seconds: deque[_ConsumerSecond] = deque(maxlen=WINDOW_S)
         self.records = self.polls = 0
 
     def polled(self, now_s: float) -> None:
@@ -88,9 +88,9 @@ class ConsumerFigures:
             self.records += count
             self._second(now_s).records += count
 
-    def _second(self, now_s: float) -> _Second:
+    def _second(self, now_s: float) -> _ConsumerSecond:
         if not self._seconds or self._seconds[-1].second != int(now_s):
-            self._seconds.append(_Second(int(now_s)))
+            self._seconds.append(_ConsumerSecond(int(now_s)))
         return self._seconds[-1]
 
     def rates(self, now_s: float) -> tuple[float, float, float]:

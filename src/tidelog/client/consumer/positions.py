@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tidelog import errors
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import LATEST, list_offsets
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.client.groups.metadata import OffsetAndMetadata
 from tidelog.types import TopicPartition
@@ -28,7 +28,7 @@ class CommittedOffsets(Protocol):
     ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
 
 
-class Positions:
+class FetchPositions:
     def __init__(
         self,
         cluster: Cluster,
@@ -43,14 +43,14 @@ class Positions:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, one: Assigned) -> None:
+    def begin(self, one: AssignedPartition) -> None:
         """A partition that was just assigned."""
         if self._committed is not None:
             one.seek_to_committed()
         else:
             self.reset(one)
 
-    def reset(self, one: Assigned, why: str | None = None) -> None:
+    def reset(self, one: AssignedPartition, why: str | None = None) -> None:
         reset = self._options.auto_offset_reset
         if reset is not None:
             one.seek_by_look_up(reset)
@@ -58,7 +58,7 @@ class Positions:
             why = why or f"{one.partition} has no position"
             one.problem = errors.OffsetOutOfRange(f"{why}: seek, or set auto_offset_reset")
 
-    def look(self, assigned: Mapping[TopicPartition, Assigned]) -> None:
+    def look(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """Starts looking, if anything waits for it."""
         if self._task is None and any(_waits(one) for one in assigned.values()):
             self._task = asyncio.get_running_loop().create_task(self._look(assigned), name="positions")
@@ -76,12 +76,12 @@ class Positions:
                 log.error("looking up positions failed", exc_info=bug)
             self._changed()
 
-    async def _look(self, assigned: Mapping[TopicPartition, Assigned]) -> None:
+    async def _look(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         waiting = [one for one in assigned.values() if _waits(one)]
         await self._from_committed([one for one in waiting if one.needs_committed])
         await self._from_times([one for one in waiting if one.look_up is not None])
 
-    async def _from_committed(self, waiting: list[Assigned]) -> None:
+    async def _from_committed(self, waiting: list[AssignedPartition]) -> None:
         if not waiting or self._committed is None:
             return
         asked = [(one, one.generation) for one in waiting]
@@ -105,7 +105,7 @@ class Positions:
                     one.needs_committed = False
                     self.reset(one, f"{one.partition} has no committed offset")
 
-    async def _from_times(self, waiting: list[Assigned]) -> None:
+    async def _from_times(self, waiting: list[AssignedPartition]) -> None:
         if not waiting:
             return
         asked = [(one, one.generation) for one in waiting]
@@ -130,11 +130,11 @@ class Positions:
         )
 
 
-def _waits(one: Assigned) -> bool:
+def _waits(one: AssignedPartition) -> bool:
     return (one.look_up is not None or one.needs_committed) and one.problem is None
 
 
-def _fail(asked: Iterable[tuple[Assigned, object]], problem: errors.TidelogError) -> None:
+def _fail(asked: Iterable[tuple[AssignedPartition, object]], problem: errors.TidelogError) -> None:
     for one, generation in asked:
         if one.generation is generation:
             # What it waits for stays: once the reader has heard of the problem, it is looked up again.

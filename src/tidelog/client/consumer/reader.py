@@ -10,7 +10,7 @@ from tidelog import errors
 from tidelog.client import checks
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.client.errors import ClientClosed
@@ -178,7 +178,9 @@ class Reader:
             if one is not None and not self._closed:
                 one.seek(offset, one.epoch)
 
-    def _chosen(self, partitions: Iterable[TopicPartition | Iterable[TopicPartition]]) -> list[Assigned]:
+    def _chosen(
+        self, partitions: Iterable[TopicPartition | Iterable[TopicPartition]]
+    ) -> list[AssignedPartition]:
         assigned = self._running().assigned
         wanted = flat(partitions) or list(assigned)
         for one in wanted:

@@ -20,7 +20,7 @@ from tidelog.client.groups.consumer_protocol import (
     unpack_assignment,
     unpack_subscription,
 )
-from tidelog.client.groups.membership import Ask, Change, LookUp, ordered
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup, ordered
 from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,7 +33,7 @@ NO_GENERATION = -1
 FORGOTTEN = (errors.UnknownMemberId.code, errors.IllegalGeneration.code)
 
 
-class Phase(Enum):
+class ClassicPhase(Enum):
     IDLE = auto()  # no subscription
     GIVING_UP = auto()  # the reader must let go of partitions before the next join
     JOINING = auto()
@@ -55,10 +55,10 @@ class ClassicMembership:
         instance_id: str | None = None,
         rack: str | None = None,
     ) -> None:
-        self.change: Change | None = None
+        self.change: AssignmentChange | None = None
         self.problem: errors.TidelogError | None = None
         self.rebalances = 0
-        self.phase = Phase.IDLE
+        self.phase = ClassicPhase.IDLE
         self._group_id = group_id
         self._assignors = {one.name: one for one in assignors}
         self._cooperative = is_cooperative(assignors)
@@ -78,8 +78,8 @@ class ClassicMembership:
         self._owned: tuple[TopicPartition, ...] = ()
         self._sticky: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         self._again = False
-        self._leaving: Ask | None = None
-        self._asked: Ask | LookUp | None = None
+        self._leaving: CoordinatorRequest | None = None
+        self._asked: CoordinatorRequest | MetadataLookup | None = None
         self._beat_ms = 0.0
         self._not_before_ms = 0.0
 
@@ -95,31 +95,31 @@ class ClassicMembership:
 
     def subscribed(self, topics: Collection[str], pattern: str | None = None) -> None:
         wanted = tuple(sorted(topics))
-        if wanted != self._topics or self.phase is Phase.IDLE:
+        if wanted != self._topics or self.phase is ClassicPhase.IDLE:
             self._topics = wanted
             self._rejoin()
 
     def seen(self, partitions: Mapping[str, int]) -> None:
-        if self._leads and self._seen is not None and self.phase is Phase.STABLE:
+        if self._leads and self._seen is not None and self.phase is ClassicPhase.STABLE:
             now = {topic: partitions.get(topic, 0) for topic in self._seen}
             if now != self._seen:
                 self._seen = now
                 self._rejoin()
 
     def _rejoin(self) -> None:
-        if self.phase in (Phase.IDLE, Phase.STABLE):
+        if self.phase in (ClassicPhase.IDLE, ClassicPhase.STABLE):
             if self.change is not None:
                 self._again = True  # First the reader must have what the last rebalance gave it.
             elif self._owned and not self._cooperative:
-                self.phase = Phase.GIVING_UP
-                self.change = Change(owned=(), revoked=self._owned)
+                self.phase = ClassicPhase.GIVING_UP
+                self.change = AssignmentChange(owned=(), revoked=self._owned)
             else:
-                self.phase = Phase.JOINING
-        elif self.phase is not Phase.JOINING or self._asked is not None:
+                self.phase = ClassicPhase.JOINING
+        elif self.phase is not ClassicPhase.JOINING or self._asked is not None:
             self._again = True
 
     def expired(self) -> None:
-        if self.in_group and self.phase is not Phase.DONE:
+        if self.in_group and self.phase is not ClassicPhase.DONE:
             if self._instance_id is None:
                 self._leaving = self._leave_request()
             self._forget()
@@ -129,73 +129,75 @@ class ClassicMembership:
         if change is None:
             return
         self._owned = change.owned
-        if self.phase is Phase.GIVING_UP:
-            self.phase = Phase.JOINING
+        if self.phase is ClassicPhase.GIVING_UP:
+            self.phase = ClassicPhase.JOINING
             self._again = False
         elif self._again or (self._cooperative and change.revoked):
             self._again = False
             self._rejoin()
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> CoordinatorRequest | None:
         request = self._leaving
         if request is None and self._member_id and self._instance_id is None:
             request = self._leave_request()
-        self.phase = Phase.DONE
+        self.phase = ClassicPhase.DONE
         self._generation = NO_GENERATION
         return request
 
-    def _leave_request(self) -> Ask:
+    def _leave_request(self) -> CoordinatorRequest:
         member = MemberIdentity(self._member_id, self._instance_id, "the consumer leaves")
-        return Ask(LeaveGroupRequest(group_id=self._group_id, members=[member]), LeaveGroupResponse)
+        return CoordinatorRequest(
+            LeaveGroupRequest(group_id=self._group_id, members=[member]), LeaveGroupResponse
+        )
 
     def _forget(self) -> None:
         """The coordinator does not know us any more, or shall not."""
         self._member_id, self._generation = "", NO_GENERATION
         self._again = False
         lost = self._owned
-        if self.change is not None and self.phase is not Phase.GIVING_UP:
+        if self.change is not None and self.phase is not ClassicPhase.GIVING_UP:
             # What the last rebalance added was never taken; what it revoked is lost now, too.
             self.change = None
         if lost:
-            self.phase = Phase.GIVING_UP
-            self.change = Change(owned=(), lost=lost)
+            self.phase = ClassicPhase.GIVING_UP
+            self.change = AssignmentChange(owned=(), lost=lost)
         else:
-            self.phase = Phase.JOINING
+            self.phase = ClassicPhase.JOINING
 
     # What to do next
 
-    def due(self, now_ms: float) -> Ask | LookUp | None:
+    def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         self._asked = self._due(now_ms)
         return self._asked
 
-    def _due(self, now_ms: float) -> Ask | LookUp | None:
+    def _due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         if self._leaving is not None:
             return self._leaving
         if self.problem is not None or now_ms < self._not_before_ms:
             return None
         match self.phase:
-            case Phase.JOINING:
+            case ClassicPhase.JOINING:
                 return self._join()
-            case Phase.ASSIGNING:
+            case ClassicPhase.ASSIGNING:
                 wanted = {topic for one in self._members for topic in one.topics}
-                return LookUp(topics=tuple(sorted(wanted)))
-            case Phase.SYNCING:
+                return MetadataLookup(topics=tuple(sorted(wanted)))
+            case ClassicPhase.SYNCING:
                 return self._sync()
-            case Phase.STABLE | Phase.GIVING_UP if self.in_group and now_ms >= self._beat_ms:
+            case ClassicPhase.STABLE | ClassicPhase.GIVING_UP if self.in_group and now_ms >= self._beat_ms:
                 request = HeartbeatRequest(
                     self._group_id, self._generation, self._member_id, self._instance_id
                 )
-                return Ask(request, HeartbeatResponse)
+                return CoordinatorRequest(request, HeartbeatResponse)
         return None
 
     def next_ms(self) -> float | None:
-        if self.problem is not None or self.phase in (Phase.IDLE, Phase.DONE):
+        if self.problem is not None or self.phase in (ClassicPhase.IDLE, ClassicPhase.DONE):
             return None
-        if self.phase in (Phase.STABLE, Phase.GIVING_UP):
+        if self.phase in (ClassicPhase.STABLE, ClassicPhase.GIVING_UP):
             return max(self._beat_ms, self._not_before_ms) if self.in_group else None
         return self._not_before_ms
 
-    def _join(self) -> Ask:
+    def _join(self) -> CoordinatorRequest:
         protocols = []
         owned = self._owned if self._cooperative else ()
         for one in self._assignors.values():
@@ -212,9 +214,9 @@ class ClassicMembership:
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
         )
-        return Ask(request, JoinGroupResponse, self._rebalance_timeout_ms)
+        return CoordinatorRequest(request, JoinGroupResponse, self._rebalance_timeout_ms)
 
-    def _sync(self) -> Ask:
+    def _sync(self) -> CoordinatorRequest:
         request = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self._generation,
@@ -224,7 +226,7 @@ class ClassicMembership:
             protocol_name=self._protocol,
             assignments=self._assignments,
         )
-        return Ask(request, SyncGroupResponse, self._rebalance_timeout_ms)
+        return CoordinatorRequest(request, SyncGroupResponse, self._rebalance_timeout_ms)
 
     # What came of it
 
@@ -236,7 +238,7 @@ class ClassicMembership:
             self._joined(answer, now_ms)
         elif isinstance(answer, SyncGroupResponse):
             self._synced(answer, now_ms)
-        elif isinstance(asked, Ask) and asked.request.member_id == self._member_id:
+        elif isinstance(asked, CoordinatorRequest) and asked.request.member_id == self._member_id:
             self._heartbeat_answered(answer.error_code, now_ms)
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
@@ -252,7 +254,7 @@ class ClassicMembership:
         if code in FORGOTTEN:
             self._forget()
         elif code == errors.RebalanceInProgress.code:
-            self.phase = Phase.JOINING
+            self.phase = ClassicPhase.JOINING
         else:
             raise problem_of(code, f"group {self._group_id!r}")
 
@@ -273,7 +275,7 @@ class ClassicMembership:
         self._seen = None
         self._assignments = []
         self._beat_ms = now_ms + self._beat_every_ms
-        self.phase = Phase.SYNCING
+        self.phase = ClassicPhase.SYNCING
         if self._leads:
             self._members = [
                 unpack_subscription(one.member_id, one.group_instance_id, one.metadata)
@@ -281,11 +283,11 @@ class ClassicMembership:
             ]
             # A static leader that returns keeps the assignment that the group has.
             if not answer.skip_assignment:
-                self.phase = Phase.ASSIGNING
+                self.phase = ClassicPhase.ASSIGNING
 
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
         self._asked = None
-        if self.phase is not Phase.ASSIGNING:
+        if self.phase is not ClassicPhase.ASSIGNING:
             return
         wanted = sorted({topic for one in self._members for topic in one.topics})
         self._seen = {topic: partitions.get(topic, 0) for topic in wanted}
@@ -294,7 +296,7 @@ class ClassicMembership:
         self._assignments = [
             SyncGroupRequestAssignment(member, pack_assignment(given)) for member, given in assignment.items()
         ]
-        self.phase = Phase.SYNCING
+        self.phase = ClassicPhase.SYNCING
 
     def _synced(self, answer: SyncGroupResponse, now_ms: float) -> None:
         self._assignments, self._members = [], []
@@ -304,10 +306,10 @@ class ClassicMembership:
         given = ordered(unpack_assignment(answer.assignment))
         self._sticky = (given, self._generation)
         self.rebalances += 1
-        self.phase = Phase.STABLE
+        self.phase = ClassicPhase.STABLE
         self._beat_ms = now_ms + self._beat_every_ms
         before = set(self._owned)
-        self.change = Change(
+        self.change = AssignmentChange(
             owned=given,
             revoked=ordered(before - set(given)),
             added=ordered(set(given) - before),
@@ -318,7 +320,7 @@ class ClassicMembership:
         if code == errors.NONE:
             return
         if code == errors.RebalanceInProgress.code:
-            if self.phase is Phase.STABLE:
+            if self.phase is ClassicPhase.STABLE:
                 self._rejoin()
             return
         self._refused(code)

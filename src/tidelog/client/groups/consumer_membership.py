@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog import errors
 from tidelog.client.cluster.response_errors import problem_of
-from tidelog.client.groups.membership import Ask, Change, LookUp, ordered
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup, ordered
 from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -42,7 +42,7 @@ class ConsumerMembership:
         rack: str | None = None,
         server_assignor: str | None = None,
     ) -> None:
-        self.change: Change | None = None
+        self.change: AssignmentChange | None = None
         self.problem: errors.TidelogError | None = None
         self.rebalances = 0
         self._group_id = group_id
@@ -62,8 +62,8 @@ class ConsumerMembership:
         self._names: dict[uuid.UUID, str] = {}
         self._owned: tuple[TopicPartition, ...] = ()
         self._acknowledged: tuple[TopicPartition, ...] = ()
-        self._leaving: Ask | None = None
-        self._asked: Ask | LookUp | None = None
+        self._leaving: CoordinatorRequest | None = None
+        self._asked: CoordinatorRequest | MetadataLookup | None = None
         self._asked_tells: tuple[Any, tuple[TopicPartition, ...]] = (None, ())
         self._beat_every_ms = 0
         self._empty_handed_ms = EMPTY_HANDED_MS
@@ -103,18 +103,18 @@ class ConsumerMembership:
                 self._active = True
             self._reconcile()
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> CoordinatorRequest | None:
         request = self._leaving
         if request is None and self._joined:
             request = self._leave_request()
         self._active = self._joined = False
         return request
 
-    def _leave_request(self) -> Ask:
+    def _leave_request(self) -> CoordinatorRequest:
         epoch = LEAVE_EPOCH if self._instance_id is None else LEAVE_FOR_NOW_EPOCH
         return self._ask(epoch)
 
-    def _ask(self, epoch: int) -> Ask:
+    def _ask(self, epoch: int) -> CoordinatorRequest:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self._member_id,
@@ -124,7 +124,7 @@ class ConsumerMembership:
             subscribed_topic_names=None,
             topic_partitions=None,
         )
-        return Ask(request, ConsumerGroupHeartbeatResponse)
+        return CoordinatorRequest(request, ConsumerGroupHeartbeatResponse)
 
     def _forget(self) -> None:
         """The coordinator does not know us any more, or shall not."""
@@ -135,22 +135,22 @@ class ConsumerMembership:
         if self._owned:
             # It joins again when the reader has let go.
             self._active = False
-            self.change = Change(owned=(), lost=self._owned)
+            self.change = AssignmentChange(owned=(), lost=self._owned)
 
     # What to do next
 
-    def due(self, now_ms: float) -> Ask | LookUp | None:
+    def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         self._asked = self._due(now_ms)
         return self._asked
 
-    def _due(self, now_ms: float) -> Ask | LookUp | None:
+    def _due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         if self._leaving is not None:
             return self._leaving
         if self.problem is not None or now_ms < self._not_before_ms or not self._active:
             return None
         unnamed = [one for one in self._target or () if one not in self._names]
         if unnamed and now_ms >= self._look_up_ms:
-            return LookUp(ids=tuple(unnamed))
+            return MetadataLookup(ids=tuple(unnamed))
         news = self._told != (self._topics, self._pattern) or self._acknowledged != self._owned
         if self._fresh or news or now_ms >= self._beat_ms:
             return self._heartbeat()
@@ -161,7 +161,7 @@ class ConsumerMembership:
             return None
         return max(self._beat_ms, self._not_before_ms)
 
-    def _heartbeat(self) -> Ask:
+    def _heartbeat(self) -> CoordinatorRequest:
         ask = self._ask(self._epoch)
         request = ask.request
         subscription = (self._topics, self._pattern)
@@ -249,6 +249,6 @@ class ConsumerMembership:
             self._target = None
         if wanted != before:
             self.rebalances += 1
-            self.change = Change(
+            self.change = AssignmentChange(
                 owned=ordered(wanted), revoked=ordered(before - wanted), added=ordered(wanted - before)
             )

@@ -20,7 +20,7 @@ from tidelog.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AssignmentChange:
     """`owned` is what the member has afterwards; `lost` was taken away without asking, and nothing may be
     committed for it any more."""
 
@@ -30,7 +30,7 @@ class Change:
     added: tuple[TopicPartition, ...] = ()
 
 
-class Ask(NamedTuple):
+class CoordinatorRequest(NamedTuple):
     """A request to the coordinator; `wait_ms` is how long it may be held there."""
 
     request: Any
@@ -38,17 +38,17 @@ class Ask(NamedTuple):
     wait_ms: int = 0
 
 
-class LookUp(NamedTuple):
+class MetadataLookup(NamedTuple):
     """Metadata that the machine needs before it can go on: topics by name, or by id."""
 
     topics: tuple[str, ...] = ()
     ids: tuple[uuid.UUID, ...] = ()
 
 
-class Machine(Protocol):
+class Membership(Protocol):
     """`problem`: what has ended the membership for good.  `in_group`: the coordinator counts on us."""
 
-    change: Change | None
+    change: AssignmentChange | None
     problem: errors.TidelogError | None
     rebalances: int
 
@@ -62,14 +62,14 @@ class Machine(Protocol):
         """What the reader wants now; with a `pattern`, `topics` are those that match it."""
         ...
 
-    def due(self, now_ms: float) -> Ask | LookUp | None: ...
+    def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None: ...
 
     def next_ms(self) -> float | None:
         """When `due` may have something without any further event."""
         ...
 
     def answered(self, answer: Any, now_ms: float) -> None:
-        """To the `Ask` that was due last."""
+        """To the `CoordinatorRequest` that was due last."""
         ...
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
@@ -77,7 +77,7 @@ class Machine(Protocol):
         ...
 
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
-        """The answer to a `LookUp`: how many partitions topics have, and their names by id."""
+        """The answer to a `MetadataLookup`: how many partitions topics have, and their names by id."""
         ...
 
     def seen(self, partitions: Mapping[str, int]) -> None:
@@ -92,7 +92,7 @@ class Machine(Protocol):
         """The reader has not come back for too long: others shall have its partitions."""
         ...
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> CoordinatorRequest | None:
         """The request that ends the membership, if there is one to end; the machine is done after it."""
         ...
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tidelog import errors
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator
+from tidelog.client.cluster.coordinator import CoordinatorLookup
 from tidelog.client.cluster.response_errors import problem_of
 from tidelog.client.errors import CommitFailed
 from tidelog.client.groups.consumer_protocol import by_topic
@@ -58,11 +58,11 @@ class _Again(errors.Retriable):
     """Retriable here, though not everywhere."""
 
 
-class GroupOffsets:
+class CoordinatorOffsets:
     def __init__(
         self,
         cluster: Cluster,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         group_id: str,
         who: Callable[[], GroupMetadata | None],
         *,

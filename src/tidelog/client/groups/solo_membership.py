@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tidelog import errors
-from tidelog.client.groups.membership import Ask, Change, LookUp, ordered
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup, ordered
 from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.types import TopicPartition
 
@@ -16,7 +16,7 @@ from tidelog.types import TopicPartition
 class SoloMembership:
     def __init__(self, look_every_ms: int, missing_every_ms: int) -> None:
         """Topics are looked at again for new partitions; more often while one of them is missing."""
-        self.change: Change | None = None
+        self.change: AssignmentChange | None = None
         self.problem: errors.TidelogError | None = None
         self.rebalances = 0
         self.looked = False
@@ -39,10 +39,10 @@ class SoloMembership:
             self._topics = tuple(topics)
             self._next_ms = 0.0
 
-    def due(self, now_ms: float) -> Ask | LookUp | None:
+    def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         if self._topics is None or now_ms < self._next_ms or self.change is not None:
             return None
-        return LookUp(topics=self._topics)
+        return MetadataLookup(topics=self._topics)
 
     def next_ms(self) -> float | None:
         return self._next_ms if self.change is None and self._topics is not None else None
@@ -65,7 +65,7 @@ class SoloMembership:
         before = set(self._owned)
         if wanted != before:
             self.rebalances += 1
-            self.change = Change(
+            self.change = AssignmentChange(
                 owned=ordered(wanted), revoked=ordered(before - wanted), added=ordered(wanted - before)
             )
 
@@ -79,6 +79,6 @@ class SoloMembership:
     def expired(self) -> None:
         """Nobody else waits for its partitions."""
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> CoordinatorRequest | None:
         self._topics = None
         return None

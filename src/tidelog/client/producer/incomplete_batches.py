@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tidelog.client.producer.batch import OutgoingBatch
 
 
-class Unfinished:
+class IncompleteBatches:
     def __init__(self) -> None:
         self._batches: set[OutgoingBatch] = set()
         self._waits: list[tuple[set[OutgoingBatch], asyncio.Future[None]]] = []

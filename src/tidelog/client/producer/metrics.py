@@ -58,7 +58,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class _Second:
+class _ProducerSecond:
     __slots__ = ("batches", "bytes", "failed", "latency_max_s", "latency_s", "records", "requests", "second")
 
     def __init__(self, second: int) -> None:
@@ -67,10 +67,10 @@ class _Second:
         self.latency_s = self.latency_max_s = 0.0
 
 
-class Figures:
+class ProducerCounters:
     def __init__(self, now_s: float) -> None:
         self._begun_s = now_s
-        self._seconds: deque[_Second] = deque(maxlen=WINDOW_S)
+        self._seconds: deque[_ProducerSecond] = deque(maxlen=WINDOW_S)
         self.records = self.failed_records = self.retried_records = self.bytes = self.batches = 0
         self.requests = 0
 
@@ -97,9 +97,9 @@ class Figures:
         second.latency_s += latency_s
         second.latency_max_s = max(second.latency_max_s, latency_s)
 
-    def _second(self, now_s: float) -> _Second:
+    def _second(self, now_s: float) -> _ProducerSecond:
         if not self._seconds or self._seconds[-1].second != int(now_s):
-            self._seconds.append(_Second(int(now_s)))
+            self._seconds.append(_ProducerSecond(int(now_s)))
         return self._seconds[-1]
 
     def metrics(

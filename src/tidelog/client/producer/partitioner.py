@@ -18,7 +18,7 @@ Partitioner = Callable[[str, bytes | None, int], int | None]
 NAMED = {"murmur2": BY_KEY, "sticky": STICKY, "round_robin": ROUND_ROBIN}
 
 
-class Chance(Protocol):
+class RandomChoice(Protocol):
     def choice(self, of: Sequence[int], /) -> int: ...
 
 
@@ -38,6 +38,6 @@ def kind_of(partitioner: str | Partitioner) -> tuple[int, Partitioner | None]:
     return NAMED[partitioner], None
 
 
-def another(partitions: Sequence[int], current: int, chance: Chance) -> int:
+def another(partitions: Sequence[int], current: int, chance: RandomChoice) -> int:
     """Any of `partitions`, but not the current one if there is another."""
     return chance.choice([one for one in partitions if one != current] or list(partitions))

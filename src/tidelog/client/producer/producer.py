@@ -34,7 +34,7 @@ from tidelog.client.producer.sender import Sender
 from tidelog.client.security.security import Security
 from tidelog.client.topic_names import check_topic
 from tidelog.client.transactions.prepared import PreparedTransaction
-from tidelog.client.transactions.transactions import Transactions
+from tidelog.client.transactions.transactions import ProducerTransactions
 from tidelog.schema.serializer import Remote, Serializer, serializer_of
 from tidelog.types import TopicPartition
 
@@ -134,9 +134,9 @@ class Producer:
         self._key_serializer = serializer_of(key_serializer)
         self._value_serializer = serializer_of(value_serializer)
         self._plain = key_serializer is None and value_serializer is None
-        self._transactions: Transactions | None = None
+        self._transactions: ProducerTransactions | None = None
         if transactional_id is not None:
-            self._transactions = Transactions(
+            self._transactions = ProducerTransactions(
                 self._cluster, transactional_id, transaction_timeout_ms, max_block_ms
             )
         self._bulk_bytes = max(batch_size, min(BULK_BYTES, max_request_size, buffer_memory))
@@ -502,7 +502,7 @@ class Producer:
                     problem.add_note(f"the transaction could not be aborted either: {second}")
             raise
 
-    def _transactional(self) -> tuple[Sender, Transactions]:
+    def _transactional(self) -> tuple[Sender, ProducerTransactions]:
         sender = self._running()
         if self._transactions is None:
             raise errors.InvalidTxnState("transactions need a transactional_id: give the producer one")

@@ -19,7 +19,7 @@ class ProducerId(NamedTuple):
     epoch: int
 
 
-class Identity:
+class ProducerIdentity:
     def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
         self._cluster = cluster
         self._timeout_ms = timeout_ms

@@ -23,14 +23,14 @@ from tidelog.client.cluster.response_errors import problem_of
 from tidelog.client.errors import DeliveryTimedOut, TransactionAborted
 from tidelog.client.producer.batch import OutgoingBatch
 from tidelog.client.producer.buffer_memory import BufferMemory
-from tidelog.client.producer.incomplete_batches import Unfinished
-from tidelog.client.producer.metrics import Figures, ProducerMetrics
+from tidelog.client.producer.incomplete_batches import IncompleteBatches
+from tidelog.client.producer.metrics import ProducerCounters, ProducerMetrics
 from tidelog.client.producer.options import ProducerOptions
 from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.produce_request import ProduceCall, build_produce, read_produce
-from tidelog.client.producer.producer_id import Identity
-from tidelog.client.producer.routes import Routes
-from tidelog.client.transactions.transactions import Transactions
+from tidelog.client.producer.producer_id import ProducerIdentity
+from tidelog.client.producer.record_accumulator import RecordAccumulator
+from tidelog.client.transactions.transactions import ProducerTransactions
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.produce import ProduceResponse
@@ -46,7 +46,7 @@ class Sender:
         cluster: Cluster,
         options: ProducerOptions,
         memory: BufferMemory,
-        transactions: Transactions | None,
+        transactions: ProducerTransactions | None,
     ) -> None:
         self._cluster = cluster
         self._options = options
@@ -57,15 +57,15 @@ class Sender:
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight: dict[int, int] = {}
         self._holding: dict[int, Requester] = {}
-        self._unfinished = Unfinished()
-        self._identity = Identity(cluster, options.delivery_timeout_ms)
+        self._unfinished = IncompleteBatches()
+        self._identity = ProducerIdentity(cluster, options.delivery_timeout_ms)
         self._pump_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._turns: list[Callable[[], None]] = []
         self._closed = False
-        self.figures = Figures(self._loop.time())
-        self.routes = Routes(cluster, options, memory, self.wake)
+        self.figures = ProducerCounters(self._loop.time())
+        self.routes = RecordAccumulator(cluster, options, memory, self.wake)
         self.intake = self.routes.intake
         self._queues = self.routes.queues
 

@@ -20,7 +20,7 @@ TYPES: dict[str, int] = {"accept": 1, "release": 2, "reject": 3, "renew": 4}
 RENEW = TYPES["renew"]
 
 
-class Run(NamedTuple):
+class AcknowledgedRange(NamedTuple):
     """Acknowledged alike, from `first` to `last`."""
 
     first: int
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     kind: int
 
 
-class Acquired(NamedTuple):
+class AcquiredRange(NamedTuple):
     first: int
     last: int
     delivery_count: int
@@ -40,7 +40,7 @@ class Acknowledgements:
         self._said: dict[TopicPartition, dict[int, int]] = {}
 
     def deliver(
-        self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[Acquired]
+        self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredRange]
     ) -> list[Record]:
         """Of a fetch's records those that were acquired, with their delivery counts."""
         by_offset = {one.offset: one for one in records}
@@ -91,9 +91,11 @@ class Acknowledgements:
     def pending(self) -> set[TopicPartition]:
         return {partition for partition, said in self._said.items() if said}
 
-    def take(self, partitions: Collection[TopicPartition], renewals: bool) -> dict[TopicPartition, list[Run]]:
+    def take(
+        self, partitions: Collection[TopicPartition], renewals: bool
+    ) -> dict[TopicPartition, list[AcknowledgedRange]]:
         """What was said about these, to be sent now; renewals, which keep the record in hand, or the others."""
-        out: dict[TopicPartition, list[Run]] = {}
+        out: dict[TopicPartition, list[AcknowledgedRange]] = {}
         for partition in partitions:
             said = self._said.get(partition, {})
             chosen = {offset: kind for offset, kind in said.items() if (kind == RENEW) == renewals}
@@ -109,12 +111,12 @@ class Acknowledgements:
             self._said.pop(partition, None)
 
 
-def runs(said: dict[int, int]) -> list[Run]:
-    out: list[Run] = []
+def runs(said: dict[int, int]) -> list[AcknowledgedRange]:
+    out: list[AcknowledgedRange] = []
     for offset in sorted(said):
         kind = said[offset]
         if out and out[-1].last == offset - 1 and out[-1].kind == kind:
-            out[-1] = Run(out[-1].first, offset, kind)
+            out[-1] = AcknowledgedRange(out[-1].first, offset, kind)
         else:
-            out.append(Run(offset, offset, kind))
+            out.append(AcknowledgedRange(offset, offset, kind))
     return out

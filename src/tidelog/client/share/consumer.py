@@ -14,14 +14,14 @@ from tidelog._speed.consumed import Record
 from tidelog.client.cluster.addresses import parse_addresses
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.connections import Connections
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.options import ConnectionOptions
-from tidelog.client.consumer.deserializers import Deserializers, Given, SchemaUnavailable
+from tidelog.client.consumer.deserializers import DeserializerOption, Deserializers, SchemaUnavailable
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.client.environment import Environment
 from tidelog.client.errors import ClientClosed
-from tidelog.client.groups.member import Member
-from tidelog.client.groups.participation import new_member_id
+from tidelog.client.groups.membership_task import MembershipTask
+from tidelog.client.groups.rebalancer import new_member_id
 from tidelog.client.security.security import Security
 from tidelog.client.share.acknowledgements import Acknowledgements, How
 from tidelog.client.share.fetcher import ShareFetcher
@@ -64,8 +64,8 @@ class ShareConsumer:
         fetch_max_bytes: int = 52_428_800,
         check_crcs: bool = True,
         client_rack: str | None = None,
-        key_deserializer: Given = None,
-        value_deserializer: Given = None,
+        key_deserializer: DeserializerOption = None,
+        value_deserializer: DeserializerOption = None,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
@@ -113,7 +113,7 @@ class ShareConsumer:
         self._acks = Acknowledgements()
         self._event = asyncio.Event()
         self._fetcher: ShareFetcher | None = None
-        self._member: Member | None = None
+        self._member: MembershipTask | None = None
         self._channel: Connections | None = None
         self._renewing: set[asyncio.Task[None]] = set()
         self._hand: list[Record] = []
@@ -235,9 +235,9 @@ class ShareConsumer:
             machine = ShareMembership(self._group_id, member_id, self._options.client_rack or None)
             assert self._fetcher is not None
             self._fetcher.member_id = member_id
-            self._member = Member(
+            self._member = MembershipTask(
                 self._cluster,
-                Coordinator(self._cluster, Kind.GROUP, self._group_id, self._channel),
+                CoordinatorLookup(self._cluster, CoordinatorType.GROUP, self._group_id, self._channel),
                 machine,
                 poll_interval_ms_max=self._max_poll_interval_ms,
                 notify=self._event.set,

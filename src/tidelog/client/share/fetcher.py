@@ -15,10 +15,15 @@ from tidelog._speed.consumed import Record
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import problem_of, raise_all
 from tidelog.client.cluster.topology import NO_ID
-from tidelog.client.consumer.fetch.fetched import Fetched
+from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.client.consumer.options import ConsumerOptions
-from tidelog.client.share.acknowledgements import Acknowledgements, Acquired, Run
-from tidelog.client.share.session import LAST_EPOCH, SharePlace, ShareSession, acknowledge_topics
+from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange
+from tidelog.client.share.session import (
+    LAST_EPOCH,
+    SharePartitionKey,
+    ShareSessionHandler,
+    acknowledge_topics,
+)
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from tidelog.wire.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
@@ -39,7 +44,7 @@ class _Node:
     """One broker: its session, and the request under way."""
 
     def __init__(self) -> None:
-        self.session = ShareSession()
+        self.session = ShareSessionHandler()
         self.lock = asyncio.Lock()
         self.fetching: asyncio.Task[None] | None = None
         self.not_before_ms = 0.0
@@ -146,13 +151,13 @@ class ShareFetcher:
             found.setdefault(node, []).append(one)
         return found
 
-    def _place(self, partition: TopicPartition) -> SharePlace:
+    def _place(self, partition: TopicPartition) -> SharePartitionKey:
         topic = self._cluster.topology.topics.get(partition.topic)
-        return SharePlace(topic.id if topic is not None else NO_ID, partition.partition)
+        return SharePartitionKey(topic.id if topic is not None else NO_ID, partition.partition)
 
     def _taken(
         self, state: _Node, partitions: Collection[TopicPartition], renewals: bool
-    ) -> dict[SharePlace, list[Run]]:
+    ) -> dict[SharePartitionKey, list[AcknowledgedRange]]:
         if state.session.epoch == 0:
             self._acks.drop(partitions)
             return {}
@@ -191,7 +196,7 @@ class ShareFetcher:
                 self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
                 for topic in answer.responses:
                     for part in topic.partitions:
-                        where = places.get(SharePlace(topic.topic_id, part.partition_index))
+                        where = places.get(SharePartitionKey(topic.topic_id, part.partition_index))
                         if where is not None:
                             self._answered(where, part)
             except errors.TidelogError as problem:
@@ -210,12 +215,12 @@ class ShareFetcher:
                 self.problem = failed
             return
         if part.acquired_records:
-            fetched = Fetched(where, part.records or b"", 0, self._options.check_crcs, None)
+            fetched = CompletedFetch(where, part.records or b"", 0, self._options.check_crcs, None)
             records: list[Record] = []
             while chunk := fetched.next(0, ALL_OFFSETS):
                 records += chunk
             spans = [
-                Acquired(one.first_offset, one.last_offset, one.delivery_count)
+                AcquiredRange(one.first_offset, one.last_offset, one.delivery_count)
                 for one in part.acquired_records
             ]
             self._records += self._acks.deliver(where, records, spans)
@@ -257,7 +262,7 @@ class ShareFetcher:
         return [
             problem_of(
                 part.error_code,
-                str(names[SharePlace(topic.topic_id, part.partition_index)]),
+                str(names[SharePartitionKey(topic.topic_id, part.partition_index)]),
                 part.error_message,
             )
             for topic in answer.responses
@@ -266,7 +271,11 @@ class ShareFetcher:
         ]
 
     async def _ask_acknowledge(
-        self, node: int, epoch: int, acks: Mapping[SharePlace, list[Run]], renewals: bool = False
+        self,
+        node: int,
+        epoch: int,
+        acks: Mapping[SharePartitionKey, list[AcknowledgedRange]],
+        renewals: bool = False,
     ) -> ShareAcknowledgeResponse:
         connection = await self._channel.get(self._cluster.address(node))
         request = ShareAcknowledgeRequest(

@@ -4,7 +4,7 @@ many readers.  Pure."""
 from __future__ import annotations
 
 from tidelog.client.groups.consumer_membership import LEAVE_EPOCH, ConsumerMembership
-from tidelog.client.groups.membership import Ask
+from tidelog.client.groups.membership import CoordinatorRequest
 from tidelog.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -19,19 +19,19 @@ class ShareMembership(ConsumerMembership):
         super().applied()
         self._acknowledged = self._owned  # Nobody waits to hear of it.
 
-    def _leave_request(self) -> Ask:
+    def _leave_request(self) -> CoordinatorRequest:
         return self._ask(LEAVE_EPOCH)
 
-    def _ask(self, epoch: int) -> Ask:
+    def _ask(self, epoch: int) -> CoordinatorRequest:
         request = ShareGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self._member_id,
             member_epoch=epoch,
             subscribed_topic_names=None,
         )
-        return Ask(request, ShareGroupHeartbeatResponse)
+        return CoordinatorRequest(request, ShareGroupHeartbeatResponse)
 
-    def _heartbeat(self) -> Ask:
+    def _heartbeat(self) -> CoordinatorRequest:
         ask = self._ask(self._epoch)
         subscription = (self._topics, self._pattern)
         if self._fresh:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.client.share.acknowledgements import Run
+from tidelog.client.share.acknowledgements import AcknowledgedRange
 from tidelog.wire.messages import share_acknowledge, share_fetch
 from tidelog.wire.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic
 from tidelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic
@@ -20,18 +20,18 @@ LAST_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
 
-class SharePlace(NamedTuple):
+class SharePartitionKey(NamedTuple):
     topic_id: uuid.UUID
     partition: int
 
 
-class ShareSession:
+class ShareSessionHandler:
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        self._known: set[SharePlace] = set()
+        self._known: set[SharePartitionKey] = set()
 
     def fetch_topics(
-        self, wanted: Sequence[SharePlace], acks: Mapping[SharePlace, list[Run]]
+        self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """For the next fetch: what is new or acknowledged, and what is not wanted any more."""
         new = [one for one in wanted if one not in self._known or self.epoch == FIRST_EPOCH]
@@ -59,7 +59,7 @@ class ShareSession:
         self._known = set()
 
 
-def acknowledge_topics(acks: Mapping[SharePlace, list[Run]]) -> list[AcknowledgeTopic]:
+def acknowledge_topics(acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]) -> list[AcknowledgeTopic]:
     topics: dict[uuid.UUID, list[AcknowledgePartition]] = {}
     for place, listed in acks.items():
         batches = [share_acknowledge.AcknowledgementBatch(run.first, run.last, [run.kind]) for run in listed]

@@ -22,7 +22,7 @@ FATAL = (
 FATAL_FROM_COORDINATOR = (*FATAL, errors.InvalidProducerEpoch, errors.InvalidTxnState)
 
 
-class Phase(Enum):
+class TransactionPhase(Enum):
     READY = auto()
     OPEN = auto()
     COMMITTING = auto()
@@ -33,7 +33,7 @@ class Phase(Enum):
 
 class TransactionState:
     def __init__(self) -> None:
-        self.phase = Phase.READY
+        self.phase = TransactionPhase.READY
         self.problem: errors.TidelogError | None = None
         self.started = False
         """The coordinator may know of the transaction: it has to be told how it ends."""
@@ -44,29 +44,29 @@ class TransactionState:
 
     def begun(self) -> None:
         self._alive()
-        if self.phase is not Phase.READY:
+        if self.phase is not TransactionPhase.READY:
             raise errors.InvalidTxnState(
                 "a transaction is open already: commit or abort it before beginning another"
             )
-        self.phase = Phase.OPEN
+        self.phase = TransactionPhase.OPEN
         self.started = self.count_lost = False
 
     def in_transaction(self) -> None:
         """Raises unless records and offsets can be added now."""
         self._alive()
-        if self.phase is Phase.BROKEN:
+        if self.phase is TransactionPhase.BROKEN:
             raise self._must_abort()
-        if self.phase is not Phase.OPEN:
+        if self.phase is not TransactionPhase.OPEN:
             raise errors.InvalidTxnState("no transaction is open: begin_transaction() first")
 
     def committing(self) -> None:
         """To be called again when it was not known whether the first attempt has succeeded."""
         self._alive()
-        if self.phase is Phase.BROKEN:
+        if self.phase is TransactionPhase.BROKEN:
             raise self._must_abort()
-        if self.phase not in (Phase.OPEN, Phase.COMMITTING):
+        if self.phase not in (TransactionPhase.OPEN, TransactionPhase.COMMITTING):
             raise errors.InvalidTxnState("no transaction is open: there is nothing to commit")
-        self.phase = Phase.COMMITTING
+        self.phase = TransactionPhase.COMMITTING
 
     def prepared(self) -> None:
         """It is complete, and somebody else ends it."""
@@ -75,41 +75,41 @@ class TransactionState:
 
     def aborting(self) -> None:
         self._alive()
-        if self.phase is Phase.COMMITTING:
+        if self.phase is TransactionPhase.COMMITTING:
             raise errors.InvalidTxnState(
                 "a commit is under way and may have succeeded: commit_transaction() again to know"
             )
-        if self.phase not in (Phase.OPEN, Phase.BROKEN, Phase.ABORTING):
+        if self.phase not in (TransactionPhase.OPEN, TransactionPhase.BROKEN, TransactionPhase.ABORTING):
             raise errors.InvalidTxnState("no transaction is open: there is nothing to abort")
-        self.phase = Phase.ABORTING
+        self.phase = TransactionPhase.ABORTING
 
     @property
     def abortable(self) -> bool:
-        return self.phase in (Phase.OPEN, Phase.BROKEN, Phase.ABORTING)
+        return self.phase in (TransactionPhase.OPEN, TransactionPhase.BROKEN, TransactionPhase.ABORTING)
 
     def check_commit(self) -> None:
         """Everything is settled: may the coordinator be asked to commit?"""
         self._alive()
-        if self.phase is Phase.BROKEN:
+        if self.phase is TransactionPhase.BROKEN:
             raise self._must_abort()
 
     def ended(self) -> None:
-        self.phase = Phase.READY
+        self.phase = TransactionPhase.READY
         self.problem = None
         self.started = False
 
     def failed(self, problem: errors.TidelogError, *, by_coordinator: bool = False) -> None:
-        if self.phase is Phase.DEAD:
+        if self.phase is TransactionPhase.DEAD:
             return
         if isinstance(problem, FATAL_FROM_COORDINATOR if by_coordinator else FATAL):
-            self.phase, self.problem = Phase.DEAD, problem
+            self.phase, self.problem = TransactionPhase.DEAD, problem
             return
         self.count_lost = True
-        if self.phase in (Phase.OPEN, Phase.COMMITTING):
-            self.phase, self.problem = Phase.BROKEN, problem
+        if self.phase in (TransactionPhase.OPEN, TransactionPhase.COMMITTING):
+            self.phase, self.problem = TransactionPhase.BROKEN, problem
 
     def _alive(self) -> None:
-        if self.phase is Phase.DEAD:
+        if self.phase is TransactionPhase.DEAD:
             problem = self.problem or errors.ProducerFenced()
             raise type(problem)(f"{problem}; this producer cannot go on: close it and make a new one")
 

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from tidelog import errors
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import check
 from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.producer.produce_request import OfTransaction
 from tidelog.client.producer.producer_id import ProducerId
 from tidelog.client.transactions.prepared import PreparedTransaction
-from tidelog.client.transactions.state import Phase, TransactionState
+from tidelog.client.transactions.state import TransactionPhase, TransactionState
 from tidelog.net.requester import Request, Requester, Response
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -48,14 +48,14 @@ EXPLICIT_END_VERSION_MAX = 4
 EXPLICIT_OFFSETS_VERSION_MAX = 4
 
 
-class Transactions:
+class ProducerTransactions:
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, max_block_ms: int) -> None:
         self.id = transactional_id
         self.state = TransactionState()
         self.identity = ProducerId(-1, -1)
         self.of_produce = OfTransaction(transactional_id, implicit=False)
         self._cluster = cluster
-        self._coordinator = Coordinator(cluster, Kind.TRANSACTION, transactional_id)
+        self._coordinator = CoordinatorLookup(cluster, CoordinatorType.TRANSACTION, transactional_id)
         self._timeout_ms = timeout_ms
         self._max_block_ms = max_block_ms
         self._added: set[TopicPartition] = set()
@@ -65,7 +65,11 @@ class Transactions:
     @property
     def problem(self) -> errors.TidelogError | None:
         """Why nothing more may be sent in this transaction."""
-        return self.state.problem if self.state.phase in (Phase.BROKEN, Phase.DEAD) else None
+        return (
+            self.state.problem
+            if self.state.phase in (TransactionPhase.BROKEN, TransactionPhase.DEAD)
+            else None
+        )
 
     async def start(self) -> None:
         """Fences whoever used the id before, ends what he left open, and learns the identity."""
@@ -194,7 +198,7 @@ class Transactions:
             topics=[TxnOffsetCommitRequestTopic(*one) for one in by_topic.items()],
         )
         most = None if self.of_produce.implicit else EXPLICIT_OFFSETS_VERSION_MAX
-        coordinator = Coordinator(self._cluster, Kind.GROUP, group.group_id)
+        coordinator = CoordinatorLookup(self._cluster, CoordinatorType.GROUP, group.group_id)
         try:
             await self._ask(coordinator, request, TxnOffsetCommitResponse, _check_offsets, most)
         except errors.TidelogError as problem:
@@ -232,7 +236,7 @@ class Transactions:
 
     async def _ask(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         request: Request,
         response: type[R],
         check_answer: Callable[[R], None],

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
-from tidelog.client.admin.unclean_election import Choices, Loss, choices
+from tidelog.client.admin.unclean_election import ElectionChoices, ElectionLoss, choices
 
 
 def log(end: int, *epochs: tuple[int, int], committed: int = 0, damaged: int = 0) -> ReplicaLog:
     return ReplicaLog(end, committed, damaged, epochs)
 
 
-def look(logs: dict[int, ReplicaLog | None], *doubts: ReplicaDoubt, in_sync: tuple[int, ...] = ()) -> Choices:
+def look(
+    logs: dict[int, ReplicaLog | None], *doubts: ReplicaDoubt, in_sync: tuple[int, ...] = ()
+) -> ElectionChoices:
     """Of a partition with three replicas: those that are named run."""
     state = PartitionState("t", 0, -1, 9, (1, 2, 3), in_sync, (), doubts, ())
     return choices(state, set(logs), logs)
@@ -19,17 +21,17 @@ def look(logs: dict[int, ReplicaLog | None], *doubts: ReplicaDoubt, in_sync: tup
 def test_what_another_replica_has_beyond_the_elected_one_is_lost() -> None:
     found = look({1: log(50, (4, 0)), 2: log(80, (4, 0), committed=60), 3: log(70, (4, 0), committed=75)})
     assert found.losses == {
-        1: Loss(30, 25, False, ()),
-        2: Loss(0, 0, False, ()),
-        3: Loss(10, 0, False, ()),
+        1: ElectionLoss(30, 25, False, ()),
+        2: ElectionLoss(0, 0, False, ()),
+        3: ElectionLoss(10, 0, False, ()),
     }
     assert found.best == 2
 
 
 def test_records_of_a_newer_epoch_count_from_where_it_began() -> None:
     found = look({1: log(90, (4, 0)), 2: log(60, (4, 0), (5, 40), committed=55), 3: log(60, (4, 0), (5, 40))})
-    assert found.losses[1] == Loss(20, 15, False, ()), "its own 50 beyond that are cut, whoever leads"
-    assert found.losses[2] == Loss(0, 0, False, ())
+    assert found.losses[1] == ElectionLoss(20, 15, False, ()), "its own 50 beyond that are cut, whoever leads"
+    assert found.losses[2] == ElectionLoss(0, 0, False, ())
     assert found.best == 2
 
 
@@ -45,13 +47,16 @@ def test_what_retention_has_taken_is_not_lost_again() -> None:
 
 def test_a_replica_that_does_not_run_is_unknown_unless_it_has_reported() -> None:
     gone = look({1: log(50, (4, 0)), 2: log(40, (4, 0))})
-    assert gone.losses == {1: Loss(0, 0, False, (3,)), 2: Loss(10, 0, False, (3,))} and gone.best == 1
+    assert (
+        gone.losses == {1: ElectionLoss(0, 0, False, (3,)), 2: ElectionLoss(10, 0, False, (3,))}
+        and gone.best == 1
+    )
     reported = look({1: log(50, (4, 0)), 2: log(40, (4, 0))}, ReplicaDoubt(3, 4, 70, "power"))
-    assert reported.losses == {1: Loss(20, 0, False, ()), 2: Loss(30, 0, False, ())}
+    assert reported.losses == {1: ElectionLoss(20, 0, False, ()), 2: ElectionLoss(30, 0, False, ())}
     newer = look({1: log(50, (4, 0))}, ReplicaDoubt(2, 5, 40, "power"), ReplicaDoubt(3, -1, -1, "missing"))
-    assert newer.losses == {1: Loss(0, 0, True, ())}
+    assert newer.losses == {1: ElectionLoss(0, 0, True, ())}
     alone = look({1: log(50, (4, 0))}, ReplicaDoubt(2, -1, -1, "power"), ReplicaDoubt(3, -1, -1, "offline"))
-    assert alone.losses == {1: Loss(0, 0, False, (2, 3))}
+    assert alone.losses == {1: ElectionLoss(0, 0, False, (2, 3))}
 
 
 def test_an_empty_replica_is_no_best_choice_while_another_may_have_records() -> None:

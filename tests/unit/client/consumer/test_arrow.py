@@ -7,8 +7,8 @@ import pytest
 from tidelog import errors
 from tidelog._speed.batch import stamp
 from tidelog.client.consumer.fetch.arrow import take_columns
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
-from tidelog.client.consumer.fetch.fetched import Fetched
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
+from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.record import BatchBuilder
 from tidelog.types import TopicPartition
 
@@ -16,10 +16,10 @@ from tidelog.types import TopicPartition
 class Buffered:
     """As much of a fetcher as columns need."""
 
-    def __init__(self, one: Assigned) -> None:
+    def __init__(self, one: AssignedPartition) -> None:
         self._one = one
 
-    def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
+    def take_fetched(self) -> list[tuple[AssignedPartition, int, CompletedFetch]]:
         start, out = self._one.position or 0, []
         while (fetched := self._one.take_fetched()) is not None:
             out.append((self._one, start, fetched))
@@ -36,7 +36,7 @@ def batch(value: bytes, offset: int) -> bytes:
 
 def test_what_came_behind_a_bad_batch_waits_for_it() -> None:
     """Otherwise it would be handed out now, and again after the bad one is passed."""
-    one = Assigned(TopicPartition("t", 0))
+    one = AssignedPartition(TopicPartition("t", 0))
     one.seek(0)
     bad = batch(b"bad", 1)[:-1] + b"?"
     one.fetched(batch(b"good", 0) + bad, 3, check_crc=True)

@@ -4,11 +4,11 @@ import pytest
 
 from tests.unit.client.consumer.test_consumer import ORDERS, consumer_on, drain, fill
 from tests.unit.client.stage import Stage, play
-from tidelog.client.consumer.metrics import ConsumerFigures
+from tidelog.client.consumer.metrics import ConsumerCounters
 
 
 def test_rates_are_of_the_last_half_minute() -> None:
-    figures = ConsumerFigures(0.0)
+    figures = ConsumerCounters(0.0)
     figures.polled(0.0)
     figures.handed_out(0.0, 100)
     figures.polled(2.0)  # two seconds of processing

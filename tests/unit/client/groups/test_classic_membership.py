@@ -8,7 +8,7 @@ from tidelog import errors
 from tidelog.client.groups.assignors import assignors_of
 from tidelog.client.groups.classic_membership import ClassicMembership
 from tidelog.client.groups.consumer_protocol import pack_assignment, unpack_assignment, unpack_subscription
-from tidelog.client.groups.membership import Ask, Change, LookUp
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -33,7 +33,7 @@ def member(strategy: str = "range", **options: Any) -> ClassicMembership:
 
 def due(machine: ClassicMembership, now_ms: float = 0) -> Any:
     step = machine.due(now_ms)
-    return step.request if isinstance(step, Ask) else step
+    return step.request if isinstance(step, CoordinatorRequest) else step
 
 
 def joins(
@@ -72,7 +72,7 @@ def test_a_member_joins_with_the_id_it_is_given_and_takes_what_it_is_assigned() 
     joins(machine)
     assert not machine.change
     syncs(machine, P0, P1)
-    assert machine.change == Change(owned=(P0, P1), added=(P0, P1))
+    assert machine.change == AssignmentChange(owned=(P0, P1), added=(P0, P1))
     machine.applied()
     assert machine.change is None and machine.in_group
     assert machine.identity == ("g", 1, "me", None)
@@ -91,7 +91,7 @@ def test_the_leader_deals_out_partitions_from_fresh_metadata() -> None:
         ),
         0,
     )
-    assert machine.due(0) == LookUp(topics=("t",))
+    assert machine.due(0) == MetadataLookup(topics=("t",))
     machine.looked_up({"t": 3, "other": 5}, {}, 0)
     sync = due(machine)
     assert {one.member_id: unpack_assignment(one.assignment) for one in sync.assignments} == {
@@ -120,7 +120,7 @@ def test_the_leader_rebalances_when_a_topic_grows() -> None:
     machine.seen({"t": 1})
     assert machine.change is None
     machine.seen({"t": 2})
-    assert machine.change == Change(owned=(), revoked=(P0,))
+    assert machine.change == AssignmentChange(owned=(), revoked=(P0,))
 
 
 def test_heartbeats_go_out_on_time_while_the_reader_has_not_applied_a_change() -> None:
@@ -138,7 +138,7 @@ def test_eager_gives_up_everything_before_it_joins_again() -> None:
     machine = member()
     stable(machine, P0, P1)
     beats(machine, errors.RebalanceInProgress.code, 3_000)
-    assert machine.change == Change(owned=(), revoked=(P0, P1))
+    assert machine.change == AssignmentChange(owned=(), revoked=(P0, P1))
     assert due(machine, 3_000) is None  # nothing joins before the reader has let go
     machine.applied()
     request = due(machine, 3_001)
@@ -155,7 +155,7 @@ def test_cooperative_keeps_what_it_has_and_joins_once_more_after_giving_up() -> 
     assert (subscription.owned, subscription.generation) == ((P0, P1), 1)
     joins(machine, 2, "cooperative-sticky", 3_000)
     syncs(machine, P0, now_ms=3_000)
-    assert machine.change == Change(owned=(P0,), revoked=(P1,))
+    assert machine.change == AssignmentChange(owned=(P0,), revoked=(P1,))
     machine.applied()
     joins(machine, 3, "cooperative-sticky", 3_000)
     syncs(machine, P0, now_ms=3_000)
@@ -170,7 +170,7 @@ def test_a_member_that_the_coordinator_has_dropped_loses_its_partitions_and_join
     machine = member()
     stable(machine, P0)
     beats(machine, problem.code, 3_000)
-    assert machine.change == Change(owned=(), lost=(P0,))
+    assert machine.change == AssignmentChange(owned=(), lost=(P0,))
     assert not machine.in_group
     machine.applied()
     assert due(machine, 3_001).member_id == ""
@@ -182,7 +182,7 @@ def test_a_reader_that_stays_away_leaves_and_joins_when_it_is_back() -> None:
     machine.expired()
     assert isinstance(due(machine, 1), LeaveGroupRequest)
     machine.answered(LeaveGroupResponse(), 1)
-    assert machine.change == Change(owned=(), lost=(P0,))
+    assert machine.change == AssignmentChange(owned=(), lost=(P0,))
     assert due(machine, 100_000) is None
     machine.applied()
     assert isinstance(due(machine, 100_000), JoinGroupRequest)

@@ -7,7 +7,7 @@ import pytest
 
 from tidelog import errors
 from tidelog.client.groups.consumer_membership import ConsumerMembership
-from tidelog.client.groups.membership import Ask, Change, LookUp
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -28,7 +28,7 @@ def member(**options: Any) -> ConsumerMembership:
 
 def beat(machine: ConsumerMembership, now_ms: float = 0) -> ConsumerGroupHeartbeatRequest:
     step = machine.due(now_ms)
-    assert isinstance(step, Ask), step
+    assert isinstance(step, CoordinatorRequest), step
     request = step.request
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
     return request
@@ -51,7 +51,7 @@ def answer(machine: ConsumerMembership, epoch: int, *indexes: int | None, now_ms
 def joined(machine: ConsumerMembership, *indexes: int) -> None:
     beat(machine)
     answer(machine, 1, *indexes)
-    assert machine.due(0) == LookUp(ids=(T,))
+    assert machine.due(0) == MetadataLookup(ids=(T,))
     machine.looked_up({"t": 2}, {T: "t"}, 0)
     machine.applied()
     beat(machine)
@@ -89,9 +89,9 @@ def test_what_the_coordinator_assigns_is_taken_and_acknowledged_at_once() -> Non
     machine = member()
     beat(machine)
     answer(machine, 1, 0, 1)
-    assert machine.due(0) == LookUp(ids=(T,))
+    assert machine.due(0) == MetadataLookup(ids=(T,))
     machine.looked_up({"t": 2}, {T: "t"}, 0)
-    assert machine.change == Change(owned=(P0, P1), added=(P0, P1))
+    assert machine.change == AssignmentChange(owned=(P0, P1), added=(P0, P1))
     assert machine.due(1) is None  # nothing is acknowledged that the reader has not taken
     machine.applied()
     assert beat(machine, 1).topic_partitions == [TopicPartitions(T, [0, 1])]
@@ -105,7 +105,7 @@ def test_what_goes_to_others_is_acknowledged_when_the_reader_has_let_go() -> Non
     joined(machine, 0, 1)
     beat(machine, 5_000)
     answer(machine, 1, 0, now_ms=5_000)
-    assert machine.change == Change(owned=(P0,), revoked=(P1,))
+    assert machine.change == AssignmentChange(owned=(P0,), revoked=(P1,))
     assert machine.due(5_001) is None
     assert beat(machine, 10_000).topic_partitions is None
     answer(machine, 1, now_ms=10_000)
@@ -141,7 +141,7 @@ def test_a_fenced_member_loses_its_partitions_and_joins_anew(problem: type[error
     joined(machine, 0)
     beat(machine, 5_000)
     machine.answered(ConsumerGroupHeartbeatResponse(error_code=problem.code), 5_000)
-    assert machine.change == Change(owned=(), lost=(P0,))
+    assert machine.change == AssignmentChange(owned=(), lost=(P0,))
     assert machine.due(20_000) is None
     machine.applied()
     request = beat(machine, 20_000)
@@ -155,9 +155,9 @@ def test_a_topic_that_is_not_known_yet_is_looked_up_again() -> None:
     machine.due(0)
     machine.looked_up({}, {}, 0)
     assert machine.change is None
-    assert machine.due(500) == LookUp(ids=(T,))
+    assert machine.due(500) == MetadataLookup(ids=(T,))
     machine.looked_up({"t": 1}, {T: "t"}, 500)
-    assert machine.change == Change(owned=(P0,), added=(P0,))
+    assert machine.change == AssignmentChange(owned=(P0,), added=(P0,))
 
 
 def test_leaving_and_staying_away() -> None:
@@ -166,7 +166,7 @@ def test_leaving_and_staying_away() -> None:
     machine.expired()
     assert beat(machine, 1).member_epoch == -1
     answer(machine, -1, now_ms=1)
-    assert machine.change == Change(owned=(), lost=(P0,))
+    assert machine.change == AssignmentChange(owned=(), lost=(P0,))
     static = member(instance_id="one")
     joined(static, 0)
     leaving = static.leave()

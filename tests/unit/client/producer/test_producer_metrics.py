@@ -4,13 +4,13 @@ import re
 
 from tests.unit.client.stage import Stage, play
 from tidelog.client.errors import DeliveryTimedOut
-from tidelog.client.producer.metrics import Figures
+from tidelog.client.producer.metrics import ProducerCounters
 from tidelog.client.producer.producer import Producer
 from tidelog.wire.messages.produce import ProduceRequest
 
 
 def test_rates_are_those_of_the_last_half_minute() -> None:
-    figures = Figures(100.0)
+    figures = ProducerCounters(100.0)
     idle = {"waiting": 0, "in_flight": 0, "buffer_used": 0, "buffer_total": 10}
     for second in range(100, 160):
         figures.acknowledged(second + 0.5, records=30, size=3_000)
@@ -29,7 +29,7 @@ def test_rates_are_those_of_the_last_half_minute() -> None:
 
 
 def test_prometheus_reads_every_value_with_its_labels() -> None:
-    figures = Figures(0.0)
+    figures = ProducerCounters(0.0)
     figures.failed(0.0, 3)
     text = figures.metrics(1.0, waiting=5, in_flight=1, buffer_used=2, buffer_total=9).prometheus(
         {"client_id": 'a"b'}

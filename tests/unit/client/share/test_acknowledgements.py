@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog._speed.consumed import Record
-from tidelog.client.groups.membership import Ask, Change, LookUp
-from tidelog.client.share.acknowledgements import Acknowledgements, Acquired, Run, runs
+from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
+from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange, runs
 from tidelog.client.share.membership import ShareMembership
-from tidelog.client.share.session import SharePlace, ShareSession, acknowledge_topics
+from tidelog.client.share.session import SharePartitionKey, ShareSessionHandler, acknowledge_topics
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.share_group_heartbeat import (
     Assignment,
@@ -22,7 +22,7 @@ from tidelog.wire.messages.share_group_heartbeat import (
 
 T = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
 ZERO = TopicPartition("t", 0)
-A, B = SharePlace(T, 0), SharePlace(T, 1)
+A, B = SharePartitionKey(T, 0), SharePartitionKey(T, 1)
 
 
 def records(*offsets: int) -> list[Record]:
@@ -31,15 +31,17 @@ def records(*offsets: int) -> list[Record]:
 
 def test_only_what_was_acquired_is_delivered_with_its_count_and_gaps_are_given_back() -> None:
     acks = Acknowledgements()
-    found = acks.deliver(ZERO, records(3, 4, 6, 9), [Acquired(4, 7, 2), Acquired(9, 9, 1)])
+    found = acks.deliver(ZERO, records(3, 4, 6, 9), [AcquiredRange(4, 7, 2), AcquiredRange(9, 9, 1)])
     assert [(one.offset, one.delivery_count) for one in found] == [(4, 2), (6, 2), (9, 1)]
     assert acks.held == 3
-    assert acks.take([ZERO], renewals=False) == {ZERO: [Run(5, 5, 0), Run(7, 7, 0)]}
+    assert acks.take([ZERO], renewals=False) == {
+        ZERO: [AcknowledgedRange(5, 5, 0), AcknowledgedRange(7, 7, 0)]
+    }
 
 
 def test_what_was_said_goes_out_once_and_the_rest_as_asked() -> None:
     acks = Acknowledgements()
-    acks.deliver(ZERO, records(*range(6)), [Acquired(0, 5, 1)])
+    acks.deliver(ZERO, records(*range(6)), [AcquiredRange(0, 5, 1)])
     acks.acknowledge(ZERO, 1, "reject")
     acks.acknowledge(ZERO, 2, "release")
     with pytest.raises(ValueError, match="not in hand"):
@@ -49,19 +51,24 @@ def test_what_was_said_goes_out_once_and_the_rest_as_asked() -> None:
     acks.acknowledge_all("accept", {("t", 0, 5)})
     assert acks.held == 1 and acks.pending() == {ZERO}
     assert acks.take([ZERO], renewals=False) == {
-        ZERO: [Run(0, 0, 1), Run(1, 1, 3), Run(2, 2, 2), Run(3, 4, 1)]
+        ZERO: [
+            AcknowledgedRange(0, 0, 1),
+            AcknowledgedRange(1, 1, 3),
+            AcknowledgedRange(2, 2, 2),
+            AcknowledgedRange(3, 4, 1),
+        ]
     }
     assert acks.take([ZERO], renewals=False) == {} and acks.pending() == set()
 
 
 def test_a_renewed_record_stays_in_hand() -> None:
     acks = Acknowledgements()
-    acks.deliver(ZERO, records(0, 1), [Acquired(0, 1, 1)])
+    acks.deliver(ZERO, records(0, 1), [AcquiredRange(0, 1, 1)])
     acks.acknowledge(ZERO, 0, "renew")
     assert acks.take([ZERO], renewals=False) == {}
-    assert acks.take([ZERO], renewals=True) == {ZERO: [Run(0, 0, 4)]}
+    assert acks.take([ZERO], renewals=True) == {ZERO: [AcknowledgedRange(0, 0, 4)]}
     acks.acknowledge(ZERO, 0, "accept")
-    assert acks.take([ZERO], renewals=False) == {ZERO: [Run(0, 0, 1)]}
+    assert acks.take([ZERO], renewals=False) == {ZERO: [AcknowledgedRange(0, 0, 1)]}
 
 
 @given(st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
@@ -72,11 +79,11 @@ def test_runs_say_the_same_as_single_offsets(said: dict[int, int]) -> None:
 
 
 def test_a_session_names_what_is_new_or_acknowledged_and_forgets_the_rest() -> None:
-    session = ShareSession()
+    session = ShareSessionHandler()
     named, forgotten = session.fetch_topics([A, B], {})
     assert [part.partition_index for one in named for part in one.partitions] == [0, 1] and forgotten == []
     session.answered()
-    named, forgotten = session.fetch_topics([A], {A: [Run(3, 5, 1)]})
+    named, forgotten = session.fetch_topics([A], {A: [AcknowledgedRange(3, 5, 1)]})
     ((part,),) = [one.partitions for one in named]
     assert [
         (one.first_offset, one.last_offset, one.acknowledge_types) for one in part.acknowledgement_batches
@@ -86,7 +93,7 @@ def test_a_session_names_what_is_new_or_acknowledged_and_forgets_the_rest() -> N
     assert session.epoch == 0
     named, _ = session.fetch_topics([A], {})
     assert len(named) == 1
-    ((part2,),) = [one.partitions for one in acknowledge_topics({B: [Run(0, 0, 2)]})]
+    ((part2,),) = [one.partitions for one in acknowledge_topics({B: [AcknowledgedRange(0, 0, 2)]})]
     assert part2.partition_index == 1
 
 
@@ -94,7 +101,7 @@ def test_a_member_of_a_share_group_takes_what_it_is_given_without_a_word() -> No
     machine = ShareMembership("g", "me", "east")
     machine.subscribed(["t"])
     first = machine.due(0)
-    assert isinstance(first, Ask) and isinstance(first.request, ShareGroupHeartbeatRequest)
+    assert isinstance(first, CoordinatorRequest) and isinstance(first.request, ShareGroupHeartbeatRequest)
     assert (first.request.member_epoch, first.request.rack_id) == (0, "east")
     assert first.request.subscribed_topic_names == ["t"]
     machine.answered(
@@ -106,9 +113,9 @@ def test_a_member_of_a_share_group_takes_what_it_is_given_without_a_word() -> No
         ),
         0,
     )
-    assert machine.due(0) == LookUp(ids=(T,))
+    assert machine.due(0) == MetadataLookup(ids=(T,))
     machine.looked_up({"t": 1}, {T: "t"}, 0)
-    assert machine.change == Change(owned=(ZERO,), added=(ZERO,))
+    assert machine.change == AssignmentChange(owned=(ZERO,), added=(ZERO,))
     machine.applied()
     assert machine.due(1) is None
     leaving = machine.leave()

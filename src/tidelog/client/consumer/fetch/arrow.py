@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog import errors
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.record.columns import RecordColumns
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBatch]:
     """One batch of everything that is buffered; none when that has no record to show."""
     columns = RecordColumns(check_crc=check_crc)
-    stopped: set[Assigned] = set()
+    stopped: set[AssignedPartition] = set()
     for one, start, fetched in fetcher.take_fetched():
         if one in stopped:
             continue

@@ -16,17 +16,17 @@ from tidelog import errors
 from tidelog._speed.batch import header_at, walk
 from tidelog._speed.consumed import Record
 from tidelog.client.cluster.topology import NO_ID
-from tidelog.client.consumer.fetch.fetched import Fetched
+from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.record import HEADER_SIZE
 from tidelog.types import TopicPartition
 from tidelog.wire.primitives import Records
 
-__all__ = ["Assigned", "Record"]
+__all__ = ["AssignedPartition", "Record"]
 
 NO_EPOCH = -1
 
 
-class Assigned:
+class AssignedPartition:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position: int | None = None
@@ -50,7 +50,7 @@ class Assigned:
         self.failures = 0
         self.failing_since_ms: float | None = None
         self.problem: errors.TidelogError | None = None
-        self._fetched: deque[Fetched] = deque()
+        self._fetched: deque[CompletedFetch] = deque()
 
     # Where to read
 
@@ -124,7 +124,7 @@ class Assigned:
         if headers:
             self.fetch_offset = headers[-1].last_offset + 1
             self.fetch_epoch = headers[-1].leader_epoch
-        self._fetched.append(Fetched(self.partition, data, self.fetch_offset, check_crc, aborted))
+        self._fetched.append(CompletedFetch(self.partition, data, self.fetch_offset, check_crc, aborted))
         self.buffered_bytes += len(data)
 
     def worked(self) -> None:
@@ -176,7 +176,7 @@ class Assigned:
         self.position = position
         return out
 
-    def take_fetched(self) -> Fetched | None:
+    def take_fetched(self) -> CompletedFetch | None:
         """A whole answer, for whoever reads its batches in another way; the reader is past all of it."""
         if not self._fetched:
             return None

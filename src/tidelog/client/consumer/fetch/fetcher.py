@@ -2,7 +2,7 @@
 needed.
 
 Like the sender it has no task of its own: `_pump` runs when something changed, decides from the partitions
-(`Assigned`, pure) and submits.  What is buffered is bounded: a partition with more than half of what a fetch
+(`AssignedPartition`, pure) and submits.  What is buffered is bounded: a partition with more than half of what a fetch
 brings waiting is not asked for.  `Consumer` owns the only instance.
 
 A blocking consumer takes what is buffered in its own thread (`take_here`): `_lock` is between that and answers
@@ -24,12 +24,12 @@ from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import EARLIEST
 from tidelog.client.cluster.response_errors import problem_of
 from tidelog.client.cluster.topology import NO_ID
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
-from tidelog.client.consumer.fetch.fetched import Fetched
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
+from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.client.consumer.fetch.request import FetchCall, build_fetch, read_fetch
-from tidelog.client.consumer.fetch.session import FetchSession
+from tidelog.client.consumer.fetch.session import FetchSessionHandler
 from tidelog.client.consumer.options import ConsumerOptions
-from tidelog.client.consumer.positions import CommittedOffsets, Positions
+from tidelog.client.consumer.positions import CommittedOffsets, FetchPositions
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -55,12 +55,12 @@ class Fetcher:
         self._cluster = cluster
         self._options = options
         self._channel = cluster.channel()
-        self._positions = Positions(cluster, options, committed, self._found)
-        self._sessions: dict[int, FetchSession] = {}
+        self._positions = FetchPositions(cluster, options, committed, self._found)
+        self._sessions: dict[int, FetchSessionHandler] = {}
         self._loop = asyncio.get_running_loop()
-        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._lock = threading.Lock()
-        self._handed: list[Assigned] = []
+        self._handed: list[AssignedPartition] = []
         self._turn = 0
         self._fetching: set[int] = set()
         self._dialling: set[int] = set()
@@ -72,7 +72,7 @@ class Fetcher:
     # Called by the consumer
 
     @property
-    def assigned(self) -> dict[TopicPartition, Assigned]:
+    def assigned(self) -> dict[TopicPartition, AssignedPartition]:
         return self._assigned
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -84,7 +84,7 @@ class Fetcher:
         for one in partitions:
             known = before.get(one)
             if known is None:
-                known = Assigned(one)
+                known = AssignedPartition(one)
                 self._positions.begin(known)
             self._assigned[one] = known
         self.wake()
@@ -151,7 +151,7 @@ class Fetcher:
         """A partition with less than that is asked for."""
         return max(1, self._partition_bytes // 2)
 
-    def take_fetched(self) -> list[tuple[Assigned, int, Fetched]]:
+    def take_fetched(self) -> list[tuple[AssignedPartition, int, CompletedFetch]]:
         """All whole answers that are buffered, with the position to read each from."""
         out = []
         with self._lock:
@@ -176,7 +176,7 @@ class Fetcher:
                 self._assigned[partition].seek_back(offset)
         self.wake()
 
-    def _in_turn(self) -> list[Assigned]:
+    def _in_turn(self) -> list[AssignedPartition]:
         """Those with records; turns: a full partition does not starve the ones behind it."""
         ready = [one for one in self._assigned.values() if one.has_records]
         if len(ready) < 2:
@@ -222,7 +222,7 @@ class Fetcher:
         try:
             now_ms = self._cluster.environment.clock.monotonic_ms()
             self._positions.look(self._assigned)
-            by_node: dict[int, list[Assigned]] = {}
+            by_node: dict[int, list[AssignedPartition]] = {}
             low_bytes = self._low_bytes
             for one in self._assigned.values():
                 if one.wants_fetch(now_ms, low_bytes):
@@ -239,7 +239,7 @@ class Fetcher:
                 one.problem = errors.UnknownServerError(f"the consumer failed: {bug!r}")
             self._arrived.set()
 
-    def _node(self, one: Assigned, now_ms: float) -> int | None:
+    def _node(self, one: AssignedPartition, now_ms: float) -> int | None:
         """Where to fetch it: from the leader, or the replica nearby that the leader has named."""
         if one.replica is not None and (
             now_ms >= one.replica_until_ms or one.replica not in self._cluster.topology.nodes
@@ -262,7 +262,7 @@ class Fetcher:
             return None
         return node
 
-    def _made_anew(self, one: Assigned) -> bool:
+    def _made_anew(self, one: AssignedPartition) -> bool:
         """The topic was deleted and created again: positions in the old one mean nothing in the new one, of which
         nothing has been read yet."""
         topic_id = self._cluster.topology.topics[one.partition.topic].id
@@ -304,10 +304,10 @@ class Fetcher:
 
     # Requests and answers
 
-    def _fetch(self, node: int, partitions: list[Assigned]) -> None:
+    def _fetch(self, node: int, partitions: list[AssignedPartition]) -> None:
         connection = self._ready(node)
         assert connection is not None
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.setdefault(node, FetchSessionHandler())
         call = build_fetch(
             connection, self._cluster.topology, partitions, self._options, session, self._partition_bytes
         )
@@ -323,7 +323,7 @@ class Fetcher:
     def _answered(
         self,
         node: int,
-        session: FetchSession,
+        session: FetchSessionHandler,
         call: FetchCall,
         begun: float,
         done: asyncio.Future[FetchResponse],
@@ -366,7 +366,7 @@ class Fetcher:
                         self._partition_answered(current[partition], data, moved)
         self.wake()
 
-    def _partition_answered(self, one: Assigned, data: PartitionData, moved: bool) -> None:
+    def _partition_answered(self, one: AssignedPartition, data: PartitionData, moved: bool) -> None:
         if data.error_code == errors.OffsetOutOfRange.code:
             self._out_of_range(one)
         elif data.error_code != errors.NONE:
@@ -389,7 +389,7 @@ class Fetcher:
             if one.has_records or one.problem is not None:
                 self._arrived.set()
 
-    def _truncated(self, one: Assigned, end: int) -> None:
+    def _truncated(self, one: AssignedPartition, end: int) -> None:
         """The leader's log parts from what was read here at `end`: what came after it is lost."""
         position = one.position or 0
         if end >= position:
@@ -407,7 +407,7 @@ class Fetcher:
             )
             one.seek(end)
 
-    def _out_of_range(self, one: Assigned) -> None:
+    def _out_of_range(self, one: AssignedPartition) -> None:
         if one.has_records:
             # What was fetched before is still good; the answer to the next fetch will be the same.
             one.not_before_ms = (
@@ -423,7 +423,7 @@ class Fetcher:
         if one.problem is not None:
             self._arrived.set()
 
-    def _failed(self, one: Assigned, problem: errors.TidelogError, moved: bool = False) -> None:
+    def _failed(self, one: AssignedPartition, problem: errors.TidelogError, moved: bool = False) -> None:
         """`moved`: another broker is known to lead the partition now."""
         options, environment = self._cluster.options, self._cluster.environment
         if not problem.retriable:

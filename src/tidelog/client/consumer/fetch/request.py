@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.client.cluster.topology import NO_ID, Topology
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
-from tidelog.client.consumer.fetch.session import FetchSession, Place, Wanted
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
+from tidelog.client.consumer.fetch.session import FetchSessionHandler, PartitionFetch, TopicIdPartition
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
@@ -40,9 +40,9 @@ class FetchCall(NamedTuple):
 def build_fetch(
     connection: Requester,
     topology: Topology,
-    partitions: Sequence[Assigned],
+    partitions: Sequence[AssignedPartition],
     options: ConsumerOptions,
-    session: FetchSession,
+    session: FetchSessionHandler,
     partition_bytes_max: int,
 ) -> FetchCall:
     names = dict.fromkeys(one.partition.topic for one in partitions)
@@ -53,7 +53,7 @@ def build_fetch(
     for one in partitions:
         known = topology.partition(one.partition)
         name, index = one.partition
-        wanted[Place(name, ids.get(name, NO_ID), index)] = Wanted(
+        wanted[TopicIdPartition(name, ids.get(name, NO_ID), index)] = PartitionFetch(
             one.fetch_offset,
             known.leader_epoch if known is not None else -1,
             one.fetch_epoch if version >= EPOCHS_VERSION_MIN else -1,
@@ -79,7 +79,7 @@ def build_fetch(
     )
 
 
-def _topics(named: Mapping[Place, Wanted]) -> list[FetchTopic]:
+def _topics(named: Mapping[TopicIdPartition, PartitionFetch]) -> list[FetchTopic]:
     topics: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
     for place, wanted in named.items():
         topics.setdefault((place.topic, place.topic_id), []).append(
@@ -94,7 +94,7 @@ def _topics(named: Mapping[Place, Wanted]) -> list[FetchTopic]:
     return [FetchTopic(name, topic_id, parts) for (name, topic_id), parts in topics.items()]
 
 
-def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+def _forgotten(places: Iterable[TopicIdPartition]) -> list[ForgottenTopic]:
     topics: dict[tuple[str, uuid.UUID], list[int]] = {}
     for place in places:
         topics.setdefault((place.topic, place.topic_id), []).append(place.partition)

@@ -16,7 +16,7 @@ FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition as brokers know it; one of `topic` and `topic_id` is empty on the wire."""
 
     topic: str
@@ -24,7 +24,7 @@ class Place(NamedTuple):
     partition: int
 
 
-class Wanted(NamedTuple):
+class PartitionFetch(NamedTuple):
     """What is asked of a partition."""
 
     offset: int
@@ -33,28 +33,28 @@ class Wanted(NamedTuple):
     bytes_max: int
 
 
-class Ask(NamedTuple):
+class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
-    named: Mapping[Place, Wanted]
-    forgotten: list[Place]
+    named: Mapping[TopicIdPartition, PartitionFetch]
+    forgotten: list[TopicIdPartition]
 
 
-class FetchSession:
+class FetchSessionHandler:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self._known: dict[Place, Wanted] = {}
+        self._known: dict[TopicIdPartition, PartitionFetch] = {}
 
-    def next(self, wanted: Mapping[Place, Wanted]) -> Ask:
+    def next(self, wanted: Mapping[TopicIdPartition, PartitionFetch]) -> SessionRequest:
         """The request that makes the broker look at exactly `wanted`."""
         if self._epoch == FIRST_EPOCH:
             self._known = dict(wanted)
-            return Ask(NO_SESSION, FIRST_EPOCH, wanted, [])
+            return SessionRequest(NO_SESSION, FIRST_EPOCH, wanted, [])
         named = {place: one for place, one in wanted.items() if self._known.get(place) != one}
         forgotten = [place for place in self._known if place not in wanted]
         self._known = dict(wanted)
-        return Ask(self._id, self._epoch, named, forgotten)
+        return SessionRequest(self._id, self._epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
         """The last request was taken; an id of 0 means that the broker keeps no session for us."""

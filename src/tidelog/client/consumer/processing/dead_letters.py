@@ -21,7 +21,7 @@ REASON_SIZE_MAX = 4_000
 LETTER_BYTES_MAX = 100 << 20
 
 
-class DeadLetters:
+class DeadLetterWriter:
     def __init__(self, topic: str, producer: Producer) -> None:
         self._topic = topic
         self._producer = producer

@@ -52,7 +52,7 @@ def _lane_of(order: Order) -> Callable[[Record], Hashable]:
     return lambda record: (record.topic, record.partition, record.offset)
 
 
-class Plan:
+class ProcessingPlan:
     def __init__(self, order: Order) -> None:
         if order not in ("key", "partition", "none"):
             raise ValueError(f"order cannot be {order!r}: use 'key', 'partition' or 'none'")

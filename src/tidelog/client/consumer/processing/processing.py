@@ -1,6 +1,6 @@
 """`consumer.process(fn)`: many records at a time, each key's in order, committed only as far as all is done.
 
-`Plan` (pure) decides what may begin; here it is run, in tasks or in threads, tried again when it fails, and
+`ProcessingPlan` (pure) decides what may begin; here it is run, in tasks or in threads, tried again when it fails, and
 written to a dead-letter topic when it keeps failing.  Polls go on all the while, so that the consumer stays in
 its group; before partitions go to others, what is running of them is waited for and committed.
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog import errors
 from tidelog._speed.consumed import Record
 from tidelog.client.cluster.backoff import delay_ms
-from tidelog.client.consumer.processing.dead_letters import DeadLetters, described
-from tidelog.client.consumer.processing.plan import Order, Plan
+from tidelog.client.consumer.processing.dead_letters import DeadLetterWriter, described
+from tidelog.client.consumer.processing.plan import Order, ProcessingPlan
 from tidelog.client.errors import ProcessingFailed
 from tidelog.client.groups.rebalance_listener import RebalanceListener
 from tidelog.schema.serializer import SerializationError
@@ -82,7 +82,7 @@ class Processing:
         self._options = options
         self._deserializers = deserializers
         self._new_producer = new_producer
-        self._plan = Plan(options.order)
+        self._plan = ProcessingPlan(options.order)
         self._committed: dict[TopicPartition, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -90,7 +90,7 @@ class Processing:
         self._draining = False
         self._threads: ThreadPoolExecutor | None = None
         self._own_threads: set[int] = set()
-        self._letters: DeadLetters | None = None
+        self._letters: DeadLetterWriter | None = None
         self._worker: asyncio.Task[Any] | None = None
         self._cancels = 0  # what was asked of the task before it came here
         self._stopped_by_other = False
@@ -147,7 +147,7 @@ class Processing:
             yield
             return
         async with self._new_producer() as producer:
-            self._letters = DeadLetters(self._options.dead_letter_topic, producer)
+            self._letters = DeadLetterWriter(self._options.dead_letter_topic, producer)
             yield
 
     # The loop

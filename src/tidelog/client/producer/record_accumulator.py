@@ -25,7 +25,7 @@ from tidelog.types import TopicPartition
 GROWTH = 8
 
 
-class Routes:
+class RecordAccumulator:
     def __init__(
         self, cluster: Cluster, options: ProducerOptions, memory: BufferMemory, wake: Callable[[], None]
     ) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection
 
 from tidelog import errors
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator, Kind
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.consumer.offset_store import Call, call_here
 from tidelog.client.groups.classic_membership import ClassicMembership
 from tidelog.client.groups.consumer_membership import ConsumerMembership
-from tidelog.client.groups.member import Member
-from tidelog.client.groups.membership import Change, Machine
+from tidelog.client.groups.membership import AssignmentChange, Membership
+from tidelog.client.groups.membership_task import MembershipTask
 from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.client.groups.options import GroupOptions
 from tidelog.client.groups.rebalance_listener import RebalanceListener
@@ -32,7 +32,7 @@ MISSING_TOPIC_MS = 1_000
 
 def new_machine(
     group: GroupOptions, connection: ConnectionOptions, rack: str | None, chance: random.Random
-) -> Machine:
+) -> Membership:
     if group.group_id is None:
         return SoloMembership(connection.metadata_max_age_ms, MISSING_TOPIC_MS)
     if group.group_protocol == "consumer":
@@ -59,13 +59,13 @@ def new_member_id(chance: random.Random) -> str:
     return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
 
-class Participation:
+class Rebalancer:
     def __init__(
         self,
         cluster: Cluster,
         fetcher: Fetcher,
         commits: Commits | None,
-        machine: Machine,
+        machine: Membership,
         group: GroupOptions,
         *,
         notify: Callable[[], None],
@@ -83,9 +83,9 @@ class Participation:
         self.listener: RebalanceListener | None = None
         # A join is held at the coordinator until all have joined: it must not hold up commits.
         self._channel = cluster.channel()
-        self._member = Member(
+        self._member = MembershipTask(
             cluster,
-            Coordinator(cluster, Kind.GROUP, group.group_id or "", self._channel),
+            CoordinatorLookup(cluster, CoordinatorType.GROUP, group.group_id or "", self._channel),
             machine,
             poll_interval_ms_max=group.max_poll_interval_ms,
             notify=notify,
@@ -136,7 +136,7 @@ class Participation:
             await self._apply(change)
             self.rebalance_ms += clock.monotonic_ms() - begun_ms
 
-    async def _apply(self, change: Change) -> None:
+    async def _apply(self, change: AssignmentChange) -> None:
         commits, listener = self._commits, self.listener
         tell = self._tell if listener is None or not listener._own else call_here
         if change.revoked:

@@ -16,7 +16,7 @@ from tidelog.wire.primitives import Records
 NO_PRODUCER = -1
 
 
-class Aborts:
+class AbortedTransactions:
     """Which batches belong to aborted transactions; asked about every batch, in order."""
 
     def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
@@ -44,7 +44,7 @@ def _marker(batch: Batch) -> EndMarker | None:
     return read_marker(records[0]) if records else None
 
 
-class Fetched:
+class CompletedFetch:
     """`end` is the offset behind the last batch, whether or not any record of it is left."""
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Fetched:
         self.aborted = aborted
         self._topic, self._partition = partition
         self._batches: Iterator[Batch] = read_batches(data, check_crc=check_crc)
-        self._aborts = None if aborted is None else Aborts(aborted)
+        self._aborts = None if aborted is None else AbortedTransactions(aborted)
         self._records: list[Record] = []
         self._at = 0
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog._speed.consumed import Record
-from tidelog.client.consumer.fetch.assigned_partition import Assigned
+from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.groups.metadata import OffsetAndMetadata
 from tidelog.types import TopicPartition
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WAIT_MS = 60_000
 
 
-class Iteration:
+class RecordIterator:
     """`at` is the place in `records` of the next one to yield."""
 
     __slots__ = ("_consumer", "_from", "at", "records")
@@ -30,9 +30,9 @@ class Iteration:
         self._consumer = consumer
         self.records: list[Record] = []
         self.at = 0
-        self._from: dict[TopicPartition, tuple[Assigned, object]] = {}
+        self._from: dict[TopicPartition, tuple[AssignedPartition, object]] = {}
 
-    def __aiter__(self) -> Iteration:
+    def __aiter__(self) -> RecordIterator:
         return self
 
     async def __anext__(self) -> Record:

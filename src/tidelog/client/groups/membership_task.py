@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 from tidelog import errors
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.cluster import Cluster
-from tidelog.client.cluster.coordinator import Coordinator
-from tidelog.client.groups.membership import Ask, LookUp, Machine
+from tidelog.client.cluster.coordinator import CoordinatorLookup
+from tidelog.client.groups.membership import CoordinatorRequest, Membership, MetadataLookup
 
 log = logging.getLogger("tidelog.client")
 
@@ -25,12 +25,12 @@ HELD_SPARE_MS = 5_000
 LEAVE_MS_MAX = 5_000
 
 
-class Member:
+class MembershipTask:
     def __init__(
         self,
         cluster: Cluster,
-        coordinator: Coordinator,
-        machine: Machine,
+        coordinator: CoordinatorLookup,
+        machine: Membership,
         *,
         poll_interval_ms_max: int,
         notify: Callable[[], None],
@@ -129,7 +129,7 @@ class Member:
             if self.machine.problem is not None:
                 return
 
-    def _next(self) -> Ask | LookUp | None:
+    def _next(self) -> CoordinatorRequest | MetadataLookup | None:
         now_ms = self._now_ms()
         progress = self._progress()
         if self._polling or progress != self._seen_progress:
@@ -161,8 +161,8 @@ class Member:
             pass
         self._woken.clear()
 
-    async def _perform(self, step: Ask | LookUp) -> None:
-        if isinstance(step, LookUp):
+    async def _perform(self, step: CoordinatorRequest | MetadataLookup) -> None:
+        if isinstance(step, MetadataLookup):
             if step.topics:
                 await self._cluster.refresh(step.topics)
             if step.ids:
