@@ -136,8 +136,8 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
 
         names = [topic.name for topic in await admin.list_topics()]
         """
-        found = await topics.describe_topics(self._running(), None, timeout_ms=self._timeout_ms)
-        return [one for one in found.values() if internal or not one.internal]
+        topics_by_name = await topics.describe_topics(self._running(), None, timeout_ms=self._timeout_ms)
+        return [topic for topic in topics_by_name.values() if internal or not topic.internal]
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Partitions, leaders and replicas of these topics.

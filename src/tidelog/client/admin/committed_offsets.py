@@ -24,9 +24,9 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 async def list_all(cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int) -> dict[str, Offsets]:
     """Groups that are gone have none."""
-    found, problems = await ask_coordinators(cluster, group_ids, "OffsetFetch", _ask, timeout_ms=timeout_ms)
+    offsets, problems = await ask_coordinators(cluster, group_ids, "OffsetFetch", _ask, timeout_ms=timeout_ms)
     raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
-    return found
+    return offsets
 
 
 async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | errors.TidelogError]:
@@ -34,7 +34,7 @@ async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | 
     if version < GROUPS_VERSION_MIN:
         raise errors.UnsupportedVersion("this broker is too old to be asked about several groups at once")
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=one, topics=None) for one in groups]
+        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
     )
     answer = await connection.ask(request, OffsetFetchResponse, version=version)
     return offsets_told(answer.groups, _offsets)

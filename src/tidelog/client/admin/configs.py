@@ -88,13 +88,13 @@ async def describe_configs(
     documentation: bool,
     timeout_ms: int,
 ) -> dict[ConfigResource, list[ConfigEntry]]:
-    found: dict[ConfigResource, list[ConfigEntry]] = {}
+    entries_by_resource: dict[ConfigResource, list[ConfigEntry]] = {}
     problems: list[errors.TidelogError] = []
     for group in _by_place(resources):
         request = DescribeConfigsRequest(
             resources=[
-                DescribeConfigsResource(_kind(one), one.name, None if keys is None else list(keys))
-                for one in group
+                DescribeConfigsResource(_kind(resource), resource.name, None if keys is None else list(keys))
+                for resource in group
             ],
             include_synonyms=True,
             include_documentation=documentation,
@@ -107,15 +107,15 @@ async def describe_configs(
             return await connection.ask(request, DescribeConfigsResponse, timeout_ms=timeout_ms)
 
         answer = await cluster.retrying("DescribeConfigs", ask, timeout_ms)
-        for one in answer.results:
-            resource = ConfigResource(_KIND_NAMES.get(one.resource_type, "unknown"), one.resource_name)
-            if one.error_code == errors.NONE:
-                entries = sorted(one.configs, key=lambda entry: entry.name)
-                found[resource] = [_entry(entry) for entry in entries]
+        for result in answer.results:
+            resource = ConfigResource(_KIND_NAMES.get(result.resource_type, "unknown"), result.resource_name)
+            if result.error_code == errors.NONE:
+                entries = sorted(result.configs, key=lambda entry: entry.name)
+                entries_by_resource[resource] = [_entry(entry) for entry in entries]
             else:
-                problems.append(_problem(one.error_code, resource, one.error_message))
+                problems.append(_problem(result.error_code, resource, result.error_message))
     raise_all("some settings could not be described", problems)
-    return found
+    return entries_by_resource
 
 
 async def alter_configs(
@@ -130,8 +130,10 @@ async def alter_configs(
     for group in _by_place(list(changes)):
         request = IncrementalAlterConfigsRequest(
             resources=[
-                AlterConfigsResource(_kind(one), one.name, [_change(*item) for item in changes[one].items()])
-                for one in group
+                AlterConfigsResource(
+                    _kind(resource), resource.name, [_change(*item) for item in changes[resource].items()]
+                )
+                for resource in group
             ],
             validate_only=validate_only,
         )
@@ -141,23 +143,25 @@ async def alter_configs(
         ) -> IncrementalAlterConfigsResponse:
             connection = await _place(cluster, group[0])
             answer = await connection.ask(request, IncrementalAlterConfigsResponse, timeout_ms=timeout_ms)
-            if any(one.error_code == errors.NotController.code for one in answer.responses):
+            if any(result.error_code == errors.NotController.code for result in answer.responses):
                 await cluster.refresh(())
                 raise errors.NotController()
             return answer
 
         answer = await cluster.retrying("IncrementalAlterConfigs", ask, timeout_ms)
-        for one in answer.responses:
-            if one.error_code != errors.NONE:
-                resource = ConfigResource(_KIND_NAMES.get(one.resource_type, "unknown"), one.resource_name)
-                problems.append(_problem(one.error_code, resource, one.error_message))
+        for result in answer.responses:
+            if result.error_code != errors.NONE:
+                resource = ConfigResource(
+                    _KIND_NAMES.get(result.resource_type, "unknown"), result.resource_name
+                )
+                problems.append(_problem(result.error_code, resource, result.error_message))
     raise_all("some settings could not be changed", problems)
 
 
 def _by_place(resources: Sequence[ConfigResource]) -> list[list[ConfigResource]]:
     """A broker's own settings only it can answer for; everything else goes to any one of them, together."""
-    own = [[one] for one in resources if one.kind == "broker" and one.name]
-    rest = [one for one in resources if not (one.kind == "broker" and one.name)]
+    own = [[resource] for resource in resources if resource.kind == "broker" and resource.name]
+    rest = [resource for resource in resources if not (resource.kind == "broker" and resource.name)]
     return [*own, *([rest] if rest else [])]
 
 
@@ -168,8 +172,8 @@ async def _place(cluster: Cluster, resource: ConfigResource) -> Requester:
         raise errors.InvalidRequest(f"{resource.name!r} is not a broker id: it must be a number")
     node = int(resource.name)
     if node not in cluster.topology.nodes:
-        known = ", ".join(map(str, sorted(cluster.topology.nodes)))
-        raise errors.InvalidRequest(f"there is no broker {node}: the cluster has {known}")
+        nodes = ", ".join(map(str, sorted(cluster.topology.nodes)))
+        raise errors.InvalidRequest(f"there is no broker {node}: the cluster has {nodes}")
     return await cluster.node(node)
 
 
@@ -183,18 +187,18 @@ def _change(name: str, value: str | int | None) -> AlterableConfig:
     return AlterableConfig(name, _DELETE if value is None else _SET, setting_text(name, value))
 
 
-def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
-    defaults = [synonym.value for synonym in one.synonyms if synonym.source == ConfigSource.DEFAULT]
-    is_default = one.config_source == ConfigSource.DEFAULT
-    known = one.config_source in set(ConfigSource)
+def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
+    defaults = [synonym.value for synonym in result.synonyms if synonym.source == ConfigSource.DEFAULT]
+    is_default = result.config_source == ConfigSource.DEFAULT
+    is_known_source = result.config_source in set(ConfigSource)
     return ConfigEntry(
-        name=one.name,
-        value=one.value,
-        source=ConfigSource(one.config_source) if known else ConfigSource.UNKNOWN,
-        default=defaults[0] if defaults else one.value if is_default else None,
-        read_only=one.read_only,
-        sensitive=one.is_sensitive,
-        documentation=one.documentation or None,
+        name=result.name,
+        value=result.value,
+        source=ConfigSource(result.config_source) if is_known_source else ConfigSource.UNKNOWN,
+        default=defaults[0] if defaults else result.value if is_default else None,
+        read_only=result.read_only,
+        sensitive=result.is_sensitive,
+        documentation=result.documentation or None,
     )
 
 

@@ -22,24 +22,26 @@ async def plan_reset(
     """Where each partition would be; raises `NothingToShift`."""
     starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    bounds = {one: LogBounds(starts[one].offset, ends[one].offset) for one in partitions}
+    bounds = {
+        partition: LogBounds(starts[partition].offset, ends[partition].offset) for partition in partitions
+    }
     at_time: dict[TopicPartition, int] = {}
     if target.kind == "time":
-        found = await admin.list_offsets(dict.fromkeys(partitions, target.value))
-        at_time = {one: at.offset for one, at in found.items()}
+        offsets = await admin.list_offsets(dict.fromkeys(partitions, target.value))
+        at_time = {partition: at.offset for partition, at in offsets.items()}
     return placed(target, partitions, committed, bounds, at_time)
 
 
 async def is_share_group(admin: Admin, group_id: str) -> bool:
-    return any(one.group_id == group_id for one in await admin.list_groups(types=["share"]))
+    return any(group.group_id == group_id for group in await admin.list_groups(types=["share"]))
 
 
 async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
     """Where a group of any type is now."""
     if await is_share_group(admin, group_id):
         shared = await admin.list_share_group_offsets(group_id)
-        return {one: at.offset for one, at in shared.items()}
-    return {one: at.offset for one, at in (await admin.list_group_offsets(group_id)).items()}
+        return {partition: at.offset for partition, at in shared.items()}
+    return {partition: at.offset for partition, at in (await admin.list_group_offsets(group_id)).items()}
 
 
 async def set_offsets(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -82,7 +82,7 @@ class GroupDescription:
     epoch: int = -1
 
     def owner(self, partition: TopicPartition) -> GroupMember | None:
-        return next((one for one in self.members if partition in one.assignment), None)
+        return next((member for member in self.members if partition in member.assignment), None)
 
 
 async def list_groups(
@@ -95,7 +95,7 @@ async def list_groups(
 ) -> list[GroupListing]:
     async def ask() -> list[GroupListing]:
         await cluster.refresh(())
-        found: dict[str, GroupListing] = {}
+        listings: dict[str, GroupListing] = {}
         for node in sorted(cluster.topology.nodes if brokers is None else brokers):
             connection = await cluster.node(node)
             version = connection.version_of(ListGroupsRequest)
@@ -106,10 +106,12 @@ async def list_groups(
                 request.types_filter = list(types)
             answer = await connection.ask(request, ListGroupsResponse, version=version)
             check(answer.error_code, f"the groups of broker {node}")
-            for one in answer.groups:
-                kind = one.group_type.lower() or ""
-                found[one.group_id] = GroupListing(one.group_id, kind, one.group_state, one.protocol_type)
-        return [found[name] for name in sorted(found)]
+            for group in answer.groups:
+                kind = group.group_type.lower() or ""
+                listings[group.group_id] = GroupListing(
+                    group.group_id, kind, group.group_state, group.protocol_type
+                )
+        return [listings[name] for name in sorted(listings)]
 
     return await cluster.retrying("ListGroups", ask, timeout_ms)
 
@@ -134,46 +136,46 @@ async def describe_groups(
     cluster: Cluster, group_ids: Sequence[str], *, missing_ok: bool = False, timeout_ms: int
 ) -> dict[str, GroupDescription]:
     """`missing_ok`: groups that are gone are left out."""
-    found, problems = await ask_coordinators(
+    descriptions, problems = await ask_coordinators(
         cluster, group_ids, "DescribeGroups", _describe, timeout_ms=timeout_ms
     )
-    told = dict.fromkeys(problems.values())
+    reported = dict.fromkeys(problems.values())
     if missing_ok:
-        told = {one: None for one in told if not isinstance(one, errors.GroupIdNotFound)}
-    raise_all("some groups could not be described", list(told))
-    return {one: found[one] for one in group_ids if one in found}
+        reported = {problem: None for problem in reported if not isinstance(problem, errors.GroupIdNotFound)}
+    raise_all("some groups could not be described", list(reported))
+    return {group_id: descriptions[group_id] for group_id in group_ids if group_id in descriptions}
 
 
 async def _describe(
     connection: Requester, groups: list[str]
 ) -> dict[str, GroupDescription | errors.TidelogError]:
     """A group is of one kind, and only the question for its kind is answered."""
-    found: dict[str, GroupDescription | errors.TidelogError] = {}
+    descriptions: dict[str, GroupDescription | errors.TidelogError] = {}
     for kind, question, response in (
         ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         ("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse),
     ):
-        rest = [one for one in groups if one not in found]
+        rest = [group_id for group_id in groups if group_id not in descriptions]
         if not rest or question.API_KEY not in connection.versions:
             continue
         answer: Any = await connection.ask(question(rest), response)
         for group in answer.groups:
             if group.error_code == errors.NONE:
-                found[group.group_id] = _assigned_by_coordinator(kind, group, connection.peer)
+                descriptions[group.group_id] = _assigned_by_coordinator(kind, group, connection.peer)
             elif group.error_code not in (errors.GroupIdNotFound.code, errors.UnsupportedVersion.code):
-                found[group.group_id] = _group_problem(group)
-    rest = [one for one in groups if one not in found]
+                descriptions[group.group_id] = _group_problem(group)
+    rest = [group_id for group_id in groups if group_id not in descriptions]
     if rest:
         classic = await connection.ask(DescribeGroupsRequest(rest), DescribeGroupsResponse)
         for plain in classic.groups:
             if plain.error_code != errors.NONE:
-                found[plain.group_id] = _group_problem(plain)
+                descriptions[plain.group_id] = _group_problem(plain)
             elif plain.group_state == DEAD:
                 gone = errors.GroupIdNotFound(f"there is no group {plain.group_id!r}: check the name")
-                found[plain.group_id] = gone
+                descriptions[plain.group_id] = gone
             else:
-                found[plain.group_id] = _classic(plain, connection.peer)
-    return found
+                descriptions[plain.group_id] = _classic(plain, connection.peer)
+    return descriptions
 
 
 def _group_problem(group: Any) -> errors.TidelogError:
@@ -182,20 +184,20 @@ def _group_problem(group: Any) -> errors.TidelogError:
 
 def _assigned_by_coordinator(kind: str, group: Any, peer: str) -> GroupDescription:
     members = []
-    for one in group.members:
-        target = getattr(one, "target_assignment", None)
+    for member in group.members:
+        target = getattr(member, "target_assignment", None)
         members.append(
             GroupMember(
-                member_id=one.member_id,
-                client_id=one.client_id,
-                host=one.client_host.lstrip("/"),
-                assignment=_partitions(one.assignment),
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host.lstrip("/"),
+                assignment=_partitions(member.assignment),
                 target=None if target is None else _partitions(target),
-                instance_id=getattr(one, "instance_id", None),
-                rack=one.rack_id,
-                epoch=one.member_epoch,
-                topics=tuple(one.subscribed_topic_names or ()),
-                pattern=getattr(one, "subscribed_topic_regex", None) or None,
+                instance_id=getattr(member, "instance_id", None),
+                rack=member.rack_id,
+                epoch=member.member_epoch,
+                topics=tuple(member.subscribed_topic_names or ()),
+                pattern=getattr(member, "subscribed_topic_regex", None) or None,
             )
         )
     return GroupDescription(
@@ -206,31 +208,31 @@ def _assigned_by_coordinator(kind: str, group: Any, peer: str) -> GroupDescripti
 def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
-            TopicPartition(one.topic_name, index)
-            for one in assignment.topic_partitions
-            for index in one.partitions
+            TopicPartition(topic.topic_name, index)
+            for topic in assignment.topic_partitions
+            for index in topic.partitions
         )
     )
 
 
 def _classic(group: DescribedGroup, peer: str) -> GroupDescription:
     members = []
-    for one in group.members:
+    for member in group.members:
         assignment: Iterable[TopicPartition] = ()
         topics: tuple[str, ...] = ()
         # Members of another kind of group (Connect's workers) tell each other something else, and brokers look at none of
         # it: whoever sent nonsense is still a member, and hides nobody.
-        if group.protocol_type == CONSUMER_TYPE and one.member_metadata:
+        if group.protocol_type == CONSUMER_TYPE and member.member_metadata:
             with contextlib.suppress(errors.TidelogError):
-                topics = unpack_subscription(one.member_id, None, one.member_metadata).topics
-                assignment = unpack_assignment(one.member_assignment)
+                topics = unpack_subscription(member.member_id, None, member.member_metadata).topics
+                assignment = unpack_assignment(member.member_assignment)
         members.append(
             GroupMember(
-                member_id=one.member_id,
-                client_id=one.client_id,
-                host=one.client_host.lstrip("/"),
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host.lstrip("/"),
                 assignment=tuple(sorted(assignment)),
-                instance_id=one.group_instance_id,
+                instance_id=member.group_instance_id,
                 topics=topics,
             )
         )
@@ -245,8 +247,8 @@ async def delete_groups(cluster: Cluster, group_ids: Sequence[str], *, timeout_m
 
         async def ask(connection: Requester, group_id: str = group_id) -> None:
             answer = await connection.ask(DeleteGroupsRequest([group_id]), DeleteGroupsResponse)
-            for one in answer.results:
-                check(one.error_code, f"group {group_id!r}")
+            for result in answer.results:
+                check(result.error_code, f"group {group_id!r}")
 
         try:
             await at_coordinator(cluster, group_id, "DeleteGroups", ask, timeout_ms)
@@ -286,20 +288,23 @@ async def remove_members(
     cluster: Cluster, group_id: str, members: Iterable[GroupMember], reason: str, *, timeout_ms: int
 ) -> None:
     """From a classic group; they join again unless they have ended."""
-    named = [
-        MemberIdentity("" if one.instance_id is not None else one.member_id, one.instance_id, reason)
-        for one in members
+    identities = [
+        MemberIdentity("" if member.instance_id is not None else member.member_id, member.instance_id, reason)
+        for member in members
     ]
 
     async def ask(connection: Requester) -> None:
-        answer = await connection.ask(LeaveGroupRequest(group_id=group_id, members=named), LeaveGroupResponse)
+        answer = await connection.ask(
+            LeaveGroupRequest(group_id=group_id, members=identities), LeaveGroupResponse
+        )
         check(answer.error_code, f"group {group_id!r}")
         problems = [
             problem_of(
-                one.error_code, f"member {one.group_instance_id or one.member_id} of group {group_id!r}"
+                member.error_code,
+                f"member {member.group_instance_id or member.member_id} of group {group_id!r}",
             )
-            for one in answer.members
-            if one.error_code != errors.NONE
+            for member in answer.members
+            if member.error_code != errors.NONE
         ]
         raise_all("some members could not be removed", problems)
 

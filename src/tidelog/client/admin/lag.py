@@ -45,25 +45,25 @@ async def lags(
     wanted = await _existing(cluster, committed)
     starts = await list_offsets(cluster, dict.fromkeys(wanted, EARLIEST), timeout_ms)
     ends = await list_offsets(cluster, dict.fromkeys(wanted, LATEST), timeout_ms)
-    found = {}
-    for one in wanted:
-        start, end = starts[one].offset, ends[one].offset
+    lags_by_partition = {}
+    for partition in wanted:
+        start, end = starts[partition].offset, ends[partition].offset
         # What retention has taken can never be read.
-        position = max(committed[one], start)
+        position = max(committed[partition], start)
         counted: int | None = 0
         if position < end:
             counted = None
             if end - position <= COUNTED_OFFSETS_MAX:
-                counted = await _count(cluster, one, position, end, timeout_ms)
+                counted = await _count(cluster, partition, position, end, timeout_ms)
         lag = max(0, end - position) if counted is None else counted
-        found[one] = Lag(start, end, lag, counted is not None)
-    return found
+        lags_by_partition[partition] = Lag(start, end, lag, counted is not None)
+    return lags_by_partition
 
 
 async def _existing(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     wanted = list(partitions)
-    topology = await cluster.refresh({one.topic for one in wanted})
-    return [one for one in wanted if topology.partition(one) is not None]
+    topology = await cluster.refresh({partition.topic for partition in wanted})
+    return [partition for partition in wanted if topology.partition(partition) is not None]
 
 
 async def _count(
@@ -89,7 +89,8 @@ async def _count(
             stable = False
             continue
         aborts = AbortedTransactions(
-            (one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in answer.aborted_transactions or ()
         )
         for batch in batches:
             hidden = aborts.hide(batch) if stable else batch.header.control
@@ -103,7 +104,7 @@ def _records(batch: Batch, position: int, end: int) -> int:
     header = batch.header
     if header.base_offset >= position and header.last_offset < end:
         return header.count
-    return sum(position <= one.offset < end for one in batch.records())
+    return sum(position <= record.offset < end for record in batch.records())
 
 
 async def _fetch(

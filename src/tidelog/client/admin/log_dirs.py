@@ -43,30 +43,30 @@ async def describe_log_dirs(
         if topics is not None:
             topology = await cluster.refresh(topics)
             wanted = [
-                DescribableLogDirTopic(topic.name, [one.index for one in topic.partitions])
+                DescribableLogDirTopic(topic.name, [partition.index for partition in topic.partitions])
                 for name in topics
                 if (topic := topology.topics.get(name)) is not None
             ]
-        found = {}
+        dirs_by_node = {}
         for node in sorted(cluster.topology.nodes) if brokers is None else brokers:
             request = DescribeLogDirsRequest(topics=wanted)
             answer = await (await cluster.node(node)).ask(request, DescribeLogDirsResponse)
             check(answer.error_code, f"the log folders of broker {node}")
-            found[node] = [_log_dir(one) for one in answer.results]
-        return found
+            dirs_by_node[node] = [_log_dir(result) for result in answer.results]
+        return dirs_by_node
 
     return await cluster.retrying("DescribeLogDirs", ask, timeout_ms)
 
 
-def _log_dir(one: DescribeLogDirsResult) -> LogDir:
+def _log_dir(result: DescribeLogDirsResult) -> LogDir:
     sizes = {
         TopicPartition(topic.name, part.partition_index): part.partition_size
-        for topic in one.topics
+        for topic in result.topics
         for part in topic.partitions
         if not part.is_future_key
     }
-    problem = problem_of(one.error_code, one.log_dir) if one.error_code != errors.NONE else None
-    return LogDir(one.log_dir, sizes, one.total_bytes, one.usable_bytes, problem)
+    problem = problem_of(result.error_code, result.log_dir) if result.error_code != errors.NONE else None
+    return LogDir(result.log_dir, sizes, result.total_bytes, result.usable_bytes, problem)
 
 
 async def delete_records(
@@ -77,12 +77,12 @@ async def delete_records(
 
     async def ask_the_rest() -> None:
         again: errors.TidelogError | None = None
-        rest = [one for one in before if one not in starts and one not in problems]
+        rest = [partition for partition in before if partition not in starts and partition not in problems]
         for node, partitions in (await cluster.leaders(rest)).items():
             by_topic: dict[str, list[DeleteRecordsPartition]] = {}
-            for one in partitions:
-                entry = DeleteRecordsPartition(one.partition, before[one])
-                by_topic.setdefault(one.topic, []).append(entry)
+            for partition in partitions:
+                entry = DeleteRecordsPartition(partition.partition, before[partition])
+                by_topic.setdefault(partition.topic, []).append(entry)
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name, parts) for name, parts in by_topic.items()],
                 timeout_ms=timeout_ms,
@@ -100,7 +100,7 @@ async def delete_records(
                     else:
                         problems[where] = problem
         if again is not None:
-            await cluster.refresh({one.topic for one in before})
+            await cluster.refresh({partition.topic for partition in before})
             raise again
 
     final = (errors.UnknownTopicOrPartition,)

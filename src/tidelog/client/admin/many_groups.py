@@ -35,12 +35,12 @@ async def ask_coordinators(
 ) -> tuple[dict[str, T], dict[str, errors.TidelogError]]:
     """What was found of each group, and why there is nothing of the others.  What may pass is asked again; a
     coordinator that cannot be reached does not keep the others from being asked."""
-    found: dict[str, T] = {}
+    answered: dict[str, T] = {}
     problems: dict[str, errors.TidelogError] = {}
     wanted = list(dict.fromkeys(group_ids))
 
     def left() -> list[str]:
-        return [one for one in wanted if one not in found and one not in problems]
+        return [group_id for group_id in wanted if group_id not in answered and group_id not in problems]
 
     async def ask_the_rest() -> None:
         passing: errors.TidelogError | None = None
@@ -55,7 +55,7 @@ async def ask_coordinators(
                     answers |= dict.fromkeys(groups, problem)
             for group, answer in answers.items():
                 if not isinstance(answer, errors.TidelogError):
-                    found[group] = answer
+                    answered[group] = answer
                 elif answer.retriable:
                     passing = answer
                 else:
@@ -67,22 +67,22 @@ async def ask_coordinators(
         await cluster.retrying(what, ask_the_rest, timeout_ms)
     except errors.TidelogError as problem:
         problems |= dict.fromkeys(left(), problem)
-    return found, problems
+    return answered, problems
 
 
 def offsets_told(
     groups: Iterable[G], read: Callable[[G], dict[TopicPartition, T]]
 ) -> dict[str, dict[TopicPartition, T] | errors.TidelogError]:
     """From the groups of an answer, each read with `read`; a group that is gone has no offsets."""
-    found: dict[str, dict[TopicPartition, T] | errors.TidelogError] = {}
+    offsets: dict[str, dict[TopicPartition, T] | errors.TidelogError] = {}
     for group in groups:
         try:
-            found[group.group_id] = read(group)
+            offsets[group.group_id] = read(group)
         except errors.GroupIdNotFound:
-            found[group.group_id] = {}
+            offsets[group.group_id] = {}
         except errors.TidelogError as problem:
-            found[group.group_id] = problem
-    return found
+            offsets[group.group_id] = problem
+    return offsets
 
 
 async def _coordinators(
@@ -90,22 +90,24 @@ async def _coordinators(
 ) -> tuple[dict[Address, list[str]], dict[str, errors.TidelogError]]:
     connection = await cluster.any()
     version = connection.version_of(FindCoordinatorRequest)
-    found: dict[Address, list[str]] = {}
+    groups_by_address: dict[Address, list[str]] = {}
     problems: dict[str, errors.TidelogError] = {}
     if version < KEYS_VERSION_MIN:
         for group in groups:
             try:
                 address = await CoordinatorLookup(cluster, CoordinatorType.GROUP, group).address()
-                found.setdefault(address, []).append(group)
+                groups_by_address.setdefault(address, []).append(group)
             except errors.TidelogError as problem:
                 problems[group] = problem
-        return found, problems
+        return groups_by_address, problems
     request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=list(groups))
     answer = await connection.ask(request, FindCoordinatorResponse, version=version)
-    for one in answer.coordinators:
-        if one.error_code == errors.NONE:
-            found.setdefault(Address(one.host, one.port), []).append(one.key)
+    for coordinator in answer.coordinators:
+        if coordinator.error_code == errors.NONE:
+            groups_by_address.setdefault(Address(coordinator.host, coordinator.port), []).append(
+                coordinator.key
+            )
         else:
-            subject = f"the coordinator of group {one.key!r}"
-            problems[one.key] = problem_of(one.error_code, subject, one.error_message)
-    return found, problems
+            subject = f"the coordinator of group {coordinator.key!r}"
+            problems[coordinator.key] = problem_of(coordinator.error_code, subject, coordinator.error_message)
+    return groups_by_address, problems

@@ -67,10 +67,12 @@ class PartitionAdmin:
         raise_all(
             "some partitions are not being moved",
             [
-                problem_of(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
+                problem_of(
+                    partition.error_code, f"{topic.name}-{partition.partition_index}", partition.error_message
+                )
                 for topic in answer.responses
-                for one in topic.partitions
-                if one.error_code != errors.NONE
+                for partition in topic.partitions
+                if partition.error_code != errors.NONE
             ],
         )
 
@@ -91,13 +93,13 @@ class PartitionAdmin:
         answer = await self._running().retrying("ListPartitionReassignments", ask, self._timeout_ms)
         return [
             Reassignment(
-                TopicPartition(topic.name, one.partition_index),
-                tuple(one.replicas),
-                tuple(one.adding_replicas),
-                tuple(one.removing_replicas),
+                TopicPartition(topic.name, partition.partition_index),
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
             )
             for topic in answer.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     async def elect_leaders(
@@ -137,10 +139,12 @@ class PartitionAdmin:
         answer = await self._running().retrying("ElectLeaders", ask, self._timeout_ms)
         outcome: dict[TopicPartition, errors.TidelogError | None] = {}
         for topic in answer.replica_election_results:
-            for one in topic.partition_result:
-                name = TopicPartition(topic.topic, one.partition_id)
-                failed = one.error_code not in (errors.NONE, errors.ElectionNotNeeded.code)
-                outcome[name] = problem_of(one.error_code, str(name), one.error_message) if failed else None
+            for result in topic.partition_result:
+                name = TopicPartition(topic.topic, result.partition_id)
+                failed = result.error_code not in (errors.NONE, errors.ElectionNotNeeded.code)
+                outcome[name] = (
+                    problem_of(result.error_code, str(name), result.error_message) if failed else None
+                )
         return outcome
 
     async def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:

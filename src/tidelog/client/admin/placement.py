@@ -49,16 +49,18 @@ def remove_broker(
 ) -> list[ReplicaMove]:
     """Each replica on `leaving` goes to the best of the other brokers in `racks`, those that run.  Every other replica
     stays, on a broker that is down too: they only count as what a broker has already."""
-    known = list(places)
-    if leaving not in racks and not any(leaving in one.replicas for one in known):
-        there = ", ".join(map(str, sorted(racks)))
-        raise PlacementImpossible(f"broker {leaving} is not running and holds no replica: there are {there}")
-    loads = _Loads(known)
+    partitions = list(places)
+    if leaving not in racks and not any(leaving in partition.replicas for partition in partitions):
+        running = ", ".join(map(str, sorted(racks)))
+        raise PlacementImpossible(
+            f"broker {leaving} is not running and holds no replica: there are {running}"
+        )
+    loads = _Loads(partitions)
     moves = []
     # The largest first, while there is most choice; the rest evens out what they made uneven.
-    for one in sorted(known, key=lambda place: (-(place.size or 0), place.topic, place.partition)):
-        if leaving in one.replicas:
-            moves.append(_without(one, leaving, racks, loads))
+    for partition in sorted(partitions, key=lambda place: (-(place.size or 0), place.topic, place.partition)):
+        if leaving in partition.replicas:
+            moves.append(_without(partition, leaving, racks, loads))
     return sorted(moves, key=lambda move: (move.topic, move.partition))
 
 
@@ -69,11 +71,11 @@ class _Loads:
         self.replicas: Counter[int] = Counter()
         self.bytes: Counter[int] = Counter()
         self.leads: Counter[int] = Counter()
-        for one in places:
-            self.leads[one.replicas[0]] += 1
-            for node in one.replicas:
+        for partition in places:
+            self.leads[partition.replicas[0]] += 1
+            for node in partition.replicas:
                 self.replicas[node] += 1
-                self.bytes[node] += one.size or 0
+                self.bytes[node] += partition.size or 0
 
 
 def _without(
@@ -103,16 +105,18 @@ def balance(places: Iterable[PlacedPartition], racks: Mapping[int, str | None]) 
     """Spreads replicas and leaders evenly over the brokers in `racks`; replicas elsewhere move to them."""
     if not racks:
         raise PlacementImpossible("no broker would be left")
-    known = sorted(places, key=lambda place: (place.topic, place.partition))
-    smallest = sorted(known, key=lambda place: place.size or 0)
-    placed = {(one.topic, one.partition): _kept(one, racks) for one in smallest}
+    partitions = sorted(places, key=lambda place: (place.topic, place.partition))
+    smallest = sorted(partitions, key=lambda place: place.size or 0)
+    placed = {(partition.topic, partition.partition): _kept(partition, racks) for partition in smallest}
     _level(placed, racks)
     _lead(placed)
     moves = []
-    for one in known:
-        after = placed[one.topic, one.partition]
-        if after != one.replicas:
-            moves.append(ReplicaMove(one.topic, one.partition, one.replicas, after, one.size))
+    for partition in partitions:
+        after = placed[partition.topic, partition.partition]
+        if after != partition.replicas:
+            moves.append(
+                ReplicaMove(partition.topic, partition.partition, partition.replicas, after, partition.size)
+            )
     return moves
 
 
@@ -170,10 +174,10 @@ def _shift(placed: dict[Name, Replicas], counts: Counter[int], racks: Mapping[in
             if counts[new] + 1 >= counts[old]:
                 break
             for between in racks:
-                given = _movable(placed, old, between, racks)
+                first = _movable(placed, old, between, racks)
                 taken = _movable(placed, between, new, racks)
-                if given is not None and taken is not None and given != taken:
-                    _replace(placed, given, old, between, counts)
+                if first is not None and taken is not None and first != taken:
+                    _replace(placed, first, old, between, counts)
                     _replace(placed, taken, between, new, counts)
                     return True
     return False

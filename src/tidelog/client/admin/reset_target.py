@@ -35,8 +35,8 @@ def placed(
     """Every offset lies within its log: what is asked for outside of it becomes the nearest there is.  `at_time`: the
     first record that is not older than the target's time, -1 where there is none."""
     after = {}
-    for one in partitions:
-        start, end = bounds[one]
+    for partition in partitions:
+        start, end = bounds[partition]
         if target.kind == "earliest":
             wanted = start
         elif target.kind == "latest":
@@ -44,11 +44,13 @@ def placed(
         elif target.kind == "offset":
             wanted = target.value
         elif target.kind == "shift":
-            if one not in committed:
-                raise NothingToShift(f"{one} has no committed offset to shift: choose another place for it")
-            wanted = committed[one] + target.value
+            if partition not in committed:
+                raise NothingToShift(
+                    f"{partition} has no committed offset to shift: choose another place for it"
+                )
+            wanted = committed[partition] + target.value
         else:
             # Nothing is that late: go on with what comes next.
-            wanted = at_time[one] if at_time[one] >= 0 else end
-        after[one] = min(max(wanted, start), end)
+            wanted = at_time[partition] if at_time[partition] >= 0 else end
+        after[partition] = min(max(wanted, start), end)
     return after

@@ -58,12 +58,12 @@ async def describe(
 
     async def ask(connection: Requester) -> dict[TopicPartition, ShareOffset]:
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
-        return {where: one for group in answer.groups for where, one in _offsets(group).items()}
+        return {where: offset for group in answer.groups for where, offset in _offsets(group).items()}
 
-    found: dict[TopicPartition, ShareOffset] = await at_coordinator(
+    offsets: dict[TopicPartition, ShareOffset] = await at_coordinator(
         cluster, group_id, "DescribeShareGroupOffsets", ask, timeout_ms
     )
-    return found
+    return offsets
 
 
 async def describe_all(
@@ -76,15 +76,15 @@ async def describe_all(
         connection: Requester, groups: list[str]
     ) -> dict[str, dict[TopicPartition, ShareOffset] | errors.TidelogError]:
         request = DescribeShareGroupOffsetsRequest(
-            [DescribeShareGroupOffsetsRequestGroup(one, None) for one in groups]
+            [DescribeShareGroupOffsetsRequestGroup(group_id, None) for group_id in groups]
         )
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
         return offsets_told(answer.groups, partial(_offsets, some=True))
 
     what = "DescribeShareGroupOffsets"
-    found, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
+    offsets, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
     raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
-    return found
+    return offsets
 
 
 def _offsets(
@@ -92,7 +92,7 @@ def _offsets(
 ) -> dict[TopicPartition, ShareOffset]:
     """`some`: what can be told, and no word of the rest."""
     check(group.error_code, f"share group {group.group_id!r}", group.error_message)
-    found = {}
+    offsets = {}
     for topic in group.topics:
         for part in topic.partitions:
             where = TopicPartition(topic.topic_name, part.partition_index)
@@ -101,8 +101,8 @@ def _offsets(
             check(part.error_code, f"share group {group.group_id!r}, {where}", part.error_message)
             if part.start_offset != UNKNOWN:
                 lag = part.lag if part.lag != UNKNOWN else None
-                found[where] = ShareOffset(part.start_offset, lag, part.leader_epoch)
-    return found
+                offsets[where] = ShareOffset(part.start_offset, lag, part.leader_epoch)
+    return offsets
 
 
 async def alter(
@@ -143,10 +143,12 @@ async def delete(cluster: Cluster, group_id: str, topics: Collection[str], *, ti
         check(answer.error_code, f"share group {group_id!r}", answer.error_message)
         problems = [
             problem_of(
-                one.error_code, f"share group {group_id!r}, topic {one.topic_name!r}", one.error_message
+                result.error_code,
+                f"share group {group_id!r}, topic {result.topic_name!r}",
+                result.error_message,
             )
-            for one in answer.responses
-            if one.error_code != errors.NONE
+            for result in answer.responses
+            if result.error_code != errors.NONE
         ]
         raise_all("some offsets could not be deleted", problems)
 

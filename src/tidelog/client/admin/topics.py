@@ -57,21 +57,23 @@ async def create_topics(
         if not isinstance(new, NewTopic):
             raise TypeError(f"a topic is made from a NewTopic(...), not from {new!r}")
     request = CreateTopicsRequest(
-        topics=[_creatable(one) for one in topics], timeout_ms=timeout_ms, validate_only=validate_only
+        topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms, validate_only=validate_only
     )
 
     async def ask() -> CreateTopicsResponse:
         answer = await (await cluster.controller()).ask(request, CreateTopicsResponse, timeout_ms=timeout_ms)
-        await _check_controller(cluster, [one.error_code for one in answer.topics])
+        await _check_controller(cluster, [result.error_code for result in answer.topics])
         return answer
 
     answer = await cluster.retrying("CreateTopics", ask, timeout_ms)
     made, problems = {}, []
-    for one in answer.topics:
-        if one.error_code == errors.NONE:
-            made[one.name] = CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
+    for result in answer.topics:
+        if result.error_code == errors.NONE:
+            made[result.name] = CreatedTopic(
+                result.name, result.topic_id, result.num_partitions, result.replication_factor
+            )
         else:
-            problems.append(_topic_problem(one.error_code, one.name, one.error_message))
+            problems.append(_topic_problem(result.error_code, result.name, result.error_message))
     raise_all("some topics were not created", problems)
     return made
 
@@ -86,14 +88,14 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], *, timeout_ms: i
         else:
             request.topic_names = list(names)
         answer = await connection.ask(request, DeleteTopicsResponse, version=version, timeout_ms=timeout_ms)
-        await _check_controller(cluster, [one.error_code for one in answer.responses])
+        await _check_controller(cluster, [result.error_code for result in answer.responses])
         return answer
 
     answer = await cluster.retrying("DeleteTopics", ask, timeout_ms)
     problems = [
-        _topic_problem(one.error_code, one.name or str(one.topic_id), one.error_message)
-        for one in answer.responses
-        if one.error_code != errors.NONE
+        _topic_problem(result.error_code, result.name or str(result.topic_id), result.error_message)
+        for result in answer.responses
+        if result.error_code != errors.NONE
     ]
     raise_all("some topics were not deleted", problems)
 
@@ -110,14 +112,14 @@ async def create_partitions(
     async def ask() -> CreatePartitionsResponse:
         connection = await cluster.controller()
         answer = await connection.ask(request, CreatePartitionsResponse, timeout_ms=timeout_ms)
-        await _check_controller(cluster, [one.error_code for one in answer.results])
+        await _check_controller(cluster, [result.error_code for result in answer.results])
         return answer
 
     answer = await cluster.retrying("CreatePartitions", ask, timeout_ms)
     problems = [
-        _topic_problem(one.error_code, one.name, one.error_message)
-        for one in answer.results
-        if one.error_code != errors.NONE
+        _topic_problem(result.error_code, result.name, result.error_message)
+        for result in answer.results
+        if result.error_code != errors.NONE
     ]
     raise_all("some topics did not get more partitions", problems)
 
@@ -130,15 +132,15 @@ async def describe_topics(
     async def ask() -> dict[str, Topic]:
         topology = await cluster.refresh(names)
         wanted = sorted(topology.topics) if names is None else list(dict.fromkeys(names))
-        found = {name: topology.topics[name] for name in wanted if name in topology.topics}
+        described = {name: topology.topics[name] for name in wanted if name in topology.topics}
         problems = []
         for name in wanted:
-            topic = found.get(name)
+            topic = described.get(name)
             if topic is None or topic.error:
                 code = topic.error if topic is not None else errors.UnknownTopicOrPartition.code
                 problems.append(_topic_problem(code, name, None))
         raise_all("some topics could not be described", problems)
-        return found
+        return described
 
     return await cluster.retrying("Metadata", ask, timeout_ms, (errors.UnknownTopicOrPartition,))
 

@@ -94,28 +94,28 @@ class TransactionAdmin:
         hanging = await admin.list_transactions(longer_than_ms=3_600_000)
         """
         cluster = self._running()
-        wanted = ListTransactionsRequest(
+        request = ListTransactionsRequest(
             state_filters=names_of(states),
             producer_id_filters=list(producer_ids),
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        return await cluster.retrying("ListTransactions", lambda: _list(cluster, wanted), self._timeout_ms)
+        return await cluster.retrying("ListTransactions", lambda: _list(cluster, request), self._timeout_ms)
 
     async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """State, producer and partitions of each.
 
         found = (await admin.describe_transactions(["billing-1"]))["billing-1"]
         """
-        found: dict[str, TransactionDescription] = {}
+        descriptions: dict[str, TransactionDescription] = {}
         problems: list[errors.TidelogError] = []
         for name in dict.fromkeys(names_of(ids)):
             try:
-                found[name] = await self._at_coordinator(name, "DescribeTransactions", _describe(name))
+                descriptions[name] = await self._at_coordinator(name, "DescribeTransactions", _describe(name))
             except errors.TidelogError as problem:
                 problems.append(problem)
         raise_all("some transactions could not be described", problems)
-        return found
+        return descriptions
 
     async def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
         """Who has written to the partition lately, and which transactions are open in it.
@@ -176,9 +176,9 @@ class TransactionAdmin:
         async def ask() -> None:
             connection = await _leader(cluster, partition)
             hanging = [
-                one
-                for one in await _producers(connection, partition)
-                if one.transaction_start == start_offset
+                producer
+                for producer in await _producers(connection, partition)
+                if producer.transaction_start == start_offset
             ]
             if not hanging:
                 raise errors.InvalidTxnState(
@@ -205,45 +205,45 @@ class TransactionAdmin:
         return await cluster.retrying(what, attempt, self._timeout_ms)
 
 
-async def _list(cluster: Cluster, wanted: ListTransactionsRequest) -> list[TransactionListing]:
+async def _list(cluster: Cluster, request: ListTransactionsRequest) -> list[TransactionListing]:
     await cluster.refresh(())
-    found: dict[str, TransactionListing] = {}
+    listings: dict[str, TransactionListing] = {}
     for node in sorted(cluster.topology.nodes):
         connection = await cluster.node(node)
         version = connection.version_of(ListTransactionsRequest)
         for filtered, least in (
-            (wanted.duration_filter >= 0, DURATION_VERSION_MIN),
-            (wanted.transactional_id_pattern is not None, PATTERN_VERSION_MIN),
+            (request.duration_filter >= 0, DURATION_VERSION_MIN),
+            (request.transactional_id_pattern is not None, PATTERN_VERSION_MIN),
         ):
             if filtered and version < least:
                 raise errors.UnsupportedVersion(f"broker {node} is too old for this filter")
-        answer = await connection.ask(wanted, ListTransactionsResponse, version=version)
+        answer = await connection.ask(request, ListTransactionsResponse, version=version)
         check(answer.error_code, f"the transactions of broker {node}")
         if answer.unknown_state_filters:
             raise errors.InvalidRequest(f"there are no states {', '.join(answer.unknown_state_filters)}")
-        for one in answer.transaction_states:
-            found[one.transactional_id] = TransactionListing(
-                one.transactional_id, one.producer_id, one.transaction_state
+        for transaction in answer.transaction_states:
+            listings[transaction.transactional_id] = TransactionListing(
+                transaction.transactional_id, transaction.producer_id, transaction.transaction_state
             )
-    return [found[name] for name in sorted(found)]
+    return [listings[name] for name in sorted(listings)]
 
 
 def _describe(name: str) -> Callable[[Requester], Awaitable[TransactionDescription]]:
     async def ask(connection: Requester) -> TransactionDescription:
         request = DescribeTransactionsRequest(transactional_ids=[name])
         answer = await connection.ask(request, DescribeTransactionsResponse)
-        for one in answer.transaction_states:
-            check(one.error_code, f"transactional id {name!r}")
+        for transaction in answer.transaction_states:
+            check(transaction.error_code, f"transactional id {name!r}")
             return TransactionDescription(
                 name,
-                one.transaction_state,
-                one.producer_id,
-                one.producer_epoch,
-                one.transaction_timeout_ms,
-                one.transaction_start_time_ms,
+                transaction.transaction_state,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                transaction.transaction_timeout_ms,
+                transaction.transaction_start_time_ms,
                 tuple(
                     TopicPartition(topic.topic, index)
-                    for topic in one.topics
+                    for topic in transaction.topics
                     for index in sorted(topic.partitions)
                 ),
             )
@@ -260,22 +260,22 @@ async def _leader(cluster: Cluster, partition: TopicPartition) -> Requester:
 async def _producers(connection: Requester, partition: TopicPartition) -> list[ActiveProducer]:
     request = DescribeProducersRequest(topics=[TopicRequest(partition.topic, [partition.partition])])
     answer = await connection.ask(request, DescribeProducersResponse)
-    found = []
+    producers = []
     for topic in answer.topics:
         for part in topic.partitions:
             check(part.error_code, f"the producers of {partition}", part.error_message)
-            found += [
+            producers += [
                 ActiveProducer(
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.last_sequence,
-                    one.last_timestamp,
-                    one.coordinator_epoch,
-                    one.current_txn_start_offset,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp,
+                    producer.coordinator_epoch,
+                    producer.current_txn_start_offset,
                 )
-                for one in part.active_producers
+                for producer in part.active_producers
             ]
-    return found
+    return producers
 
 
 async def _abort(connection: Requester, partition: TopicPartition, hanging: ActiveProducer) -> None:
@@ -287,7 +287,7 @@ async def _abort(connection: Requester, partition: TopicPartition, hanging: Acti
         coordinator_epoch=max(hanging.coordinator_epoch, 0),
     )
     answer = await connection.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
-    for one in answer.markers:
-        for topic in one.topics:
+    for written in answer.markers:
+        for topic in written.topics:
             for part in topic.partitions:
                 check(part.error_code, f"the transaction in {partition}")

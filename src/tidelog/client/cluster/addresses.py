@@ -21,10 +21,10 @@ def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
     if (
         isinstance(text, bytes)
         or not isinstance(text, Iterable)
-        or not all(isinstance(one, str) for one in text)
+        or not all(isinstance(item, str) for item in text)
     ):
         raise ValueError(f"{text!r} is no broker address: write HOST:PORT as text, or a list of such")
-    parts = text.split(",") if isinstance(text, str) else [part for one in text for part in one.split(",")]
+    parts = text.split(",") if isinstance(text, str) else [part for item in text for part in item.split(",")]
     addresses = tuple(dict.fromkeys(_parse(part.strip()) for part in parts if part.strip()))
     if not addresses:
         raise ValueError("no broker address given: write HOST:PORT, several with commas between")

@@ -77,9 +77,9 @@ class Cluster:
         open_one = self._connections.least_busy()
         if open_one is not None:
             return open_one
-        known = [Address(node.host, node.port) for node in self.topology.nodes.values()]
-        self.environment.random.shuffle(known)
-        addresses = list(dict.fromkeys([*known, *self._bootstrap]))
+        nodes = [Address(node.host, node.port) for node in self.topology.nodes.values()]
+        self.environment.random.shuffle(nodes)
+        addresses = list(dict.fromkeys([*nodes, *self._bootstrap]))
         addresses.sort(key=self._connections.failing)
         failures: dict[Address, Unreachable] = {}
         dialling: dict[asyncio.Task[Requester], Address] = {}
@@ -108,10 +108,10 @@ class Cluster:
         return Connections(self.environment, self.options)
 
     def address(self, node: int) -> Address:
-        known = self.topology.nodes.get(node)
-        if known is None:
+        broker = self.topology.nodes.get(node)
+        if broker is None:
             raise errors.LeaderNotAvailable(f"the address of broker {node} is not known: is it running?")
-        return Address(known.host, known.port)
+        return Address(broker.host, broker.port)
 
     def ready(self, node: int) -> Requester | None:
         """The open connection to a node; None when there is none yet: `dial` it."""
@@ -138,15 +138,15 @@ class Cluster:
     async def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions by leading node; asks for metadata where none is known."""
         wanted = list(partitions)
-        missing = {one.topic for one in wanted if self.topology.leader(one) is None}
+        missing = {partition.topic for partition in wanted if self.topology.leader(partition) is None}
         if missing:
             await self.refresh(missing)
         by_node: dict[int, list[TopicPartition]] = {}
-        for one in wanted:
-            leader = self.topology.leader(one)
+        for partition in wanted:
+            leader = self.topology.leader(partition)
             if leader is None:
-                raise self.missing(one)
-            by_node.setdefault(leader, []).append(one)
+                raise self.missing(partition)
+            by_node.setdefault(leader, []).append(partition)
         return by_node
 
     def missing(self, of: TopicPartition) -> errors.TidelogError:
@@ -175,19 +175,27 @@ class Cluster:
         self.topology = before.answered(answer)
         return self.topology
 
-    def told(self, of: TopicPartition, by: int, leader: _Leader, endpoints: Iterable[_Endpoint]) -> bool:
+    def leader_reported(
+        self, of: TopicPartition, by: int, leader: _Leader, endpoints: Iterable[_Endpoint]
+    ) -> bool:
         """What node `by` said of the leader of a partition that it does not lead.  Whether it is worth asking another one
         at once: it is not when `by` itself lags behind what is known here, or will lead in a moment."""
-        nodes = [Node(one.node_id, one.host, one.port, one.rack) for one in endpoints]
+        nodes = [
+            Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) for endpoint in endpoints
+        ]
         self.topology = self.topology.led(of, leader.leader_id, leader.leader_epoch, nodes)
-        known, epoch = self.topology.partition(of), leader.leader_epoch
-        return known is not None and known.leader_epoch == epoch >= 0 and known.leader not in (by, NO_LEADER)
+        partition, epoch = self.topology.partition(of), leader.leader_epoch
+        return (
+            partition is not None
+            and partition.leader_epoch == epoch >= 0
+            and partition.leader not in (by, NO_LEADER)
+        )
 
     async def refresh_ids(self, ids: Collection[uuid.UUID]) -> Topology:
         """Asks for topics by id; those that are gone stay unknown."""
         connection = await self.any()
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=one, name=None) for one in ids],
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids],
             allow_auto_topic_creation=False,
         )
         self.topology = self.topology.answered(await connection.ask(request, MetadataResponse))
@@ -198,12 +206,12 @@ class Cluster:
         it."""
 
         async def look() -> Topic:
-            known = self.topology.topics.get(name)
-            if known is None or known.error or not known.partitions:
-                known = (await self.refresh([name], auto_create)).topics.get(name)
-            if known is not None and not known.error and known.partitions:
-                return known
-            raise self._topic_problem(name, known)
+            topic = self.topology.topics.get(name)
+            if topic is None or topic.error or not topic.partitions:
+                topic = (await self.refresh([name], auto_create)).topics.get(name)
+            if topic is not None and not topic.error and topic.partitions:
+                return topic
+            raise self._topic_problem(name, topic)
 
         final = () if auto_create else (errors.UnknownTopicOrPartition,)
         return await self.retrying(f"the metadata of topic {name!r}", look, timeout_ms, final)

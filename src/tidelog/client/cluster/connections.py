@@ -62,8 +62,8 @@ class Connections:
         return address in self._not_before_ms
 
     def least_busy(self) -> Requester | None:
-        ready = [one for one in map(self.ready, list(self._open)) if one is not None]
-        return min(ready, key=lambda one: one.in_flight, default=None)
+        ready = [connection for connection in map(self.ready, list(self._open)) if connection is not None]
+        return min(ready, key=lambda connection: connection.in_flight, default=None)
 
     async def close(self) -> None:
         self._closed = True

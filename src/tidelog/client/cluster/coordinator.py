@@ -68,7 +68,7 @@ class CoordinatorLookup:
         if version < KEYS_VERSION_MIN:
             check(answer.error_code, subject, answer.error_message)
             return Address(answer.host, answer.port)
-        for one in answer.coordinators:
-            check(one.error_code, subject, one.error_message)
-            return Address(one.host, one.port)
+        for coordinator in answer.coordinators:
+            check(coordinator.error_code, subject, coordinator.error_message)
+            return Address(coordinator.host, coordinator.port)
         raise errors.CoordinatorNotAvailable(f"{subject}: the broker's answer is empty")

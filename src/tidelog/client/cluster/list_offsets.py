@@ -41,39 +41,46 @@ async def list_offsets(
     """`wanted`: a time in milliseconds, or one of the names above, for each partition.
 
     `read_committed`: the latest offset is then that of the first record of an unfinished transaction."""
-    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def ask_the_rest() -> None:
-        rest = [one for one in wanted if one not in found]
+        rest = [partition for partition in wanted if partition not in offsets]
         last: errors.TidelogError | None = None
         for node, partitions in (await cluster.leaders(rest)).items():
             connection = await cluster.node(node)
-            request = _request(cluster, {one: wanted[one] for one in partitions}, timeout_ms, read_committed)
+            request = _request(
+                cluster,
+                {partition: wanted[partition] for partition in partitions},
+                timeout_ms,
+                read_committed,
+            )
             answer = await connection.ask(request, ListOffsetsResponse)
             for topic in answer.topics:
                 for part in topic.partitions:
                     where = TopicPartition(topic.name, part.partition_index)
                     if part.error_code == errors.NONE:
-                        found[where] = OffsetAndTimestamp(part.offset, part.timestamp, part.leader_epoch)
+                        offsets[where] = OffsetAndTimestamp(part.offset, part.timestamp, part.leader_epoch)
                     else:
                         last = problem_of(part.error_code, f"the offsets of {where}")
         if last is not None:
-            await cluster.refresh({one.topic for one in wanted if one not in found})
+            await cluster.refresh({partition.topic for partition in wanted if partition not in offsets})
             raise last
 
     final = (errors.UnknownTopicOrPartition,)
     await cluster.retrying("ListOffsets", ask_the_rest, timeout_ms, final)
-    return found
+    return offsets
 
 
 def _request(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_ms: int, read_committed: bool
 ) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for one, time_ms in wanted.items():
-        known = cluster.topology.partition(one)
-        epoch = known.leader_epoch if known is not None else -1
-        topics.setdefault(one.topic, []).append(ListOffsetsPartition(one.partition, epoch, time_ms))
+    for partition, time_ms in wanted.items():
+        metadata = cluster.topology.partition(partition)
+        epoch = metadata.leader_epoch if metadata is not None else -1
+        topics.setdefault(partition.topic, []).append(
+            ListOffsetsPartition(partition.partition, epoch, time_ms)
+        )
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(read_committed),

@@ -26,8 +26,8 @@ class ConnectionOptions:
             checks.text("client_id", self.client_id)
         if self.security is not None and not isinstance(self.security, Security):
             raise TypeError(f"security must be a Security(...), not {self.security!r}")
-        for one in fields(self):
-            if one.name not in ("client_id", "security"):
+        for option in fields(self):
+            if option.name not in ("client_id", "security"):
                 # It is on the wire, as the time that the broker may take.
-                most = INT32_MAX if one.name == "request_timeout_ms" else INT64_MAX
-                checks.whole(one.name, getattr(self, one.name), 1, most)
+                most = INT32_MAX if option.name == "request_timeout_ms" else INT64_MAX
+                checks.whole(option.name, getattr(self, option.name), 1, most)

@@ -9,9 +9,9 @@ from tidelog import errors
 
 def problem_of(code: int, subject: str, message: str | None = None) -> errors.TidelogError:
     """`subject` names the thing that was asked about; `message` is what the broker added, if anything."""
-    known = errors.by_code(code)
-    said = message or (known.about if known.code == code else f"unknown error code {code}")
-    return known(f"{subject}: {said}")
+    error_class = errors.by_code(code)
+    reason = message or (error_class.about if error_class.code == code else f"unknown error code {code}")
+    return error_class(f"{subject}: {reason}")
 
 
 def check(code: int, subject: str, message: str | None = None) -> None:

@@ -53,7 +53,7 @@ class Topic:
         """Partitions are numbered without gaps, but an answer may leave some out."""
         if index < len(self.partitions) and self.partitions[index].index == index:
             return self.partitions[index]
-        return next((one for one in self.partitions if one.index == index), None)
+        return next((partition for partition in self.partitions if partition.index == index), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ class Topology:
 
     def led(self, of: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node]) -> Topology:
         """A broker that does not lead the partition has said who does; where that is no news, this very object."""
-        topic, known = self.topics.get(of.topic), self.partition(of)
-        if topic is None or known is None or known.leader_epoch >= epoch:
+        topic, current = self.topics.get(of.topic), self.partition(of)
+        if topic is None or current is None or current.leader_epoch >= epoch:
             return self
-        places = {**self.nodes, **{one.id: one for one in nodes}}
-        if leader not in places:
+        known_nodes = {**self.nodes, **{node.id: node for node in nodes}}
+        if leader not in known_nodes:
             return self
-        learned = replace(known, leader=leader, leader_epoch=epoch)
-        partitions = tuple(learned if one is known else one for one in topic.partitions)
+        learned = replace(current, leader=leader, leader_epoch=epoch)
+        partitions = tuple(learned if partition is current else partition for partition in topic.partitions)
         topics = {**self.topics, of.topic: replace(topic, partitions=partitions)}
-        return replace(self, nodes=MappingProxyType(places), topics=MappingProxyType(topics))
+        return replace(self, nodes=MappingProxyType(known_nodes), topics=MappingProxyType(topics))
 
     def answered(self, answer: MetadataResponse) -> Topology:
         """The topics in the answer replace what was known of them; the others stay."""
@@ -111,35 +111,35 @@ class Topology:
 
 
 def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
-    partitions = sorted(topic.partitions or [], key=lambda one: one.partition_index)
+    partitions = sorted(topic.partitions or [], key=lambda partition: partition.partition_index)
     return Topic(
         name=name,
         id=topic.topic_id,
-        partitions=tuple(_partition(name, one) for one in partitions),
+        partitions=tuple(_partition(name, partition) for partition in partitions),
         internal=topic.is_internal,
         error=topic.error_code,
     )
 
 
-def _partition(topic: str, one: MetadataResponsePartition) -> Partition:
+def _partition(topic: str, partition: MetadataResponsePartition) -> Partition:
     return Partition(
         topic=topic,
-        index=one.partition_index,
-        leader=one.leader_id,
-        leader_epoch=one.leader_epoch,
-        replicas=tuple(one.replica_nodes or ()),
-        in_sync=tuple(one.isr_nodes or ()),
-        offline=tuple(one.offline_replicas or ()),
+        index=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes or ()),
+        in_sync=tuple(partition.isr_nodes or ()),
+        offline=tuple(partition.offline_replicas or ()),
     )
 
 
-def _newer(known: Topic | None, learned: Topic) -> Topic:
+def _newer(current: Topic | None, learned: Topic) -> Topic:
     """A broker that lags behind must not talk us back to a leader that was deposed."""
-    if known is None or known.id != learned.id or known.id == NO_ID:
+    if current is None or current.id != learned.id or current.id == NO_ID:
         return learned
     partitions = []
-    for one in learned.partitions:
-        before = known.partition(one.index)
-        stale = before is not None and before.leader_epoch > one.leader_epoch
-        partitions.append(before if stale and before is not None else one)
+    for partition in learned.partitions:
+        before = current.partition(partition.index)
+        stale = before is not None and before.leader_epoch > partition.leader_epoch
+        partitions.append(before if stale and before is not None else partition)
     return replace(learned, partitions=tuple(partitions))

@@ -55,16 +55,16 @@ class Commits:
     def handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions behind everything that was handed out."""
         return {
-            one.partition: OffsetAndMetadata(one.position, "", one.epoch)
-            for one in self._fetcher.assigned.values()
-            if one.position is not None
+            state.partition: OffsetAndMetadata(state.position, "", state.epoch)
+            for state in self._fetcher.assigned.values()
+            if state.position is not None
         }
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
-            one.partition: OffsetAndMetadata(one.settled, "", one.settled_epoch)
-            for one in self._fetcher.assigned.values()
-            if one.settled is not None
+            state.partition: OffsetAndMetadata(state.settled, "", state.settled_epoch)
+            for state in self._fetcher.assigned.values()
+            if state.settled is not None
         }
 
     async def commit(
@@ -78,7 +78,7 @@ class Commits:
                 self.failed += 1
                 raise
             self.committed += 1
-            self._last.update({partition: one.offset for partition, one in offsets.items()})
+            self._last.update({partition: committed.offset for partition, committed in offsets.items()})
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callback | None
@@ -129,13 +129,13 @@ class Commits:
             offsets = self.handed_out() if all_handed_out else self.settled()
             if partitions is not None:
                 wanted = set(partitions)
-                offsets = {one: offset for one, offset in offsets.items() if one in wanted}
+                offsets = {partition: offset for partition, offset in offsets.items() if partition in wanted}
             await self._auto(self._news(offsets))
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
         """They are others' now; what was committed for them is not ours to know any more."""
-        for one in partitions:
-            self._last.pop(one, None)
+        for partition in partitions:
+            self._last.pop(partition, None)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -148,7 +148,11 @@ class Commits:
     def _news(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {one: offset for one, offset in offsets.items() if self._last.get(one) != offset.offset}
+        return {
+            partition: offset
+            for partition, offset in offsets.items()
+            if self._last.get(partition) != offset.offset
+        }
 
     async def _auto(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         try:

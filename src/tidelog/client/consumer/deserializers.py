@@ -39,28 +39,28 @@ class Deserializers:
             return count, None
         bad = records[count]
         where = f"{bad.topic}-{bad.partition} at offset {bad.offset}"
-        told = (
+        error = (
             SchemaUnavailable(f"{where}: {problem}; poll again later")
             if _may_pass(problem)
             else SerializationError(f"{where}: {problem}; seek past it to go on")
         )
-        told.__cause__ = problem
-        return count, told
+        error.__cause__ = problem
+        return count, error
 
     async def converted(self, record: Record) -> Record:
         """Another record with what its bytes stand for; raises `SerializationError`."""
         if not self.active:
             return record
-        found = copy(record)
-        _, problem = await self.convert([found])
+        converted = copy(record)
+        _, problem = await self.convert([converted])
         if problem is not None:
             raise problem
-        return found
+        return converted
 
     def _must_ask(self, records: list[Record]) -> bool:
         key, value = self._key, self._value
-        return (isinstance(key, Remote) and not all(key.knows(one.key) for one in records)) or (
-            isinstance(value, Remote) and not all(value.knows(one.value) for one in records)
+        return (isinstance(key, Remote) and not all(key.knows(record.key) for record in records)) or (
+            isinstance(value, Remote) and not all(value.knows(record.value) for record in records)
         )
 
 

@@ -42,19 +42,21 @@ class ConsumerMetrics:
 
     def prometheus(self, labels: Mapping[str, str] | None = None, prefix: str = "tidelog_consumer_") -> str:
         """In Prometheus' text format."""
-        given = [f'{name}="{_escaped(value)}"' for name, value in (labels or {}).items()]
+        label_pairs = [f'{name}="{_escaped(value)}"' for name, value in (labels or {}).items()]
         lines = []
-        for one in fields(self):
-            if one.name == "lag":
+        for field in fields(self):
+            if field.name == "lag":
                 continue
-            name = prefix + one.name
-            kind = "counter" if one.name.endswith("_total") else "gauge"
-            lines.append(f"# TYPE {name} {kind}\n{name}{{{','.join(given)}}} {getattr(self, one.name)}\n")
+            name = prefix + field.name
+            kind = "counter" if field.name.endswith("_total") else "gauge"
+            lines.append(
+                f"# TYPE {name} {kind}\n{name}{{{','.join(label_pairs)}}} {getattr(self, field.name)}\n"
+            )
         name = prefix + "lag_records"
         lines.append(f"# TYPE {name} gauge\n")
         for partition, lag in sorted(self.lag.items()):
             where = [f'topic="{_escaped(partition.topic)}"', f'partition="{partition.partition}"']
-            lines.append(f"{name}{{{','.join([*given, *where])}}} {lag}\n")
+            lines.append(f"{name}{{{','.join([*label_pairs, *where])}}} {lag}\n")
         return "".join(lines)
 
 
@@ -95,8 +97,8 @@ class ConsumerCounters:
 
     def rates(self, now_s: float) -> tuple[float, float, float]:
         """Records a second, the part of the time between polls, and its average in milliseconds."""
-        seen = [one for one in list(self._seconds) if one.second > int(now_s) - WINDOW_S]
+        seen = [second for second in list(self._seconds) if second.second > int(now_s) - WINDOW_S]
         span_s = min(WINDOW_S, max(1.0, now_s - self._begun_s))
-        busy_s, polls = sum(one.busy_s for one in seen), sum(one.polls for one in seen)
-        records = sum(one.records for one in seen)
+        busy_s, polls = sum(second.busy_s for second in seen), sum(second.polls for second in seen)
+        records = sum(second.records for second in seen)
         return records / span_s, min(1.0, busy_s / span_s), 1000 * busy_s / polls if polls else 0.0

@@ -46,10 +46,12 @@ class StoredOffsets:
     async def load(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        found: Mapping[TopicPartition, int] = await self._call(self._store.load, partitions)
-        return {TopicPartition(*one): OffsetAndMetadata(offset) for one, offset in found.items()}
+        offsets: Mapping[TopicPartition, int] = await self._call(self._store.load, partitions)
+        return {
+            TopicPartition(*partition): OffsetAndMetadata(offset) for partition, offset in offsets.items()
+        }
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
     ) -> None:
-        await self._call(self._store.save, {one: kept.offset for one, kept in offsets.items()})
+        await self._call(self._store.save, {partition: kept.offset for partition, kept in offsets.items()})

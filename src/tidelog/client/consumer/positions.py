@@ -43,24 +43,24 @@ class FetchPositions:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, one: AssignedPartition) -> None:
+    def begin(self, state: AssignedPartition) -> None:
         """A partition that was just assigned."""
         if self._committed is not None:
-            one.seek_to_committed()
+            state.seek_to_committed()
         else:
-            self.reset(one)
+            self.reset(state)
 
-    def reset(self, one: AssignedPartition, why: str | None = None) -> None:
+    def reset(self, state: AssignedPartition, why: str | None = None) -> None:
         reset = self._options.auto_offset_reset
         if reset is not None:
-            one.seek_by_look_up(reset)
+            state.seek_by_look_up(reset)
         else:
-            why = why or f"{one.partition} has no position"
-            one.problem = errors.OffsetOutOfRange(f"{why}: seek, or set auto_offset_reset")
+            why = why or f"{state.partition} has no position"
+            state.problem = errors.OffsetOutOfRange(f"{why}: seek, or set auto_offset_reset")
 
     def look(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """Starts looking, if anything waits for it."""
-        if self._task is None and any(_waits(one) for one in assigned.values()):
+        if self._task is None and any(_waits(state) for state in assigned.values()):
             self._task = asyncio.get_running_loop().create_task(self._look(assigned), name="positions")
             self._task.add_done_callback(self._done)
 
@@ -77,51 +77,51 @@ class FetchPositions:
             self._changed()
 
     async def _look(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
-        waiting = [one for one in assigned.values() if _waits(one)]
-        await self._from_committed([one for one in waiting if one.needs_committed])
-        await self._from_times([one for one in waiting if one.look_up is not None])
+        waiting = [state for state in assigned.values() if _waits(state)]
+        await self._from_committed([state for state in waiting if state.needs_committed])
+        await self._from_times([state for state in waiting if state.look_up is not None])
 
     async def _from_committed(self, waiting: list[AssignedPartition]) -> None:
         if not waiting or self._committed is None:
             return
-        asked = [(one, one.generation) for one in waiting]
+        generations = [(state, state.generation) for state in waiting]
         try:
-            found = await self._committed.load([one.partition for one in waiting])
+            committed = await self._committed.load([state.partition for state in waiting])
         except errors.TidelogError as problem:
-            _fail(asked, problem)
+            _fail(generations, problem)
             return
         except Exception as problem:
             # An application's own store may raise anything: the reader hears of it.
-            told = errors.UnknownServerError(f"offsets could not be loaded: {problem!r}")
-            told.__cause__ = problem
-            _fail(asked, told)
+            failure = errors.UnknownServerError(f"offsets could not be loaded: {problem!r}")
+            failure.__cause__ = problem
+            _fail(generations, failure)
             return
-        for one, generation in asked:
-            if one.generation is generation:
-                known = found.get(one.partition)
-                if known is not None:
-                    one.seek(known.offset, known.leader_epoch)
+        for state, generation in generations:
+            if state.generation is generation:
+                offset = committed.get(state.partition)
+                if offset is not None:
+                    state.seek(offset.offset, offset.leader_epoch)
                 else:
-                    one.needs_committed = False
-                    self.reset(one, f"{one.partition} has no committed offset")
+                    state.needs_committed = False
+                    self.reset(state, f"{state.partition} has no committed offset")
 
     async def _from_times(self, waiting: list[AssignedPartition]) -> None:
         if not waiting:
             return
-        asked = [(one, one.generation) for one in waiting]
-        times = {one.partition: one.look_up for one in waiting if one.look_up is not None}
+        generations = [(state, state.generation) for state in waiting]
+        times = {state.partition: state.look_up for state in waiting if state.look_up is not None}
         try:
-            found = await self._offsets(times)
+            offsets = await self._offsets(times)
             # No record is that late: reading goes on with the next one that comes.
-            late = [partition for partition, answer in found.items() if answer.offset < 0]
+            late = [partition for partition, answer in offsets.items() if answer.offset < 0]
             if late:
-                found.update(await self._offsets(dict.fromkeys(late, LATEST)))
+                offsets.update(await self._offsets(dict.fromkeys(late, LATEST)))
         except errors.TidelogError as problem:
-            _fail(asked, problem)
+            _fail(generations, problem)
             return
-        for one, generation in asked:
-            if one.generation is generation and one.partition in found:
-                one.seek(found[one.partition].offset)
+        for state, generation in generations:
+            if state.generation is generation and state.partition in offsets:
+                state.seek(offsets[state.partition].offset)
 
     async def _offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
         timeout_ms = self._cluster.options.request_timeout_ms
@@ -130,12 +130,12 @@ class FetchPositions:
         )
 
 
-def _waits(one: AssignedPartition) -> bool:
-    return (one.look_up is not None or one.needs_committed) and one.problem is None
+def _waits(state: AssignedPartition) -> bool:
+    return (state.look_up is not None or state.needs_committed) and state.problem is None
 
 
-def _fail(asked: Iterable[tuple[AssignedPartition, object]], problem: errors.TidelogError) -> None:
-    for one, generation in asked:
-        if one.generation is generation:
+def _fail(generations: Iterable[tuple[AssignedPartition, object]], problem: errors.TidelogError) -> None:
+    for state, generation in generations:
+        if state.generation is generation:
             # What it waits for stays: once the reader has heard of the problem, it is looked up again.
-            one.problem = problem
+            state.problem = problem

@@ -52,12 +52,12 @@ class RangeReader:
 
         Raises `OffsetOutOfRange` when the log does not reach from here to there (any more), and
         `UnknownTopicOrPartition` when the topic is gone, or is another one than `topic_id`."""
-        asked = partition, topic_id
-        coming = self._begin(asked, start, end) if start < end else None
+        source = partition, topic_id
+        coming = self._begin(source, start, end) if start < end else None
         try:
             while coming is not None:
                 piece = await coming
-                coming = self._begin(asked, piece.end, end) if piece.end < end else None
+                coming = self._begin(source, piece.end, end) if piece.end < end else None
                 yield piece
         finally:
             if coming is not None:
@@ -65,9 +65,9 @@ class RangeReader:
                 await asyncio.gather(coming, return_exceptions=True)
 
     def _begin(
-        self, asked: tuple[TopicPartition, uuid.UUID | None], start: int, end: int
+        self, source: tuple[TopicPartition, uuid.UUID | None], start: int, end: int
     ) -> asyncio.Task[Piece]:
-        return asyncio.get_running_loop().create_task(self._piece(*asked, start, end), name="range")
+        return asyncio.get_running_loop().create_task(self._piece(*source, start, end), name="range")
 
     async def _piece(
         self, partition: TopicPartition, topic_id: uuid.UUID | None, start: int, end: int
@@ -76,10 +76,10 @@ class RangeReader:
             data = await self._fetch(partition, topic_id, start)
             if data.records:
                 return self._read(partition, start, data)
-            known = data.last_stable_offset if self._read_committed else data.high_watermark
+            log_end = data.last_stable_offset if self._read_committed else data.high_watermark
             # Empty, though it was said to be there: a leader that has just taken over may still have to learn.
             raise errors.OffsetNotAvailable(
-                f"{partition} was to be read up to {end}, but nothing is there from {start} on: it ends at {known}"
+                f"{partition} was to be read up to {end}, but nothing is there from {start} on: it ends at {log_end}"
             )
 
         what = f"{partition} from offset {start} on"
@@ -105,10 +105,10 @@ class RangeReader:
         connection = await cluster.node(node)
         topic = cluster.topology.topics[partition.topic]
         version = connection.version_of(FetchRequest, NAMES_VERSION_MAX if topic.id == NO_ID else None)
-        known = topic.partition(partition.partition)
-        wanted = FetchPartition(
+        metadata = topic.partition(partition.partition)
+        request_partition = FetchPartition(
             partition=partition.partition,
-            current_leader_epoch=known.leader_epoch if known is not None else -1,
+            current_leader_epoch=metadata.leader_epoch if metadata is not None else -1,
             fetch_offset=start,
             partition_max_bytes=self._fetch_bytes,
         )
@@ -119,7 +119,7 @@ class RangeReader:
             isolation_level=int(self._read_committed),
             session_id=NO_SESSION,
             session_epoch=FINAL_EPOCH,
-            topics=[FetchTopic(partition.topic, topic.id, [wanted])],
+            topics=[FetchTopic(partition.topic, topic.id, [request_partition])],
         )
         answer = await connection.ask(request, FetchResponse, version=version)
         try:
@@ -136,8 +136,8 @@ class RangeReader:
             raise
 
     def _is_another(self, name: str, topic_id: uuid.UUID) -> bool:
-        known = self._cluster.topology.topics.get(name)
-        return known is not None and not known.error and known.id not in (topic_id, NO_ID)
+        topic = self._cluster.topology.topics.get(name)
+        return topic is not None and not topic.error and topic.id not in (topic_id, NO_ID)
 
     def _read(self, partition: TopicPartition, start: int, answer: PartitionData) -> Piece:
         data = answer.records or b""
@@ -149,7 +149,10 @@ class RangeReader:
             raise errors.RecordListTooLarge(f"a batch of {partition} at offset {start} was cut off")
         aborted: tuple[tuple[int, int], ...] = ()
         if self._read_committed:
-            aborted = tuple((one.producer_id, one.first_offset) for one in answer.aborted_transactions or ())
+            aborted = tuple(
+                (transaction.producer_id, transaction.first_offset)
+                for transaction in answer.aborted_transactions or ()
+            )
         return Piece(start, headers[-1].last_offset + 1, data, aborted)
 
 

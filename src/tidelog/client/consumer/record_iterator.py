@@ -43,8 +43,8 @@ class RecordIterator:
             self.records = await self._consumer.poll(WAIT_MS)
             assigned = self._consumer._running().assigned
             self._from = {
-                one: (assigned[one], assigned[one].generation)
-                for one in {TopicPartition(record.topic, record.partition) for record in self.records}
+                partition: (assigned[partition], assigned[partition].generation)
+                for partition in {TopicPartition(record.topic, record.partition) for record in self.records}
             }
         self.at += 1
         return self.records[self.at - 1]
@@ -63,31 +63,31 @@ class RecordIterator:
 
     def unread(self, start: int) -> dict[TopicPartition, Record]:
         """The first record of each partition from place `start` on."""
-        found: dict[TopicPartition, Record] = {}
+        first_records: dict[TopicPartition, Record] = {}
         for record in self.records[start:]:
-            found.setdefault(TopicPartition(record.topic, record.partition), record)
-        return found
+            first_records.setdefault(TopicPartition(record.topic, record.partition), record)
+        return first_records
 
     def positions(
         self, handed_out: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """`handed_out`, without what is still in hand here."""
-        found = dict(handed_out)
+        positions = dict(handed_out)
         for partition, record in self.unread(self.at).items():
-            if partition in found:
-                found[partition] = OffsetAndMetadata(record.offset, "", found[partition].leader_epoch)
-        return found
+            if partition in positions:
+                positions[partition] = OffsetAndMetadata(record.offset, "", positions[partition].leader_epoch)
+        return positions
 
     def settle(self, last_done: bool) -> None:
         """All that was yielded is done with; the last one only with `last_done`."""
         start = self.at if last_done or not self.at else self.at - 1
         unread = self.unread(start)
-        for partition, (one, generation) in self._from.items():
-            if one.generation is generation:
+        for partition, (state, generation) in self._from.items():
+            if state.generation is generation:
                 if partition in unread:
-                    one.settled, one.settled_epoch = unread[partition].offset, one.epoch
+                    state.settled, state.settled_epoch = unread[partition].offset, state.epoch
                 else:
-                    one.settle()
+                    state.settle()
 
     async def _look_up(self) -> None:
         """The loop has come back, so everything yielded is done with."""
@@ -96,7 +96,7 @@ class RecordIterator:
         await self._consumer._attend()
         assigned = self._consumer._running().assigned
         unread = self.unread(self.at)
-        stale = any(one.generation is not generation for one, generation in self._from.values())
+        stale = any(state.generation is not generation for state, generation in self._from.values())
         if stale or any(assigned.get(partition) is not before[partition] for partition in unread):
             self._rewind(unread)
 
@@ -104,7 +104,7 @@ class RecordIterator:
         """What is in hand is dropped, and read again where it is still ours and nobody has moved."""
         assigned = self._consumer._running().assigned
         for partition, record in unread.items():
-            one, generation = self._from[partition]
-            if assigned.get(partition) is one and one.generation is generation:
-                one.seek_back(record.offset)
+            state, generation = self._from[partition]
+            if assigned.get(partition) is state and state.generation is generation:
+                state.seek_back(record.offset)
         self.records, self.at = [], 0

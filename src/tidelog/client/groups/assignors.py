@@ -74,14 +74,14 @@ class RangeAssignor:
         return None
 
     def assign(self, partitions: Mapping[str, int], members: Iterable[Subscriber]) -> Assignment:
-        ordered = sorted(members, key=lambda one: one.order)
-        out: Assignment = {one.member_id: [] for one in ordered}
+        ordered = sorted(members, key=lambda member: member.order)
+        out: Assignment = {member.member_id: [] for member in ordered}
         for topic, count in sorted(partitions.items()):
-            readers = [one.member_id for one in ordered if topic in one.topics]
-            each, more = divmod(count, len(readers)) if readers else (0, 0)
+            readers = [member.member_id for member in ordered if topic in member.topics]
+            share, more = divmod(count, len(readers)) if readers else (0, 0)
             at = 0
             for number, reader in enumerate(readers):
-                size = each + (number < more)
+                size = share + (number < more)
                 out[reader] += [TopicPartition(topic, index) for index in range(at, at + size)]
                 at += size
         return out
@@ -97,11 +97,11 @@ class RoundRobinAssignor:
         return None
 
     def assign(self, partitions: Mapping[str, int], members: Iterable[Subscriber]) -> Assignment:
-        ordered = sorted(members, key=lambda one: one.order)
-        out: Assignment = {one.member_id: [] for one in ordered}
+        ordered = sorted(members, key=lambda member: member.order)
+        out: Assignment = {member.member_id: [] for member in ordered}
         turn = 0
         for topic, count in sorted(partitions.items()):
-            if not any(topic in one.topics for one in ordered):
+            if not any(topic in member.topics for member in ordered):
                 continue
             for index in range(count):
                 while topic not in ordered[turn % len(ordered)].topics:
@@ -122,9 +122,9 @@ class StickyAssignor:
         return pack_sticky(partitions, generation) if partitions else None
 
     def assign(self, partitions: Mapping[str, int], members: Iterable[Subscriber]) -> Assignment:
-        known = list(members)
-        owned = {one.member_id: unpack_sticky(one.user_data) for one in known}
-        return stick(partitions, {one.member_id: one.topics for one in known}, owned)
+        subscribers = list(members)
+        owned = {member.member_id: unpack_sticky(member.user_data) for member in subscribers}
+        return stick(partitions, {member.member_id: member.topics for member in subscribers}, owned)
 
 
 class CooperativeStickyAssignor:
@@ -137,21 +137,25 @@ class CooperativeStickyAssignor:
         return pack_cooperative(generation)
 
     def assign(self, partitions: Mapping[str, int], members: Iterable[Subscriber]) -> Assignment:
-        known = list(members)
+        subscribers = list(members)
         owned = {}
-        for one in known:
+        for member in subscribers:
             generation = (
-                one.generation if one.generation != NO_GENERATION else unpack_cooperative(one.user_data)
+                member.generation
+                if member.generation != NO_GENERATION
+                else unpack_cooperative(member.user_data)
             )
-            owned[one.member_id] = (list(one.owned), generation)
-        out = stick(partitions, {one.member_id: one.topics for one in known}, owned)
+            owned[member.member_id] = (list(member.owned), generation)
+        out = stick(partitions, {member.member_id: member.topics for member in subscribers}, owned)
         # Every claim counts here, also one that lost: its reader has not let go yet.
         claims: dict[TopicPartition, set[str]] = {}
-        for one in known:
-            for partition in one.owned:
-                claims.setdefault(partition, set()).add(one.member_id)
-        for member, assigned in out.items():
-            out[member] = [one for one in assigned if not claims.get(one, set()) - {member}]
+        for member in subscribers:
+            for partition in member.owned:
+                claims.setdefault(partition, set()).add(member.member_id)
+        for member_id, assigned in out.items():
+            out[member_id] = [
+                partition for partition in assigned if not claims.get(partition, set()) - {member_id}
+            ]
         return out
 
 
@@ -168,22 +172,22 @@ def assignors_of(strategies: str | Assignor | Iterable[str | Assignor]) -> tuple
     listed = (
         [strategies] if isinstance(strategies, str) or not isinstance(strategies, Iterable) else strategies
     )
-    found: list[Assignor] = []
-    for one in listed:
-        if isinstance(one, str):
-            if one not in ASSIGNORS:
+    assignors: list[Assignor] = []
+    for strategy in listed:
+        if isinstance(strategy, str):
+            if strategy not in ASSIGNORS:
                 raise ValueError(
-                    f"partition_assignment_strategy cannot be {one!r}: use {', '.join(ASSIGNORS)}, or an assignor "
+                    f"partition_assignment_strategy cannot be {strategy!r}: use {', '.join(ASSIGNORS)}, or an assignor "
                     "of your own"
                 )
-            found.append(ASSIGNORS[one]())
+            assignors.append(ASSIGNORS[strategy]())
         else:
-            found.append(one)
-    if not found:
+            assignors.append(strategy)
+    if not assignors:
         raise ValueError("partition_assignment_strategy is empty: name at least one")
-    return tuple(found)
+    return tuple(assignors)
 
 
 def is_cooperative(assignors: Iterable[Assignor]) -> bool:
     """Only when all can: else a member would keep what another protocol takes from it."""
-    return all(one.cooperative for one in assignors)
+    return all(assignor.cooperative for assignor in assignors)

@@ -60,7 +60,7 @@ class ClassicMembership:
         self.rebalances = 0
         self.phase = ClassicPhase.IDLE
         self._group_id = group_id
-        self._assignors = {one.name: one for one in assignors}
+        self._assignors = {assignor.name: assignor for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
@@ -79,7 +79,7 @@ class ClassicMembership:
         self._sticky: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         self._again = False
         self._leaving: CoordinatorRequest | None = None
-        self._asked: CoordinatorRequest | MetadataLookup | None = None
+        self._in_flight: CoordinatorRequest | MetadataLookup | None = None
         self._beat_ms = 0.0
         self._not_before_ms = 0.0
 
@@ -115,7 +115,7 @@ class ClassicMembership:
                 self.change = AssignmentChange(owned=(), revoked=self._owned)
             else:
                 self.phase = ClassicPhase.JOINING
-        elif self.phase is not ClassicPhase.JOINING or self._asked is not None:
+        elif self.phase is not ClassicPhase.JOINING or self._in_flight is not None:
             self._again = True
 
     def expired(self) -> None:
@@ -167,8 +167,8 @@ class ClassicMembership:
     # What to do next
 
     def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
-        self._asked = self._due(now_ms)
-        return self._asked
+        self._in_flight = self._due(now_ms)
+        return self._in_flight
 
     def _due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         if self._leaving is not None:
@@ -179,7 +179,7 @@ class ClassicMembership:
             case ClassicPhase.JOINING:
                 return self._join()
             case ClassicPhase.ASSIGNING:
-                wanted = {topic for one in self._members for topic in one.topics}
+                wanted = {topic for member in self._members for topic in member.topics}
                 return MetadataLookup(topics=tuple(sorted(wanted)))
             case ClassicPhase.SYNCING:
                 return self._sync()
@@ -200,11 +200,11 @@ class ClassicMembership:
     def _join(self) -> CoordinatorRequest:
         protocols = []
         owned = self._owned if self._cooperative else ()
-        for one in self._assignors.values():
+        for assignor in self._assignors.values():
             sticky_owned, generation = self._sticky
-            data = one.user_data(sticky_owned, generation)
+            data = assignor.user_data(sticky_owned, generation)
             subscription = pack_subscription(self._topics, data, owned, generation, self._rack)
-            protocols.append(JoinGroupRequestProtocol(one.name, subscription))
+            protocols.append(JoinGroupRequestProtocol(assignor.name, subscription))
         request = JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -231,18 +231,18 @@ class ClassicMembership:
     # What came of it
 
     def answered(self, answer: Any, now_ms: float) -> None:
-        asked, self._asked = self._asked, None
+        request, self._in_flight = self._in_flight, None
         if isinstance(answer, LeaveGroupResponse):
             self._leaving = None
         elif isinstance(answer, JoinGroupResponse):
             self._joined(answer, now_ms)
         elif isinstance(answer, SyncGroupResponse):
             self._synced(answer, now_ms)
-        elif isinstance(asked, CoordinatorRequest) and asked.request.member_id == self._member_id:
+        elif isinstance(request, CoordinatorRequest) and request.request.member_id == self._member_id:
             self._heartbeat_answered(answer.error_code, now_ms)
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
-        self._asked = None
+        self._in_flight = None
         if self._leaving is not None:
             self._leaving = None  # The session will end without it.
         elif problem.retriable:
@@ -278,23 +278,24 @@ class ClassicMembership:
         self.phase = ClassicPhase.SYNCING
         if self._leads:
             self._members = [
-                unpack_subscription(one.member_id, one.group_instance_id, one.metadata)
-                for one in answer.members
+                unpack_subscription(member.member_id, member.group_instance_id, member.metadata)
+                for member in answer.members
             ]
             # A static leader that returns keeps the assignment that the group has.
             if not answer.skip_assignment:
                 self.phase = ClassicPhase.ASSIGNING
 
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
-        self._asked = None
+        self._in_flight = None
         if self.phase is not ClassicPhase.ASSIGNING:
             return
-        wanted = sorted({topic for one in self._members for topic in one.topics})
+        wanted = sorted({topic for member in self._members for topic in member.topics})
         self._seen = {topic: partitions.get(topic, 0) for topic in wanted}
-        known = {topic: count for topic, count in self._seen.items() if count}
-        assignment = self._assignors[self._protocol].assign(known, self._members)
+        partition_counts = {topic: count for topic, count in self._seen.items() if count}
+        assignment = self._assignors[self._protocol].assign(partition_counts, self._members)
         self._assignments = [
-            SyncGroupRequestAssignment(member, pack_assignment(given)) for member, given in assignment.items()
+            SyncGroupRequestAssignment(member, pack_assignment(assigned))
+            for member, assigned in assignment.items()
         ]
         self.phase = ClassicPhase.SYNCING
 
@@ -303,16 +304,16 @@ class ClassicMembership:
         if answer.error_code != errors.NONE:
             self._refused(answer.error_code)
             return
-        given = ordered(unpack_assignment(answer.assignment))
-        self._sticky = (given, self._generation)
+        assigned = ordered(unpack_assignment(answer.assignment))
+        self._sticky = (assigned, self._generation)
         self.rebalances += 1
         self.phase = ClassicPhase.STABLE
         self._beat_ms = now_ms + self._beat_every_ms
         before = set(self._owned)
         self.change = AssignmentChange(
-            owned=given,
-            revoked=ordered(before - set(given)),
-            added=ordered(set(given) - before),
+            owned=assigned,
+            revoked=ordered(before - set(assigned)),
+            added=ordered(set(assigned) - before),
         )
 
     def _heartbeat_answered(self, code: int, now_ms: float) -> None:

@@ -57,14 +57,14 @@ class ConsumerMembership:
         self._fresh = True  # the next heartbeat tells everything
         self._topics: tuple[str, ...] | None = None
         self._pattern: str | None = None
-        self._told: tuple[tuple[str, ...] | None, str | None] | None = None
+        self._sent_subscription: tuple[tuple[str, ...] | None, str | None] | None = None
         self._target: dict[uuid.UUID, list[int]] | None = None
         self._names: dict[uuid.UUID, str] = {}
         self._owned: tuple[TopicPartition, ...] = ()
         self._acknowledged: tuple[TopicPartition, ...] = ()
         self._leaving: CoordinatorRequest | None = None
-        self._asked: CoordinatorRequest | MetadataLookup | None = None
-        self._asked_tells: tuple[Any, tuple[TopicPartition, ...]] = (None, ())
+        self._in_flight: CoordinatorRequest | MetadataLookup | None = None
+        self._in_flight_state: tuple[Any, tuple[TopicPartition, ...]] = (None, ())
         self._beat_every_ms = 0
         self._empty_handed_ms = EMPTY_HANDED_MS
         self._beat_ms = 0.0
@@ -140,18 +140,18 @@ class ConsumerMembership:
     # What to do next
 
     def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
-        self._asked = self._due(now_ms)
-        return self._asked
+        self._in_flight = self._due(now_ms)
+        return self._in_flight
 
     def _due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None:
         if self._leaving is not None:
             return self._leaving
         if self.problem is not None or now_ms < self._not_before_ms or not self._active:
             return None
-        unnamed = [one for one in self._target or () if one not in self._names]
+        unnamed = [topic_id for topic_id in self._target or () if topic_id not in self._names]
         if unnamed and now_ms >= self._look_up_ms:
             return MetadataLookup(ids=tuple(unnamed))
-        news = self._told != (self._topics, self._pattern) or self._acknowledged != self._owned
+        news = self._sent_subscription != (self._topics, self._pattern) or self._acknowledged != self._owned
         if self._fresh or news or now_ms >= self._beat_ms:
             return self._heartbeat()
         return None
@@ -169,13 +169,13 @@ class ConsumerMembership:
             request.rack_id = self._rack
             request.rebalance_timeout_ms = self._rebalance_timeout_ms
             request.server_assignor = self._server_assignor
-        if self._fresh or self._told != subscription:
+        if self._fresh or self._sent_subscription != subscription:
             request.subscribed_topic_names = [] if self._topics is None else list(self._topics)
-            if self._pattern is not None or self._told is not None:
+            if self._pattern is not None or self._sent_subscription is not None:
                 request.subscribed_topic_regex = self._pattern or ""
         if self._fresh or self._acknowledged != self._owned:
             request.topic_partitions = self._owned_by_id()
-        self._asked_tells = (subscription, self._owned)
+        self._in_flight_state = (subscription, self._owned)
         return ask
 
     def _owned_by_id(self) -> list[TopicPartitions]:
@@ -188,7 +188,7 @@ class ConsumerMembership:
     # What came of it
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
-        self._asked = None
+        self._in_flight = None
         if self._leaving is not None:
             self._leaving = None
             return
@@ -199,26 +199,28 @@ class ConsumerMembership:
         if answer.error_code != errors.NONE:
             raise problem_of(answer.error_code, f"group {self._group_id!r}", answer.error_message)
         self._joined, self._fresh = True, False
-        self._told, self._acknowledged = self._asked_tells
+        self._sent_subscription, self._acknowledged = self._in_flight_state
         self._epoch = answer.member_epoch
         self._member_id = answer.member_id or self._member_id
         self._beat_every_ms = answer.heartbeat_interval_ms
         self._beat_ms = now_ms + min(self._beat_every_ms, self._patience_ms(answer))
         if answer.assignment is not None:
-            self._target = {one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions}
+            self._target = {
+                topic.topic_id: list(topic.partitions) for topic in answer.assignment.topic_partitions
+            }
             self._look_up_ms = now_ms
             self._reconcile()
 
     def _patience_ms(self, answer: ConsumerGroupHeartbeatResponse) -> int:
-        given = answer.assignment is not None and bool(answer.assignment.topic_partitions)
-        if self._owned or given:
+        has_assignment = answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        if self._owned or has_assignment:
             self._empty_handed_ms = EMPTY_HANDED_MS
             return self._beat_every_ms
         self._empty_handed_ms *= 2
         return self._empty_handed_ms // 2
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
-        self._asked = None
+        self._in_flight = None
         if self._leaving is not None:
             self._leaving = None
         elif problem.retriable:
@@ -229,7 +231,7 @@ class ConsumerMembership:
             self.problem = problem
 
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
-        self._asked = None
+        self._in_flight = None
         self._names.update(names)
         # A topic may be known to the coordinator before everybody else knows it.
         self._look_up_ms = now_ms + max(self._beat_every_ms, 1) / 10
@@ -245,7 +247,7 @@ class ConsumerMembership:
             for index in indexes
         }
         before = set(self._owned)
-        if all(one in self._names for one in self._target):
+        if all(topic_id in self._names for topic_id in self._target):
             self._target = None
         if wanted != before:
             self.rebalances += 1

@@ -44,7 +44,7 @@ def unpack_subscription(member_id: str, instance_id: str | None, data: bytes) ->
     return Subscriber(
         member_id=member_id,
         topics=tuple(message.topics),
-        owned=tuple(TopicPartition(one.topic, index) for one in owned for index in one.partitions),
+        owned=tuple(TopicPartition(topic.topic, index) for topic in owned for index in topic.partitions),
         generation=message.generation_id,
         user_data=message.user_data,
         instance_id=instance_id,
@@ -68,7 +68,9 @@ def unpack_assignment(data: bytes) -> list[TopicPartition]:
     version = _version(data, "the group's leader")
     message, _ = ConsumerProtocolAssignment.decode_prefix(data, version, _VERSION.size)
     return [
-        TopicPartition(one.topic, index) for one in message.assigned_partitions for index in one.partitions
+        TopicPartition(topic.topic, index)
+        for topic in message.assigned_partitions
+        for index in topic.partitions
     ]
 
 
@@ -79,10 +81,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _version(data: bytes, who: str) -> int:
+def _version(data: bytes, member_id: str) -> int:
     if len(data) < _VERSION.size:
         raise errors.InconsistentGroupProtocol(
-            f"{who} has sent no consumer protocol: is it another kind of group?"
+            f"{member_id} has sent no consumer protocol: is it another kind of group?"
         )
     (version,) = _VERSION.unpack_from(data)
     # A newer version only adds to the end of what we know.

@@ -192,9 +192,11 @@ class MembershipTask:
         self._patterns_ms = now_ms
         pattern = self._pattern
         if pattern is not None:
-            found = [
-                name for name, one in topology.topics.items() if not one.internal and pattern.fullmatch(name)
+            matching = [
+                name
+                for name, topic in topology.topics.items()
+                if not topic.internal and pattern.fullmatch(name)
             ]
-            for name in found:
+            for name in matching:
                 self._cluster.track(name)
-            self.machine.subscribed(found)
+            self.machine.subscribed(matching)

@@ -30,9 +30,9 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
 def with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    found = {}
-    for partition, one in offsets.items():
-        known = one if isinstance(one, OffsetAndMetadata) else OffsetAndMetadata(one)
-        checks.whole(f"the offset of {TopicPartition(*partition)}", known.offset, 0)
-        found[TopicPartition(*partition)] = known
-    return found
+    by_partition = {}
+    for partition, offset in offsets.items():
+        with_note = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        checks.whole(f"the offset of {TopicPartition(*partition)}", with_note.offset, 0)
+        by_partition[TopicPartition(*partition)] = with_note
+    return by_partition

@@ -64,16 +64,16 @@ class CoordinatorOffsets:
         cluster: Cluster,
         coordinator: CoordinatorLookup,
         group_id: str,
-        who: Callable[[], GroupMetadata | None],
+        committer: Callable[[], GroupMetadata | None],
         *,
         require_stable: bool = False,
     ) -> None:
-        """`who` commits: None for a member that is not in the group now.  `require_stable`: offsets that an
+        """`committer` says who commits: None for a member that is not in the group now.  `require_stable`: offsets that an
         unfinished transaction may still change are waited for."""
         self._cluster = cluster
         self._coordinator = coordinator
         self._group_id = group_id
-        self._who = who
+        self._committer = committer
         self._require_stable = require_stable
 
     async def load(
@@ -140,7 +140,7 @@ class CoordinatorOffsets:
             self._load_request(partitions, version), OffsetFetchResponse, version=version
         )
         subject = f"the offsets of group {self._group_id!r}"
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         groups = answer.groups if version >= GROUPS_VERSION_MIN else [answer]
         for group in groups:
             if group.error_code != errors.NONE:
@@ -150,10 +150,10 @@ class CoordinatorOffsets:
                     if part.error_code != errors.NONE:
                         raise problem_of(part.error_code, f"{subject}, {topic.name}-{part.partition_index}")
                     if part.committed_offset != NO_OFFSET:
-                        found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                        offsets[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
                             part.committed_offset, part.metadata or "", part.committed_leader_epoch
                         )
-        return found
+        return offsets
 
     def _load_request(self, partitions: list[TopicPartition] | None, version: int) -> OffsetFetchRequest:
         topics = None if partitions is None else by_topic(partitions)
@@ -169,27 +169,32 @@ class CoordinatorOffsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
                 for name, indexes in topics.items()
             ]
-        who = self._who()
-        if version >= MEMBER_VERSION_MIN and who is not None and who.member_id and who.generation_id >= 0:
-            group.member_id, group.member_epoch = who.member_id, who.generation_id
+        committer = self._committer()
+        if (
+            version >= MEMBER_VERSION_MIN
+            and committer is not None
+            and committer.member_id
+            and committer.generation_id >= 0
+        ):
+            group.member_id, group.member_epoch = committer.member_id, committer.generation_id
         return OffsetFetchRequest(groups=[group], require_stable=stable)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         connection = await self._coordinator.connection()
         version = connection.version_of(OffsetCommitRequest, NAMES_VERSION_MAX)
-        who = self._who()
-        if who is None:
+        committer = self._committer()
+        if committer is None:
             raise self._out_of_group("offsets")
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, index), one in offsets.items():
+        for (topic, index), offset in offsets.items():
             topics.setdefault(topic, []).append(
-                OffsetCommitRequestPartition(index, one.offset, one.leader_epoch, one.metadata)
+                OffsetCommitRequestPartition(index, offset.offset, offset.leader_epoch, offset.metadata)
             )
         request = OffsetCommitRequest(
             group_id=self._group_id,
-            generation_id_or_member_epoch=who.generation_id,
-            member_id=who.member_id if who.generation_id >= 0 else "",
-            group_instance_id=who.group_instance_id if who.generation_id >= 0 else None,
+            generation_id_or_member_epoch=committer.generation_id,
+            member_id=committer.member_id if committer.generation_id >= 0 else "",
+            group_instance_id=committer.group_instance_id if committer.generation_id >= 0 else None,
             topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
         answer = await connection.ask(request, OffsetCommitResponse, version=version)
@@ -203,8 +208,8 @@ class CoordinatorOffsets:
         return self._out_of_group(partition) if isinstance(problem, OUT_OF_GROUP) else problem
 
     def _out_of_group(self, what: str) -> CommitFailed:
-        who = self._who()
-        if who is not None and who.generation_id < 0:
+        committer = self._committer()
+        if committer is not None and committer.generation_id < 0:
             return CommitFailed(
                 f"committing {what} for group {self._group_id!r}: the group has members, and only they may commit; "
                 "stop them first"

@@ -103,8 +103,8 @@ class Rebalancer:
     @property
     def settled_in(self) -> bool:
         """What it has is what there is for it, be it nothing."""
-        known = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
-        return known and self._machine.change is None
+        has_target = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
+        return has_target and self._machine.change is None
 
     @property
     def rebalances(self) -> int:
@@ -148,7 +148,7 @@ class Rebalancer:
             await tell(listener.on_partitions_lost, change.lost)
         if self._machine.change is not change:
             return  # The group went on without us meanwhile: there is another change to apply.
-        for topic in {one.topic for one in change.added}:
+        for topic in {partition.topic for partition in change.added}:
             self._cluster.track(topic)
         if commits is not None:
             commits.dropped((*change.revoked, *change.lost))

@@ -29,13 +29,13 @@ def stick(
     taken = {partition for have in out.values() for partition in have}
     free = [
         TopicPartition(topic, index)
-        for topic in sorted(partitions, key=lambda one: (len(readers[one]), one))
+        for topic in sorted(partitions, key=lambda topic: (len(readers[topic]), topic))
         for index in range(partitions[topic])
         if readers[topic] and TopicPartition(topic, index) not in taken
     ]
     load = {member: len(have) for member, have in out.items()}
     for partition in free:
-        member = min(readers[partition.topic], key=lambda one: load[one])
+        member = min(readers[partition.topic], key=lambda member: load[member])
         out[member].append(partition)
         load[member] += 1
     _even_out(out, load, readers)
@@ -66,7 +66,7 @@ def _even_out(
     moved = True
     while moved:
         moved = False
-        for giver in sorted(load, key=lambda one: -load[one]):
+        for giver in sorted(load, key=lambda member: -load[member]):
             moved = _give(giver, out, load, readers) or moved
 
 
@@ -79,7 +79,7 @@ def _give(
     gave = False
     for partition in reversed(list(out[giver])):
         takers = readers[partition.topic]
-        taker = min(takers, key=lambda one: load[one])
+        taker = min(takers, key=lambda member: load[member])
         if load[giver] - load[taker] >= 2:
             out[giver].remove(partition)
             out[taker].append(partition)

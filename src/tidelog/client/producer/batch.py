@@ -114,8 +114,8 @@ class OutgoingBatch(Growing):
         halves = []
         for start, end in ((0, middle), (middle, self.count)):
             half = OutgoingBatch(self.partition, len(self.data) + self.bytes_taken, self.created_ms)
-            for one in records[start:end]:
-                added = half.add(one.key, one.value, one.timestamp, one.headers)
+            for record in records[start:end]:
+                added = half.add(record.key, record.value, record.timestamp, record.headers)
                 assert added
             half.pack(codec, NO_STAMP, batch.header.transactional)
             half.loop = self.loop

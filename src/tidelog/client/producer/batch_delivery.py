@@ -37,11 +37,11 @@ class BatchDelivery:
         left = self._deliveries()
 
         def go_on(_: object = None) -> None:
-            for one in left:
-                if not one.done():
-                    one.add_callback(go_on).add_errback(tell)
+            for delivery in left:
+                if not delivery.done():
+                    delivery.add_callback(go_on).add_errback(tell)
                     return
-                if (problem := one.exception()) is not None:
+                if (problem := delivery.exception()) is not None:
                     tell(problem)
                     return
             tell(None)
@@ -49,19 +49,19 @@ class BatchDelivery:
         go_on()
 
     def done(self) -> bool:
-        return all(one.done() for one in self._deliveries())
+        return all(delivery.done() for delivery in self._deliveries())
 
     def get(self, timeout: float | None = None) -> int:
         """The number of rows; raises what the first of them that failed has failed with, or
         `DeliveryTimedOut`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        for one in self._deliveries():
-            one.get(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        for delivery in self._deliveries():
+            delivery.get(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return self.rows
 
     def __await__(self) -> Generator[Any, None, int]:
-        for one in self._deliveries():
-            yield from one.__await__()
+        for delivery in self._deliveries():
+            yield from delivery.__await__()
         return self.rows
 
     def _deliveries(self) -> Generator[Delivery, None, None]:

@@ -47,10 +47,10 @@ class ProducerMetrics:
         """In Prometheus' text format."""
         shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in (labels or {}).items())
         lines = []
-        for one in fields(self):
-            name = prefix + one.name
-            kind = "counter" if one.name.endswith("_total") else "gauge"
-            lines.append(f"# TYPE {name} {kind}\n{name}{{{shown}}} {getattr(self, one.name)}\n")
+        for field in fields(self):
+            name = prefix + field.name
+            kind = "counter" if field.name.endswith("_total") else "gauge"
+            lines.append(f"# TYPE {name} {kind}\n{name}{{{shown}}} {getattr(self, field.name)}\n")
         return "".join(lines)
 
 
@@ -106,10 +106,10 @@ class ProducerCounters:
         self, now_s: float, *, waiting: int, in_flight: int, buffer_used: int, buffer_total: int
     ) -> ProducerMetrics:
         # A copy: another thread may ask.
-        seen = [one for one in list(self._seconds) if one.second > int(now_s) - WINDOW_S]
+        seen = [second for second in list(self._seconds) if second.second > int(now_s) - WINDOW_S]
         span_s = min(WINDOW_S, max(1.0, now_s - self._begun_s))
-        batches, requests = sum(one.batches for one in seen), sum(one.requests for one in seen)
-        records, size = sum(one.records for one in seen), sum(one.bytes for one in seen)
+        batches, requests = sum(second.batches for second in seen), sum(second.requests for second in seen)
+        records, size = sum(second.records for second in seen), sum(second.bytes for second in seen)
         return ProducerMetrics(
             records_sent_total=self.records,
             records_failed_total=self.failed_records,
@@ -118,12 +118,14 @@ class ProducerCounters:
             batches_sent_total=self.batches,
             requests_total=self.requests,
             record_send_rate=records / span_s,
-            record_error_rate=sum(one.failed for one in seen) / span_s,
+            record_error_rate=sum(second.failed for second in seen) / span_s,
             byte_rate=size / span_s,
             batch_size_avg=size / batches if batches else 0.0,
             records_per_batch_avg=records / batches if batches else 0.0,
-            request_latency_avg_ms=1000 * sum(one.latency_s for one in seen) / requests if requests else 0.0,
-            request_latency_max_ms=1000 * max((one.latency_max_s for one in seen), default=0.0),
+            request_latency_avg_ms=1000 * sum(second.latency_s for second in seen) / requests
+            if requests
+            else 0.0,
+            request_latency_max_ms=1000 * max((second.latency_max_s for second in seen), default=0.0),
             records_waiting=waiting,
             requests_in_flight=in_flight,
             buffer_used_bytes=buffer_used,

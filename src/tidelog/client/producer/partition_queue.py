@@ -101,8 +101,8 @@ class PartitionQueue:
     def next(self, now_ms: float, linger_ms: int, hurry: bool) -> OutgoingBatch | None:
         """The batch that should leave now, if any; `hurry` does not wait for the open one to fill."""
         if self.sent:
-            flying = sum(one.in_flight for one in self.sent)
-            waiting = next((one for one in self.sent if not one.in_flight), None)
+            flying = sum(batch.in_flight for batch in self.sent)
+            waiting = next((batch for batch in self.sent if not batch.in_flight), None)
             if waiting is not None:
                 if self._lost_count(waiting) and (flying or waiting is not self.sent[0]):
                     return None
@@ -119,7 +119,7 @@ class PartitionQueue:
 
     def ready_ms(self, linger_ms: int) -> float | None:
         """When `next` may have something without any further event; None when only an answer changes that."""
-        if any(not one.in_flight for one in self.sent):
+        if any(not batch.in_flight for batch in self.sent):
             return self.not_before_ms
         growing = self.lane.open
         if growing is not None and not self.full:

@@ -40,4 +40,4 @@ def kind_of(partitioner: str | Partitioner) -> tuple[int, Partitioner | None]:
 
 def another(partitions: Sequence[int], current: int, chance: RandomChoice) -> int:
     """Any of `partitions`, but not the current one if there is another."""
-    return chance.choice([one for one in partitions if one != current] or list(partitions))
+    return chance.choice([partition for partition in partitions if partition != current] or list(partitions))

@@ -25,7 +25,7 @@ NAMES_VERSION_MAX = 12  # later versions carry topic ids instead of names
 ADDED_BEFORE_VERSION_MAX = 11
 
 
-class OfTransaction(NamedTuple):
+class ProduceTransaction(NamedTuple):
     """`implicit`: the produce request itself adds its partitions to the transaction."""
 
     transactional_id: str
@@ -55,9 +55,9 @@ class Produce:
         for topic in request.topic_data:
             out += _text(topic.name) if version <= NAMES_VERSION_MAX else topic.topic_id.bytes
             out += _number(len(topic.partition_data) + 1)
-            for one in topic.partition_data:
-                records = one.records or b""
-                out += _INT32.pack(one.index) + _number(len(records) + 1)
+            for partition in topic.partition_data:
+                records = partition.records or b""
+                out += _INT32.pack(partition.index) + _number(len(records) + 1)
                 parts += (bytes(out), records)
                 out = bytearray(1)
             out += b"\0"
@@ -100,12 +100,12 @@ def build_produce(
     *,
     acks: int,
     timeout_ms: int,
-    transaction: OfTransaction | None = None,
+    transaction: ProduceTransaction | None = None,
 ) -> ProduceCall:
     by_topic: dict[str, list[OutgoingBatch]] = {}
     for batch in batches:
         by_topic.setdefault(batch.partition.topic, []).append(batch)
-    ids = {name: known.id for name in by_topic if (known := topology.topics.get(name)) is not None}
+    ids = {name: topic.id for name in by_topic if (topic := topology.topics.get(name)) is not None}
     all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in by_topic)
     most = None if all_have_ids else NAMES_VERSION_MAX
     if transaction is not None and not transaction.implicit:
@@ -116,11 +116,11 @@ def build_produce(
             name=name,
             topic_id=ids.get(name, NO_ID),
             partition_data=[
-                PartitionProduceData(index=one.partition.partition, records=cast(bytes, one.data))
-                for one in ones
+                PartitionProduceData(index=batch.partition.partition, records=cast(bytes, batch.data))
+                for batch in topic_batches
             ],
         )
-        for name, ones in by_topic.items()
+        for name, topic_batches in by_topic.items()
     ]
     request = ProduceRequest(
         transactional_id=None if transaction is None else transaction.transactional_id,
@@ -134,10 +134,10 @@ def build_produce(
 def read_produce(
     answer: ProduceResponse, names: Mapping[uuid.UUID, str]
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    found = {}
+    responses = {}
     for topic in answer.responses:
         name = topic.name or names.get(topic.topic_id)
         if name is not None:
-            for one in topic.partition_responses:
-                found[TopicPartition(name, one.index)] = one
-    return found
+            for partition in topic.partition_responses:
+                responses[TopicPartition(name, partition.index)] = partition
+    return responses

@@ -249,9 +249,9 @@ class Producer:
 
         Waits up to `max_block_ms` for the topic's metadata and for room in the buffer (`BufferExhausted`)."""
         if not self._plain:
-            for one, is_key in ((self._key_serializer, True), (self._value_serializer, False)):
-                if isinstance(one, Remote) and not one.ready(topic, is_key):
-                    await asyncio.to_thread(one.prepare, topic, is_key)
+            for serializer, is_key in ((self._key_serializer, True), (self._value_serializer, False)):
+                if isinstance(serializer, Remote) and not serializer.ready(topic, is_key):
+                    await asyncio.to_thread(serializer.prepare, topic, is_key)
             key, value = self.serialized(topic, key, value)
         return await self.send_bytes(topic, value, key, headers, timestamp, partition)
 
@@ -305,7 +305,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.state.in_transaction()
         if topic not in intake.routes:
-            sender.routes.route(await self._learn(topic))
+            sender.accumulator.route(await self._learn(topic))
         if partition is not None and intake.routes[topic].topic.partition(partition) is None:
             raise self._cluster.missing(TopicPartition(topic, partition))
         size = intake.size_of(key, value, headers)
@@ -375,7 +375,7 @@ class Producer:
         sender = self._running()
         while rows.sent < rows.rows:
             if topic not in sender.intake.routes:
-                sender.routes.route(await self._learn(topic))
+                sender.accumulator.route(await self._learn(topic))
             if not rows.send(sender.intake, topic, ROWS_A_TURN, self._bulk_bytes):
                 self._running()
                 if self._transactions is not None:
@@ -394,14 +394,14 @@ class Producer:
         partitions = await producer.partitions_for("orders")
         """
         self._running()
-        known = await self._learn(topic)
-        return [one.index for one in known.partitions]
+        metadata = await self._learn(topic)
+        return [partition.index for partition in metadata.partitions]
 
     async def _learn(self, topic: str) -> Topic:
         check_topic(topic)
-        known = await self._cluster.topic(topic, self._options.max_block_ms, auto_create=True)
+        metadata = await self._cluster.topic(topic, self._options.max_block_ms, auto_create=True)
         self._cluster.track(topic, auto_create=True)
-        return known
+        return metadata
 
     async def flush(self, timeout: float | None = None) -> None:
         """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which.

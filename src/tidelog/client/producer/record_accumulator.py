@@ -68,14 +68,18 @@ class RecordAccumulator:
     def route(self, topic: Topic) -> None:
         """From now on the topic's records are taken."""
         lanes = []
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.index)
+        for partition_metadata in topic.partitions:
+            partition = TopicPartition(topic.name, partition_metadata.index)
             queue = self.queues.get(partition)
             if queue is None:
                 queue = self.queues[partition] = self._queue(partition)
             lanes.append(queue.lane)
-        led = [one.index for one in topic.partitions if one.leader != NO_LEADER]
-        choice = led or [one.index for one in topic.partitions]
+        led = [
+            partition_metadata.index
+            for partition_metadata in topic.partitions
+            if partition_metadata.leader != NO_LEADER
+        ]
+        choice = led or [partition_metadata.index for partition_metadata in topic.partitions]
         turn = self._cluster.environment.random.randrange(len(choice))
         self.intake.routes[topic.name] = Route(topic, lanes, choice, turn)
 
@@ -86,9 +90,9 @@ class RecordAccumulator:
             return
         self._topology = topology
         for name, route in list(self.intake.routes.items()):
-            known = topology.topics.get(name)
-            if known is not None and known is not route.topic and not known.error and known.partitions:
-                self.route(known)
+            topic = topology.topics.get(name)
+            if topic is not None and topic is not route.topic and not topic.error and topic.partitions:
+                self.route(topic)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         options = self._options

@@ -57,17 +57,17 @@ class Sender:
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight: dict[int, int] = {}
         self._holding: dict[int, Requester] = {}
-        self._unfinished = IncompleteBatches()
+        self._incomplete = IncompleteBatches()
         self._identity = ProducerIdentity(cluster, options.delivery_timeout_ms)
         self._pump_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._turns: list[Callable[[], None]] = []
         self._closed = False
-        self.figures = ProducerCounters(self._loop.time())
-        self.routes = RecordAccumulator(cluster, options, memory, self.wake)
-        self.intake = self.routes.intake
-        self._queues = self.routes.queues
+        self.counters = ProducerCounters(self._loop.time())
+        self.accumulator = RecordAccumulator(cluster, options, memory, self.wake)
+        self.intake = self.accumulator.intake
+        self._queues = self.accumulator.queues
 
     # Called from any thread
 
@@ -96,13 +96,13 @@ class Sender:
     @property
     def waiting_records(self) -> int:
         self._note_new()
-        return self._unfinished.records
+        return self._incomplete.records
 
     def metrics(self) -> ProducerMetrics:
         """From any thread."""
-        return self.figures.metrics(
+        return self.counters.metrics(
             self._loop.time(),
-            waiting=self._unfinished.records,
+            waiting=self._incomplete.records,
             in_flight=sum(self._in_flight.values()),
             buffer_used=self._memory.used,
             buffer_total=self._memory.bytes_max,
@@ -112,18 +112,18 @@ class Sender:
         """Until everything appended so far is settled, well or not."""
         self._note_new()
         self.wake()
-        await self._unfinished.all_settled()
+        await self._incomplete.all_settled()
 
     async def abandon(self, problem: errors.TidelogError) -> None:
         """What has not left yet fails with `problem`; returns when what has is settled."""
         self._note_new()
         self._fail_waiting(problem)
-        await self._unfinished.all_settled()
+        await self._incomplete.all_settled()
 
     async def close(self, problem: errors.TidelogError) -> None:
         """Stops at once; what is not settled fails with `problem`."""
         self._closed = True
-        self.routes.close()
+        self.accumulator.close()
         if self._timer is not None:
             self._timer.cancel()
         await self._identity.close()
@@ -133,7 +133,7 @@ class Sender:
 
     def _note_new(self) -> None:
         for batch in self.intake.drain():
-            self._unfinished.add(batch)
+            self._incomplete.add(batch)
             self._busy[batch.partition] = self._queues[batch.partition]
 
     def _pump(self) -> None:
@@ -143,7 +143,7 @@ class Sender:
         try:
             now_ms = self._cluster.environment.clock.monotonic_ms()
             self._note_new()
-            self.routes.follow()
+            self.accumulator.follow()
             self._end_broken_transaction()
             self._expire(now_ms)
             self._send_ready(now_ms)
@@ -175,18 +175,20 @@ class Sender:
             oldest = queue.oldest()
             if oldest is None or not (oldest.done or now_ms - oldest.created_ms >= limit_ms):
                 continue
-            late = takewhile(lambda one: one.done or now_ms - one.created_ms >= limit_ms, queue.batches())
+            late = takewhile(
+                lambda batch: batch.done or now_ms - batch.created_ms >= limit_ms, queue.batches()
+            )
             for batch in list(late):
                 if not batch.done:
                     reason = f": {batch.last_problem}" if batch.last_problem else ""
-                    said = f"no acknowledgement from {partition} within {limit_ms} ms{reason}"
-                    problem: errors.TidelogError = DeliveryTimedOut(said)
+                    message = f"no acknowledgement from {partition} within {limit_ms} ms{reason}"
+                    problem: errors.TidelogError = DeliveryTimedOut(message)
                     self._finish(queue, batch, problem, keep=batch.in_flight)
 
     def _send_ready(self, now_ms: float) -> None:
         # What is in flight will make room by itself; small batches sent for it would only take its turns.
         stuck = self._memory.exhausted and not any(self._in_flight.values())
-        hurry = self._unfinished.awaited or stuck
+        hurry = self._incomplete.awaited or stuck
         progress = True
         while progress:
             by_node: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = {}
@@ -291,14 +293,14 @@ class Sender:
         for queue, batch in chosen:
             queue.take(batch)
             if batch.attempts > 1:
-                self.figures.retried(batch.count)
+                self.counters.retried(batch.count)
         call = build_produce(
             connection,
             self._cluster.topology,
             [batch for _, batch in chosen],
             acks=self._options.acks,
             timeout_ms=self._cluster.options.request_timeout_ms,
-            transaction=None if self._transactions is None else self._transactions.of_produce,
+            transaction=None if self._transactions is None else self._transactions.produce_transaction,
         )
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         if self._options.acks == 0:
@@ -314,7 +316,7 @@ class Sender:
         def settled(done: asyncio.Future[Any]) -> None:
             self._in_flight[node] -= 1
             now_s = self._loop.time()
-            self.figures.answered(now_s, now_s - began_s)
+            self.counters.answered(now_s, now_s - began_s)
             if not self._closed:
                 act(done)
                 self.wake()
@@ -356,7 +358,7 @@ class Sender:
                 self._finish(queue, batch, None, offset=answer.base_offset, time_ms=answer.log_append_time_ms)
             else:
                 problem = problem_of(answer.error_code, str(batch.partition), answer.error_message)
-                moved = self._cluster.told(
+                moved = self._cluster.leader_reported(
                     batch.partition, node, answer.current_leader, response.node_endpoints
                 )
                 self._failed(queue, batch, problem, moved)
@@ -381,7 +383,7 @@ class Sender:
             queue.sequence_refused(batch, problem, not_before_ms, new_id=fenced)
         elif too_large and batch.count > 1 and not batch.maybe_written:
             halves = queue.split(batch)
-            self._unfinished.settled(batch, halves)
+            self._incomplete.settled(batch, halves)
         elif problem.retriable and batch.attempts <= self._options.retries:
             queue.again(batch, problem, 0 if moved else self._retry_ms(queue))
             if not moved:
@@ -414,10 +416,10 @@ class Sender:
         if batch.done:
             return
         if problem is None:
-            self.figures.acknowledged(self._loop.time(), batch.count, len(batch.data))
+            self.counters.acknowledged(self._loop.time(), batch.count, len(batch.data))
             batch.acknowledged(offset, time_ms)
         else:
-            self.figures.failed(self._loop.time(), batch.count)
+            self.counters.failed(self._loop.time(), batch.count)
             # What was given up before it ever left has broken nothing.
             if self._transactions is not None and (
                 batch.attempts or not isinstance(problem, TransactionAborted)
@@ -427,7 +429,7 @@ class Sender:
                     self.intake.admitting = False
             batch.failed(problem)
         self._memory.give(batch.bytes_taken)
-        self._unfinished.settled(batch)
+        self._incomplete.settled(batch)
 
     def _fail_all(self, problem: errors.TidelogError) -> None:
         self._note_new()

@@ -31,15 +31,17 @@ class ScramClient:
         return (_NO_BINDING + self._bare).encode()
 
     def final(self, server_first: bytes) -> bytes:
-        said = _fields(server_first)
-        nonce, iterations = said.get("r", ""), said.get("i", "")
-        if "e" in said or not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise _refused(said.get("e", "the server's nonce is not an answer to ours"))
+        fields = _fields(server_first)
+        nonce, iterations = fields.get("r", ""), fields.get("i", "")
+        if "e" in fields or not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise _refused(fields.get("e", "the server's nonce is not an answer to ours"))
         if not iterations.isdecimal() or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise _refused(
                 f"the server asks for {iterations!r} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are done"
             )
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _decoded(said.get("s", "")), int(iterations))
+        salted = hashlib.pbkdf2_hmac(
+            self._hash, self._password, _decoded(fields.get("s", "")), int(iterations)
+        )
         client_key = self._hmac(salted, b"Client Key")
         binding = base64.b64encode(_NO_BINDING.encode()).decode()
         without_proof = f"c={binding},r={nonce}"
@@ -51,10 +53,10 @@ class ScramClient:
 
     def check(self, server_final: bytes) -> None:
         """Raises unless the server knows the password too."""
-        said = _fields(server_final)
-        if "e" in said:
-            raise _refused(said["e"])
-        if not hmac.compare_digest(_decoded(said.get("v", "")), self._server_signature):
+        fields = _fields(server_final)
+        if "e" in fields:
+            raise _refused(fields["e"])
+        if not hmac.compare_digest(_decoded(fields.get("v", "")), self._server_signature):
             raise _refused("the server does not know the password: is it the right one?")
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:

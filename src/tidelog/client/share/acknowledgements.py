@@ -37,13 +37,13 @@ class AcquiredRange(NamedTuple):
 class Acknowledgements:
     def __init__(self) -> None:
         self._held: dict[TopicPartition, set[int]] = {}
-        self._said: dict[TopicPartition, dict[int, int]] = {}
+        self._unsent: dict[TopicPartition, dict[int, int]] = {}
 
     def deliver(
         self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredRange]
     ) -> list[Record]:
         """Of a fetch's records those that were acquired, with their delivery counts."""
-        by_offset = {one.offset: one for one in records}
+        by_offset = {record.offset: record for record in records}
         held = self._held.setdefault(partition, set())
         out: list[Record] = []
         for span in acquired:
@@ -51,7 +51,7 @@ class Acknowledgements:
             for offset in range(span.first, span.last + 1):
                 record = by_offset.get(offset)
                 if record is None:
-                    self._said.setdefault(partition, {})[offset] = GAP
+                    self._unsent.setdefault(partition, {})[offset] = GAP
                 else:
                     held.add(offset)
                     chunk.append(record)
@@ -66,30 +66,32 @@ class Acknowledgements:
             raise ValueError(
                 f"{partition} at offset {offset} is not in hand: it was acknowledged before, or never delivered"
             )
-        self._said.setdefault(partition, {})[offset] = TYPES[how]
+        self._unsent.setdefault(partition, {})[offset] = TYPES[how]
         if TYPES[how] != RENEW:
             self._held[partition].discard(offset)
 
     def acknowledge_all(self, how: str, but: Collection[tuple[str, int, int]] = ()) -> None:
         """Whatever nothing was said about yet, `but` these."""
         for partition, offsets in list(self._held.items()):
-            said = self._said.setdefault(partition, {})
+            pending = self._unsent.setdefault(partition, {})
             for offset in list(offsets):
-                if offset not in said and (*partition, offset) not in but:
-                    said[offset] = TYPES[how]
+                if offset not in pending and (*partition, offset) not in but:
+                    pending[offset] = TYPES[how]
                     offsets.discard(offset)
 
     def holds(self, partition: TopicPartition, offset: int) -> bool:
         """It is in hand, and nothing was said about it."""
-        return offset in self._held.get(partition, ()) and offset not in self._said.get(partition, ())
+        return offset in self._held.get(partition, ()) and offset not in self._unsent.get(partition, ())
 
     @property
     def held(self) -> int:
         """In hand, and nothing said about it."""
-        return sum(len(offsets - self._said.get(one, {}).keys()) for one, offsets in self._held.items())
+        return sum(
+            len(offsets - self._unsent.get(partition, {}).keys()) for partition, offsets in self._held.items()
+        )
 
     def pending(self) -> set[TopicPartition]:
-        return {partition for partition, said in self._said.items() if said}
+        return {partition for partition, pending in self._unsent.items() if pending}
 
     def take(
         self, partitions: Collection[TopicPartition], renewals: bool
@@ -97,24 +99,24 @@ class Acknowledgements:
         """What was said about these, to be sent now; renewals, which keep the record in hand, or the others."""
         out: dict[TopicPartition, list[AcknowledgedRange]] = {}
         for partition in partitions:
-            said = self._said.get(partition, {})
-            chosen = {offset: kind for offset, kind in said.items() if (kind == RENEW) == renewals}
+            pending = self._unsent.get(partition, {})
+            chosen = {offset: kind for offset, kind in pending.items() if (kind == RENEW) == renewals}
             if chosen:
-                out[partition] = runs(chosen)
-                self._said[partition] = {o: kind for o, kind in said.items() if o not in chosen}
+                out[partition] = ranges_of(chosen)
+                self._unsent[partition] = {o: kind for o, kind in pending.items() if o not in chosen}
         return out
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """The broker has forgotten who holds these."""
         for partition in partitions:
             self._held.pop(partition, None)
-            self._said.pop(partition, None)
+            self._unsent.pop(partition, None)
 
 
-def runs(said: dict[int, int]) -> list[AcknowledgedRange]:
+def ranges_of(pending: dict[int, int]) -> list[AcknowledgedRange]:
     out: list[AcknowledgedRange] = []
-    for offset in sorted(said):
-        kind = said[offset]
+    for offset in sorted(pending):
+        kind = pending[offset]
         if out and out[-1].last == offset - 1 and out[-1].kind == kind:
             out[-1] = AcknowledgedRange(out[-1].first, offset, kind)
         else:

@@ -80,8 +80,8 @@ class ShareConsumer:
             raise ValueError(
                 f"acknowledgement_mode cannot be {acknowledgement_mode!r}: use {' or '.join(MODES)}"
             )
-        for one in topics:
-            check_topic(one)
+        for topic in topics:
+            check_topic(topic)
         if not group_id:
             raise ValueError("group_id cannot be empty: a share consumer belongs to a group")
         self._options = ConsumerOptions(
@@ -175,7 +175,7 @@ class ShareConsumer:
                 done = self._at if in_hand == "accept" else max(0, self._at - 1)
                 self._give_back([*self._hand[done:], *self._fetcher.buffered])
                 if not self._explicit:
-                    self._say(self._hand[:done], "accept")
+                    self._acknowledge_held(self._hand[:done], "accept")
                 self._acks.acknowledge_all("release" if self._explicit else in_hand)
                 await self._fetcher.close()
         finally:
@@ -188,9 +188,9 @@ class ShareConsumer:
                 await self._cluster.close()
 
     def _give_back(self, records: Iterable[Record]) -> None:
-        self._say(records, "release")
+        self._acknowledge_held(records, "release")
 
-    def _say(self, records: Iterable[Record], how: How) -> None:
+    def _acknowledge_held(self, records: Iterable[Record], how: How) -> None:
         """Of those that are still in hand."""
         for record in records:
             where = TopicPartition(record.topic, record.partition)
@@ -207,8 +207,8 @@ class ShareConsumer:
         names = tuple(dict.fromkeys(names_of(topics)))
         if not names:
             raise ValueError("name at least one topic")
-        for one in names:
-            check_topic(one)
+        for topic in names:
+            check_topic(topic)
         self._topics = names
         if self._fetcher is not None:
             self._running()
@@ -303,7 +303,7 @@ class ShareConsumer:
                 return good
             if problem is not None:
                 log.warning("rejected, and never delivered again: %s", problem)
-                self._say(records[count : count + 1], "reject")
+                self._acknowledge_held(records[count : count + 1], "reject")
             records = records[count + 1 :]
         return good
 
@@ -377,8 +377,8 @@ class ShareConsumer:
         """Everything but what nobody has seen yet."""
         assert self._fetcher is not None
         unseen = {
-            (one.topic, one.partition, one.offset)
-            for one in (*self._hand[self._at :], *self._fetcher.buffered)
+            (record.topic, record.partition, record.offset)
+            for record in (*self._hand[self._at :], *self._fetcher.buffered)
         }
         self._acks.acknowledge_all("accept", unseen)
 

@@ -83,8 +83,8 @@ class ShareFetcher:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self.assigned = tuple(partitions)
-        for one in self.assigned:
-            self._cluster.track(one.topic)
+        for partition in self.assigned:
+            self._cluster.track(partition.topic)
 
     def fetch(self, records_max: int) -> None:
         """From every broker that has something for us and is not asked already."""
@@ -121,7 +121,7 @@ class ShareFetcher:
         raise_all("some locks were not renewed", problems)
 
     async def close(self) -> None:
-        tasks = [one.fetching for one in self._nodes.values() if one.fetching is not None]
+        tasks = [node.fetching for node in self._nodes.values() if node.fetching is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -138,18 +138,18 @@ class ShareFetcher:
 
     def _by_node(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """By the broker that leads each; what has none now is left for later."""
-        found: dict[int, list[TopicPartition]] = {}
-        for one in partitions:
-            node = self._cluster.topology.leader(one)
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            node = self._cluster.topology.leader(partition)
             if node is None:
                 self._cluster.refresh_soon().add_done_callback(lambda _: self._notify.set())
                 continue
-            if self._leaders.setdefault(one, node) != node:
+            if self._leaders.setdefault(partition, node) != node:
                 # Its locks ended with the old leader.
-                self._leaders[one] = node
-                self._acks.drop([one])
-            found.setdefault(node, []).append(one)
-        return found
+                self._leaders[partition] = node
+                self._acks.drop([partition])
+            by_node.setdefault(node, []).append(partition)
+        return by_node
 
     def _place(self, partition: TopicPartition) -> SharePartitionKey:
         topic = self._cluster.topology.topics.get(partition.topic)
@@ -162,7 +162,7 @@ class ShareFetcher:
             self._acks.drop(partitions)
             return {}
         taken = self._acks.take(partitions, renewals)
-        return {self._place(one): listed for one, listed in taken.items()}
+        return {self._place(partition): listed for partition, listed in taken.items()}
 
     async def _fetch(
         self, node: int, state: _Node, partitions: list[TopicPartition], records_max: int
@@ -171,7 +171,7 @@ class ShareFetcher:
             try:
                 await self._acknowledge_locked(node, state, partitions, renewals=True)
                 acks = self._taken(state, partitions, renewals=False)
-                places = {self._place(one): one for one in partitions}
+                places = {self._place(partition): partition for partition in partitions}
                 topics, forgotten = state.session.fetch_topics(list(places), acks)
                 connection = await self._channel.get(self._cluster.address(node))
                 request = ShareFetchRequest(
@@ -220,8 +220,8 @@ class ShareFetcher:
             while chunk := fetched.next(0, ALL_OFFSETS):
                 records += chunk
             spans = [
-                AcquiredRange(one.first_offset, one.last_offset, one.delivery_count)
-                for one in part.acquired_records
+                AcquiredRange(acquired.first_offset, acquired.last_offset, acquired.delivery_count)
+                for acquired in part.acquired_records
             ]
             self._records += self._acks.deliver(where, records, spans)
 
@@ -231,7 +231,9 @@ class ShareFetcher:
         state.session.failed()
         self._acks.drop(partitions)
         gone = set(partitions)
-        self._records = [one for one in self._records if TopicPartition(one.topic, one.partition) not in gone]
+        self._records = [
+            record for record in self._records if TopicPartition(record.topic, record.partition) not in gone
+        ]
         if isinstance(problem, LOST_SESSION) or problem.retriable:
             options, clock = self._cluster.options, self._cluster.environment.clock
             state.not_before_ms = clock.monotonic_ms() + options.retry_backoff_ms
@@ -252,7 +254,7 @@ class ShareFetcher:
         acks = self._taken(state, partitions, renewals)
         if not acks:
             return []
-        names = {self._place(one): one for one in partitions}
+        names = {self._place(partition): partition for partition in partitions}
         try:
             answer = await self._ask_acknowledge(node, state.session.epoch, acks, renewals)
         except errors.TidelogError as problem:
@@ -294,7 +296,7 @@ class ShareFetcher:
         """The last word: acknowledgements, and what is still locked is free for others at once."""
         if state.session.epoch == 0:
             return
-        led = [one for one, leader in self._leaders.items() if leader == node]
+        led = [partition for partition, leader in self._leaders.items() if leader == node]
         acks = self._taken(state, led, renewals=False)
         try:
             await self._ask_acknowledge(node, LAST_EPOCH, acks)

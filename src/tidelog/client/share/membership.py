@@ -36,7 +36,7 @@ class ShareMembership(ConsumerMembership):
         subscription = (self._topics, self._pattern)
         if self._fresh:
             ask.request.rack_id = self._rack
-        if self._fresh or self._told != subscription:
+        if self._fresh or self._sent_subscription != subscription:
             ask.request.subscribed_topic_names = list(self._topics or ())
-        self._asked_tells = (subscription, self._owned)
+        self._in_flight_state = (subscription, self._owned)
         return ask

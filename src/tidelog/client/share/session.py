@@ -34,7 +34,7 @@ class ShareSessionHandler:
         self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """For the next fetch: what is new or acknowledged, and what is not wanted any more."""
-        new = [one for one in wanted if one not in self._known or self.epoch == FIRST_EPOCH]
+        new = [partition for partition in wanted if partition not in self._known or self.epoch == FIRST_EPOCH]
         named: dict[uuid.UUID, list[FetchPartition]] = {}
         for place in dict.fromkeys([*new, *acks]):
             batches = [

@@ -16,7 +16,7 @@ from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import check
 from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata
-from tidelog.client.producer.produce_request import OfTransaction
+from tidelog.client.producer.produce_request import ProduceTransaction
 from tidelog.client.producer.producer_id import ProducerId
 from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.client.transactions.state import TransactionPhase, TransactionState
@@ -53,7 +53,7 @@ class ProducerTransactions:
         self.id = transactional_id
         self.state = TransactionState()
         self.identity = ProducerId(-1, -1)
-        self.of_produce = OfTransaction(transactional_id, implicit=False)
+        self.produce_transaction = ProduceTransaction(transactional_id, implicit=False)
         self._cluster = cluster
         self._coordinator = CoordinatorLookup(cluster, CoordinatorType.TRANSACTION, transactional_id)
         self._timeout_ms = timeout_ms
@@ -93,7 +93,7 @@ class ProducerTransactions:
             self.state.ended()
             raise
         implicit = connection.features.get(FEATURE, 0) >= IMPLICIT_FROM
-        self.of_produce = OfTransaction(self.id, implicit)
+        self.produce_transaction = ProduceTransaction(self.id, implicit)
         self._added.clear()
         self._wanted.clear()
 
@@ -103,7 +103,7 @@ class ProducerTransactions:
         """The partition is part of the transaction, or becomes so by producing to it."""
         if self.problem is not None:
             return False
-        if self.of_produce.implicit:
+        if self.produce_transaction.implicit:
             self.state.started = True
             return True
         return partition in self._added
@@ -123,15 +123,15 @@ class ProducerTransactions:
     async def _add_wanted(self) -> None:
         await asyncio.sleep(0)  # those that become ready in the same turn share the request
         while self._wanted and self.problem is None:
-            asked = set(self._wanted)
+            adding = set(self._wanted)
             by_topic: dict[str, list[int]] = {}
-            for topic, partition in sorted(asked):
+            for topic, partition in sorted(adding):
                 by_topic.setdefault(topic, []).append(partition)
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.id,
                 v3_and_below_producer_id=self.identity.id,
                 v3_and_below_producer_epoch=self.identity.epoch,
-                v3_and_below_topics=[AddPartitionsToTxnTopic(*one) for one in by_topic.items()],
+                v3_and_below_topics=[AddPartitionsToTxnTopic(*item) for item in by_topic.items()],
             )
             self.state.started = True
             try:
@@ -145,8 +145,8 @@ class ProducerTransactions:
             except errors.TidelogError as problem:
                 self.state.failed(problem, by_coordinator=True)
             else:
-                self._added |= asked
-            self._wanted -= asked
+                self._added |= adding
+            self._wanted -= adding
 
     # The end
 
@@ -155,10 +155,10 @@ class ProducerTransactions:
         if commit:
             self.state.check_commit()
         if self.state.started:
-            implicit = self.of_produce.implicit
+            implicit = self.produce_transaction.implicit
             request = EndTxnRequest(self.id, self.identity.id, self.identity.epoch, commit)
             most = None if implicit else EXPLICIT_END_VERSION_MAX
-            answer = await self._told(request, EndTxnResponse, most)
+            answer = await self._ask_coordinator(request, EndTxnResponse, most)
             if implicit and answer.producer_id >= 0:
                 self.identity = ProducerId(answer.producer_id, answer.producer_epoch)
                 self.state.count_lost = False
@@ -169,7 +169,7 @@ class ProducerTransactions:
     def prepare(self) -> PreparedTransaction | None:
         """When all that was sent is settled: what somebody else needs to end it.  None: there is nothing to end."""
         self.state.in_transaction()
-        started, implicit = self.state.started, self.of_produce.implicit
+        started, implicit = self.state.started, self.produce_transaction.implicit
         self.state.prepared()
         return PreparedTransaction(self.id, *self.identity, implicit) if started else None
 
@@ -180,13 +180,13 @@ class ProducerTransactions:
         if not offsets:
             return  # a poll that gave nothing: a transaction that the coordinator never heard of has nothing to commit
         self.state.started = True
-        if not self.of_produce.implicit:
+        if not self.produce_transaction.implicit:
             add = AddOffsetsToTxnRequest(self.id, self.identity.id, self.identity.epoch, group.group_id)
-            await self._told(add, AddOffsetsToTxnResponse, None)
+            await self._ask_coordinator(add, AddOffsetsToTxnResponse, None)
         by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, partition), (offset, metadata, epoch) in offsets.items():
-            one = TxnOffsetCommitRequestPartition(partition, offset, epoch, metadata)
-            by_topic.setdefault(topic, []).append(one)
+            partition_offset = TxnOffsetCommitRequestPartition(partition, offset, epoch, metadata)
+            by_topic.setdefault(topic, []).append(partition_offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.id,
             group_id=group.group_id,
@@ -195,9 +195,9 @@ class ProducerTransactions:
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[TxnOffsetCommitRequestTopic(*one) for one in by_topic.items()],
+            topics=[TxnOffsetCommitRequestTopic(*item) for item in by_topic.items()],
         )
-        most = None if self.of_produce.implicit else EXPLICIT_OFFSETS_VERSION_MAX
+        most = None if self.produce_transaction.implicit else EXPLICIT_OFFSETS_VERSION_MAX
         coordinator = CoordinatorLookup(self._cluster, CoordinatorType.GROUP, group.group_id)
         try:
             await self._ask(coordinator, request, TxnOffsetCommitResponse, _check_offsets, most)
@@ -214,11 +214,11 @@ class ProducerTransactions:
             producer_id=before.id,
             producer_epoch=before.epoch,
         )
-        answer = await self._told(request, InitProducerIdResponse, INIT_VERSION_MAX)
+        answer = await self._ask_coordinator(request, InitProducerIdResponse, INIT_VERSION_MAX)
         self.identity = ProducerId(answer.producer_id, answer.producer_epoch)
         self.state.count_lost = False
 
-    async def _told(self, request: Request, response: type[R], most: int | None) -> R:
+    async def _ask_coordinator(self, request: Request, response: type[R], most: int | None) -> R:
         """The transaction coordinator's answer; what it refuses for good is the state's business too."""
         subject = f"transactional id {self.id!r}"
         try:
@@ -260,17 +260,22 @@ class ProducerTransactions:
 def _check_added(answer: AddPartitionsToTxnResponse) -> None:
     problems = {}
     for topic in answer.results_by_topic_v3_and_below:
-        for one in topic.results_by_partition:
-            if one.partition_error_code:
-                problems[one.partition_error_code] = f"{topic.name}-{one.partition_index} in the transaction"
+        for result in topic.results_by_partition:
+            if result.partition_error_code:
+                problems[result.partition_error_code] = (
+                    f"{topic.name}-{result.partition_index} in the transaction"
+                )
     # The others were not attempted because of the one that has a reason of its own.
     for code, subject in sorted(
-        problems.items(), key=lambda one: one[0] == errors.OperationNotAttempted.code
+        problems.items(), key=lambda item: item[0] == errors.OperationNotAttempted.code
     ):
         check(code, subject)
 
 
 def _check_offsets(answer: TxnOffsetCommitResponse) -> None:
     for topic in answer.topics:
-        for one in topic.partitions:
-            check(one.error_code, f"the offset of {topic.name}-{one.partition_index} in the transaction")
+        for partition in topic.partitions:
+            check(
+                partition.error_code,
+                f"the offset of {topic.name}-{partition.partition_index} in the transaction",
+            )

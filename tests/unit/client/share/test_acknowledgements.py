@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidelog._speed.consumed import Record
 from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
-from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange, runs
+from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange, ranges_of
 from tidelog.client.share.membership import ShareMembership
 from tidelog.client.share.session import SharePartitionKey, ShareSessionHandler, acknowledge_topics
 from tidelog.types import TopicPartition
@@ -73,7 +73,7 @@ def test_a_renewed_record_stays_in_hand() -> None:
 
 @given(st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
 def test_runs_say_the_same_as_single_offsets(said: dict[int, int]) -> None:
-    found = runs(said)
+    found = ranges_of(said)
     assert {at: run.kind for run in found for at in range(run.first, run.last + 1)} == said
     assert all(a.last < b.first for a, b in itertools.pairwise(found))
 

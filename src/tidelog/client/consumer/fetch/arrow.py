@@ -17,19 +17,19 @@ def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBat
     """One batch of everything that is buffered; none when that has no record to show."""
     columns = RecordColumns(check_crc=check_crc)
     stopped: set[AssignedPartition] = set()
-    for one, start, fetched in fetcher.take_fetched():
-        if one in stopped:
+    for state, start, fetched in fetcher.take_fetched():
+        if state in stopped:
             continue
-        topic, partition = one.partition
+        topic, partition = state.partition
         try:
             columns.add(topic, partition, fetched.data, start, fetched.aborted or (), in_place=True)
         except (errors.CorruptMessage, errors.InvalidRecord) as problem:
             # What was good goes out first; the next call meets the bad batch again, and what came behind it.
-            stopped.add(one)
-            one.seek_back(columns.position)
+            stopped.add(state)
+            state.seek_back(columns.position)
             if not columns.rows:
                 raise type(problem)(
-                    f"{one.partition} at offset {columns.position}: {problem}; seek past it to go on"
+                    f"{state.partition} at offset {columns.position}: {problem}; seek past it to go on"
                 ) from problem
     return [columns.record_batch()] if columns.rows else []
 

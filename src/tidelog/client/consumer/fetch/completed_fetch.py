@@ -21,7 +21,7 @@ class AbortedTransactions:
 
     def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
         """`transactions`: producer id and first offset of each."""
-        self._coming = sorted(transactions, key=lambda one: one[1], reverse=True)
+        self._coming = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
         self._open: set[int] = set()
 
     def hide(self, batch: Batch) -> bool:

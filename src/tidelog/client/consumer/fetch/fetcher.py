@@ -55,12 +55,12 @@ class Fetcher:
         self._cluster = cluster
         self._options = options
         self._channel = cluster.channel()
-        self._positions = FetchPositions(cluster, options, committed, self._found)
+        self._positions = FetchPositions(cluster, options, committed, self._positions_changed)
         self._sessions: dict[int, FetchSessionHandler] = {}
         self._loop = asyncio.get_running_loop()
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._lock = threading.Lock()
-        self._handed: list[AssignedPartition] = []
+        self._handed_out: list[AssignedPartition] = []
         self._turn = 0
         self._fetching: set[int] = set()
         self._dialling: set[int] = set()
@@ -81,12 +81,12 @@ class Fetcher:
         before = dict(self._assigned)
         # The same dictionary all along: whoever looks up positions reads it later.
         self._assigned.clear()
-        for one in partitions:
-            known = before.get(one)
-            if known is None:
-                known = AssignedPartition(one)
-                self._positions.begin(known)
-            self._assigned[one] = known
+        for partition in partitions:
+            state = before.get(partition)
+            if state is None:
+                state = AssignedPartition(partition)
+                self._positions.begin(state)
+            self._assigned[partition] = state
         self.wake()
 
     def wake(self, *_: Any) -> None:
@@ -100,9 +100,9 @@ class Fetcher:
 
     def settle(self) -> None:
         """The reader has come back: what it was given is done with."""
-        for one in self._handed:
-            one.settle()
-        self._handed.clear()
+        for state in self._handed_out:
+            state.settle()
+        self._handed_out.clear()
 
     def take(self, records_max: int) -> list[Record]:
         """What is buffered; raises what has stopped a partition, once the others have nothing to hand out."""
@@ -114,12 +114,16 @@ class Fetcher:
 
     def take_here(self, records_max: int) -> list[Record]:
         """In another thread than the loop's: what is buffered, after what was taken before is settled."""
-        if not any(one.has_records for one in self._assigned.values()):
+        if not any(state.has_records for state in self._assigned.values()):
             return []
         self.settle()
         out = self._take(records_max)
         low = self._low_bytes
-        if any(one.buffered_bytes < low for one in self._handed) and not self._pump_due and not self._closed:
+        if (
+            any(state.buffered_bytes < low for state in self._handed_out)
+            and not self._pump_due
+            and not self._closed
+        ):
             self._pump_due = True
             self._loop.call_soon_threadsafe(self._pump)
         return out
@@ -127,14 +131,14 @@ class Fetcher:
     def _take(self, records_max: int) -> list[Record]:
         out: list[Record] = []
         with self._lock:
-            for one in self._in_turn():
+            for state in self._in_turn():
                 if len(out) >= records_max:
                     break
                 try:
-                    self._handed.append(one)
-                    out += one.take(records_max - len(out))
+                    self._handed_out.append(state)
+                    out += state.take(records_max - len(out))
                 except errors.TidelogError as problem:
-                    one.problem = problem
+                    state.problem = problem
         return out
 
     @property
@@ -155,11 +159,11 @@ class Fetcher:
         """All whole answers that are buffered, with the position to read each from."""
         out = []
         with self._lock:
-            for one in self._in_turn():
-                start = one.position or 0
-                self._handed.append(one)
-                while (fetched := one.take_fetched()) is not None:
-                    out.append((one, start, fetched))
+            for state in self._in_turn():
+                start = state.position or 0
+                self._handed_out.append(state)
+                while (fetched := state.take_fetched()) is not None:
+                    out.append((state, start, fetched))
         if out:
             self._pump()  # The next fetch is under way while columns are made of this one.
         else:
@@ -178,7 +182,7 @@ class Fetcher:
 
     def _in_turn(self) -> list[AssignedPartition]:
         """Those with records; turns: a full partition does not starve the ones behind it."""
-        ready = [one for one in self._assigned.values() if one.has_records]
+        ready = [state for state in self._assigned.values() if state.has_records]
         if len(ready) < 2:
             return ready
         self._turn += 1
@@ -186,16 +190,16 @@ class Fetcher:
         return ready[first:] + ready[:first]
 
     def raise_problem(self) -> None:
-        for one in self._assigned.values():
-            if one.problem is not None and not one.paused:
-                problem, one.problem = one.problem, None
-                one.failing_since_ms = None
+        for state in self._assigned.values():
+            if state.problem is not None and not state.paused:
+                problem, state.problem = state.problem, None
+                state.failing_since_ms = None
                 raise problem
 
     async def arrival(self, timeout_ms: float) -> None:
         """Until something was fetched or has failed, or the time is up."""
         if not self._arrived.is_set() and not any(
-            one.has_records or one.problem is not None for one in self._assigned.values()
+            state.has_records or state.problem is not None for state in self._assigned.values()
         ):
             self.wake()
             try:
@@ -224,32 +228,32 @@ class Fetcher:
             self._positions.look(self._assigned)
             by_node: dict[int, list[AssignedPartition]] = {}
             low_bytes = self._low_bytes
-            for one in self._assigned.values():
-                if one.wants_fetch(now_ms, low_bytes):
-                    node = self._node(one, now_ms)
-                    if node is not None and not self._made_anew(one):
-                        by_node.setdefault(node, []).append(one)
+            for state in self._assigned.values():
+                if state.wants_fetch(now_ms, low_bytes):
+                    node = self._node(state, now_ms)
+                    if node is not None and not self._recreated(state):
+                        by_node.setdefault(node, []).append(state)
             for node, partitions in by_node.items():
                 self._fetch(node, partitions)
             self._set_timer(now_ms)
         except Exception as bug:
             # Nobody awaits the pump: without this, a defect would leave the reader waiting for ever.
             log.exception("the consumer's fetcher failed")
-            for one in self._assigned.values():
-                one.problem = errors.UnknownServerError(f"the consumer failed: {bug!r}")
+            for state in self._assigned.values():
+                state.problem = errors.UnknownServerError(f"the consumer failed: {bug!r}")
             self._arrived.set()
 
-    def _node(self, one: AssignedPartition, now_ms: float) -> int | None:
+    def _node(self, state: AssignedPartition, now_ms: float) -> int | None:
         """Where to fetch it: from the leader, or the replica nearby that the leader has named."""
-        if one.replica is not None and (
-            now_ms >= one.replica_until_ms or one.replica not in self._cluster.topology.nodes
+        if state.replica is not None and (
+            now_ms >= state.replica_until_ms or state.replica not in self._cluster.topology.nodes
         ):
-            one.replica = None
-        node = one.replica if one.replica is not None else self._cluster.topology.leader(one.partition)
+            state.replica = None
+        node = state.replica if state.replica is not None else self._cluster.topology.leader(state.partition)
         if node is None:
-            self._failed(one, self._cluster.missing(one.partition))
+            self._failed(state, self._cluster.missing(state.partition))
             return None
-        if node in self._dialling and one.failures:
+        if node in self._dialling and state.failures:
             # It may not be the leader any more: ask around while it does not answer.
             self._cluster.refresh_soon().add_done_callback(self.wake)
         if node in self._fetching or node in self._dialling:
@@ -262,22 +266,22 @@ class Fetcher:
             return None
         return node
 
-    def _made_anew(self, one: AssignedPartition) -> bool:
+    def _recreated(self, state: AssignedPartition) -> bool:
         """The topic was deleted and created again: positions in the old one mean nothing in the new one, of which
         nothing has been read yet."""
-        topic_id = self._cluster.topology.topics[one.partition.topic].id
-        if topic_id == one.topic_id or NO_ID in (topic_id, one.topic_id):
-            one.topic_id = topic_id
+        topic_id = self._cluster.topology.topics[state.partition.topic].id
+        if topic_id == state.topic_id or NO_ID in (topic_id, state.topic_id):
+            state.topic_id = topic_id
             return False
-        if one.has_records:
+        if state.has_records:
             return True  # they are handed out first; whoever takes them wakes the pump
-        why = f"{one.partition.topic} was deleted and created again, {one.partition} is another log now"
+        why = f"{state.partition.topic} was deleted and created again, {state.partition} is another log now"
         if self._options.auto_offset_reset is None:
-            one.problem = errors.OffsetOutOfRange(f"{why}: seek to where to go on")
+            state.problem = errors.OffsetOutOfRange(f"{why}: seek to where to go on")
             self._arrived.set()
         else:
             log.warning("%s: reading it from its start", why)
-            one.seek_by_look_up(EARLIEST)
+            state.seek_by_look_up(EARLIEST)
             self._positions.look(self._assigned)
         return True
 
@@ -289,16 +293,16 @@ class Fetcher:
         if not task.cancelled():
             problem = task.exception()
             if isinstance(problem, errors.TidelogError) and not self._closed:
-                for one in self._assigned.values():
-                    if node in (one.replica, self._cluster.topology.leader(one.partition)):
-                        self._failed(one, problem)
+                for state in self._assigned.values():
+                    if node in (state.replica, self._cluster.topology.leader(state.partition)):
+                        self._failed(state, problem)
         self.wake()
 
     def _set_timer(self, now_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        times = [one.not_before_ms for one in self._assigned.values() if one.not_before_ms > now_ms]
+        times = [state.not_before_ms for state in self._assigned.values() if state.not_before_ms > now_ms]
         if times:
             self._timer = self._loop.call_later((min(times) - now_ms) / 1000, self.wake)
 
@@ -315,8 +319,8 @@ class Fetcher:
         answer = connection.submit(call.request, FetchResponse, version=call.version, timeout_ms=timeout_ms)
         # Not before it is under way: a partition that waits for an answer is not asked for again.
         self._fetching.add(node)
-        for one in partitions:
-            one.fetching = True
+        for state in partitions:
+            state.fetching = True
         begun = self._loop.time()
         answer.add_done_callback(lambda done: self._answered(node, session, call, begun, done))
 
@@ -329,13 +333,13 @@ class Fetcher:
         done: asyncio.Future[FetchResponse],
     ) -> None:
         self._fetching.discard(node)
-        asked = [
-            one
+        fetched = [
+            state
             for partition, generation in call.generations.items()
-            if (one := self._assigned.get(partition)) is not None and one.generation is generation
+            if (state := self._assigned.get(partition)) is not None and state.generation is generation
         ]
-        for one in asked:
-            one.fetching = False
+        for state in fetched:
+            state.fetching = False
         if done.cancelled() or self._closed:
             return
         problem = done.exception()
@@ -349,96 +353,96 @@ class Fetcher:
             problem = problem_of(code, f"the fetch from broker {node}")
         if problem is not None:
             assert isinstance(problem, errors.TidelogError)
-            for one in asked:
-                self._failed(one, problem)
+            for state in fetched:
+                self._failed(state, problem)
         else:
             answer = done.result()
             session.answered(answer.session_id)
             self.fetches += 1
             self.fetch_ms += (self._loop.time() - begun) * 1000
-            current = {one.partition: one for one in asked}
+            current = {state.partition: state for state in fetched}
             for partition, data in read_fetch(answer, call.names):
                 if partition in current:
-                    moved = data.error_code != errors.NONE and self._cluster.told(
+                    moved = data.error_code != errors.NONE and self._cluster.leader_reported(
                         partition, node, data.current_leader, answer.node_endpoints
                     )
                     with self._lock:
                         self._partition_answered(current[partition], data, moved)
         self.wake()
 
-    def _partition_answered(self, one: AssignedPartition, data: PartitionData, moved: bool) -> None:
+    def _partition_answered(self, state: AssignedPartition, data: PartitionData, moved: bool) -> None:
         if data.error_code == errors.OffsetOutOfRange.code:
-            self._out_of_range(one)
+            self._out_of_range(state)
         elif data.error_code != errors.NONE:
-            self._failed(one, problem_of(data.error_code, str(one.partition)), moved)
+            self._failed(state, problem_of(data.error_code, str(state.partition)), moved)
         elif data.diverging_epoch.end_offset >= 0:
-            self._truncated(one, data.diverging_epoch.end_offset)
-        elif data.preferred_read_replica != NO_REPLICA and data.preferred_read_replica != one.replica:
-            one.worked()
-            one.replica = data.preferred_read_replica
+            self._truncated(state, data.diverging_epoch.end_offset)
+        elif data.preferred_read_replica != NO_REPLICA and data.preferred_read_replica != state.replica:
+            state.worked()
+            state.replica = data.preferred_read_replica
             options, clock = self._cluster.options, self._cluster.environment.clock
-            one.replica_until_ms = clock.monotonic_ms() + options.metadata_max_age_ms
+            state.replica_until_ms = clock.monotonic_ms() + options.metadata_max_age_ms
         else:
             records = data.records or b""
             self.bytes += len(records)
             aborted = None
             if self._options.read_committed:
                 aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
-            one.fetched(records, data.high_watermark, self._options.check_crcs, aborted)
-            one.stable_offset = data.last_stable_offset
-            if one.has_records or one.problem is not None:
+            state.fetched(records, data.high_watermark, self._options.check_crcs, aborted)
+            state.stable_offset = data.last_stable_offset
+            if state.has_records or state.problem is not None:
                 self._arrived.set()
 
-    def _truncated(self, one: AssignedPartition, end: int) -> None:
+    def _truncated(self, state: AssignedPartition, end: int) -> None:
         """The leader's log parts from what was read here at `end`: what came after it is lost."""
-        position = one.position or 0
+        position = state.position or 0
         if end >= position:
             # Only what was fetched ahead is gone, and nobody has seen it.
-            one.seek_back(position)
+            state.seek_back(position)
         elif self._options.auto_offset_reset is None:
-            one.problem = errors.OffsetOutOfRange(
-                f"{one.partition} was cut at {end}, below the position {position}, by a change of leader: seek "
+            state.problem = errors.OffsetOutOfRange(
+                f"{state.partition} was cut at {end}, below the position {position}, by a change of leader: seek "
                 "to where to go on"
             )
             self._arrived.set()
         else:
             log.warning(
-                "%s was cut at %s, below the position %s: reading on there", one.partition, end, position
+                "%s was cut at %s, below the position %s: reading on there", state.partition, end, position
             )
-            one.seek(end)
+            state.seek(end)
 
-    def _out_of_range(self, one: AssignedPartition) -> None:
-        if one.has_records:
+    def _out_of_range(self, state: AssignedPartition) -> None:
+        if state.has_records:
             # What was fetched before is still good; the answer to the next fetch will be the same.
-            one.not_before_ms = (
+            state.not_before_ms = (
                 self._cluster.environment.clock.monotonic_ms() + self._cluster.options.retry_backoff_ms
             )
             return
-        if one.replica is not None:
-            one.replica = None  # It may be behind: ask the leader.
+        if state.replica is not None:
+            state.replica = None  # It may be behind: ask the leader.
             return
-        why = f"offset {one.fetch_offset} of {one.partition} is not in the log"
+        why = f"offset {state.fetch_offset} of {state.partition} is not in the log"
         log.warning(why)
-        self._positions.reset(one, why)
-        if one.problem is not None:
+        self._positions.reset(state, why)
+        if state.problem is not None:
             self._arrived.set()
 
-    def _failed(self, one: AssignedPartition, problem: errors.TidelogError, moved: bool = False) -> None:
+    def _failed(self, state: AssignedPartition, problem: errors.TidelogError, moved: bool = False) -> None:
         """`moved`: another broker is known to lead the partition now."""
         options, environment = self._cluster.options, self._cluster.environment
         if not problem.retriable:
-            one.problem = problem
+            state.problem = problem
         else:
             wait_ms = delay_ms(
-                options.retry_backoff_ms, options.retry_backoff_max_ms, one.failures, environment.random
+                options.retry_backoff_ms, options.retry_backoff_max_ms, state.failures, environment.random
             )
             now_ms = environment.clock.monotonic_ms()
-            one.failed(problem, now_ms, 0 if moved else wait_ms, options.request_timeout_ms)
+            state.failed(problem, now_ms, 0 if moved else wait_ms, options.request_timeout_ms)
             if not moved:
                 self._cluster.refresh_soon().add_done_callback(self.wake)
-        if one.problem is not None:
+        if state.problem is not None:
             self._arrived.set()
 
-    def _found(self) -> None:
+    def _positions_changed(self) -> None:
         self._arrived.set()
         self.wake()

@@ -45,18 +45,18 @@ def build_fetch(
     session: FetchSessionHandler,
     partition_bytes_max: int,
 ) -> FetchCall:
-    names = dict.fromkeys(one.partition.topic for one in partitions)
+    names = dict.fromkeys(state.partition.topic for state in partitions)
     ids = {name: topic.id for name in names if (topic := topology.topics.get(name)) is not None}
     all_have_ids = all(ids.get(name, NO_ID) != NO_ID for name in names)
     version = connection.version_of(FetchRequest, None if all_have_ids else NAMES_VERSION_MAX)
     wanted = {}
-    for one in partitions:
-        known = topology.partition(one.partition)
-        name, index = one.partition
+    for state in partitions:
+        metadata = topology.partition(state.partition)
+        name, index = state.partition
         wanted[TopicIdPartition(name, ids.get(name, NO_ID), index)] = PartitionFetch(
-            one.fetch_offset,
-            known.leader_epoch if known is not None else -1,
-            one.fetch_epoch if version >= EPOCHS_VERSION_MIN else -1,
+            state.fetch_offset,
+            metadata.leader_epoch if metadata is not None else -1,
+            state.fetch_epoch if version >= EPOCHS_VERSION_MIN else -1,
             partition_bytes_max,
         )
     ask = session.next(wanted)
@@ -75,7 +75,7 @@ def build_fetch(
         request,
         version,
         {topic_id: name for name, topic_id in ids.items()},
-        {one.partition: one.generation for one in partitions},
+        {state.partition: state.generation for state in partitions},
     )
 
 
@@ -107,5 +107,5 @@ def read_fetch(
     for topic in answer.responses:
         name = topic.topic or names.get(topic.topic_id)
         if name is not None:
-            for one in topic.partitions:
-                yield TopicPartition(name, one.partition_index), one
+            for partition in topic.partitions:
+                yield TopicPartition(name, partition.partition_index), partition

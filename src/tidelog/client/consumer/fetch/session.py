@@ -51,7 +51,7 @@ class FetchSessionHandler:
         if self._epoch == FIRST_EPOCH:
             self._known = dict(wanted)
             return SessionRequest(NO_SESSION, FIRST_EPOCH, wanted, [])
-        named = {place: one for place, one in wanted.items() if self._known.get(place) != one}
+        named = {place: fetch for place, fetch in wanted.items() if self._known.get(place) != fetch}
         forgotten = [place for place in self._known if place not in wanted]
         self._known = dict(wanted)
         return SessionRequest(self._id, self._epoch, named, forgotten)

@@ -106,7 +106,7 @@ class ProcessingPlan:
             del self._lanes[lane]
 
     def done_to(self) -> dict[TopicPartition, int]:
-        return {where: one.done_to for where, one in self._progress.items()}
+        return {where: progress.done_to for where, progress in self._progress.items()}
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing more of these begins; what is running goes on."""

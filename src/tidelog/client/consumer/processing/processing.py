@@ -263,12 +263,12 @@ class Processing:
     async def _tried(self, record: Record) -> BaseException | None:
         """What the work has raised, which is not raised here: not all of it may pass through a coroutine."""
         try:
-            given = await self._deserializers.converted(record)
+            converted = await self._deserializers.converted(record)
             if self._threads is None:
-                await self._work(given)
+                await self._work(converted)
                 return None
             answer, problem = await asyncio.get_running_loop().run_in_executor(
-                self._threads, _called, self._work, given
+                self._threads, _called, self._work, converted
             )
             if inspect.isawaitable(answer):
                 await answer
@@ -321,8 +321,8 @@ class Processing:
         if not lost:
             await self._commit()
         self._plan.drop(partitions)
-        for one in partitions:
-            self._committed.pop(one, None)
+        for partition in partitions:
+            self._committed.pop(partition, None)
 
 
 class ProcessListener(RebalanceListener):
