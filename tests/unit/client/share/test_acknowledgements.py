@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from tidelog._speed.consumed import Record
 from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
-from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange, ranges_of
+from tidelog.client.share.acknowledgements import (
+    AcknowledgedRange,
+    Acknowledgements,
+    AcquiredRange,
+    ranges_of,
+)
 from tidelog.client.share.membership import ShareMembership
 from tidelog.client.share.session import SharePartitionKey, ShareSessionHandler, acknowledge_topics
 from tidelog.types import TopicPartition
