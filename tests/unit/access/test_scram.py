@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
+from tidelog.client.scram import ScramClient
 
 from tidelog.access.plain import (
     PlainLogin,
@@ -13,7 +14,6 @@ from tidelog.access.plain import (
     password_accepted,
 )
 from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
-from tidelog.client.scram import ScramClient
 from tidelog.errors import IllegalSaslState, SaslAuthenticationFailed
 from tidelog.net import scram
 from tidelog.net.scram import HASHES, MalformedScram, ScramCredential
