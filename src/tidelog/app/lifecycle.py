@@ -282,13 +282,12 @@ class Broker:
             cleaner.truncated(partition.name, partition.log.end)
 
     def _inter_broker_listener(self) -> str:
-        given = self._given
-        named = given.inter_broker_listener_name
-        if named is not None and named not in [listener.name for listener in given.listeners]:
+        named = self._given.inter_broker_listener
+        if named not in [listener.name for listener in self._given.listeners]:
             raise errors.InvalidConfig(
                 f"inter.broker.listener.name is {named}, which listeners does not have"
             )
-        return named or given.listeners[0].name
+        return named
 
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
         found = []
