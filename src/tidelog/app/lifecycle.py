@@ -19,6 +19,7 @@ from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
+from tidelog.broker.access import Access
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
 from tidelog.broker.pulse import Pulse
@@ -317,6 +318,7 @@ class Broker:
             transactions=self._transactions,
             markers=self._markers,
             registry=self._registry,
+            access=Access(lambda: controller.image, controller.config, around.random),
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,

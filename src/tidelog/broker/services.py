@@ -16,6 +16,7 @@ from tidelog.config import BrokerConfig
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
+    from tidelog.broker.access import Access
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.groups.classic_coordinator import ClassicGroups
     from tidelog.groups.consumer_classic_coordinator import ClassicMembers
@@ -66,6 +67,7 @@ class Services:
     transactions: Transactions
     markers: Markers
     registry: SchemaRegistry
+    access: Access
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
@@ -74,6 +76,7 @@ class Services:
     """What requests take that wait; the router sets its bound."""
 
 
+ANONYMOUS = "User:ANONYMOUS"
 PARTITIONS_A_TURN = 500
 """Partitions, or groups, of one request that a handler answers before others have their turn."""
 
@@ -94,3 +97,6 @@ class Context:
     hold: Callable[[Future[Any]], bool] = answer_at_once
     """For an answer that may wait as long as nobody is held up by it: completes the future when the connection gets
     another request.  False: it must not wait."""
+    principal: str = ANONYMOUS
+    token_authenticated: bool = False
+    """The principal logged in with a delegation token, and may not make others with it."""
