@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from tidelog.access.acls import plain_host
 from tidelog.errors import InvalidRequest
 from tidelog.wire.client_quotas import (
     CLIENT_ID,
@@ -122,6 +123,8 @@ class Quotas:
         """The defaults, in bytes a second, are for every client id that no other quota covers."""
         self._by_key: dict[str, dict[QuotaEntity, float]] = {}
         for entity, values in quotas.items():
+            if entity.ip is not None:
+                entity = QuotaEntity(ip=plain_host(entity.ip))
             for key, value in values.items():
                 self._by_key.setdefault(key, {})[entity] = value
         self._defaults = {PRODUCER_BYTE_RATE: producer_default, CONSUMER_BYTE_RATE: consumer_default}
@@ -154,7 +157,7 @@ class Quotas:
         quotas = self._by_key.get(CONNECTION_CREATION_RATE)
         if not quotas:
             return None
-        found = quotas.get(QuotaEntity(ip=ip))
+        found = quotas.get(QuotaEntity(ip=plain_host(ip)))
         return quotas.get(QuotaEntity(ip=DEFAULT_ENTITY)) if found is None else found
 
 

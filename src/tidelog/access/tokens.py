@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog import errors
@@ -17,6 +17,9 @@ from tidelog.metadata.access_records import TokenRecord
 from tidelog.net.scram import ITERATIONS_MIN, ScramCredential
 
 RENEWERS_MAX = 100
+
+ChangeToken = Callable[[TokenRecord | None], TokenRecord | None]
+"""From a token to what it becomes; None is no token."""
 
 
 class TokenSettings(NamedTuple):
@@ -59,6 +62,11 @@ def new_token(
 
 def may_use(token: TokenRecord, principal: str) -> bool:
     """True if the principal may renew and expire the token."""
+    return principal in (token.owner, *token.renewers)
+
+
+def may_see(token: TokenRecord, principal: str) -> bool:
+    """True if the principal may describe the token without a right to do so."""
     return principal in (token.owner, token.requester, *token.renewers)
 
 
@@ -89,10 +97,10 @@ def _usable(settings: TokenSettings, token: TokenRecord | None, principal: str, 
         raise errors.DelegationTokenAuthDisabled()
     if token is None:
         raise errors.DelegationTokenNotFound()
-    if not may_use(token, principal):
-        raise errors.DelegationTokenOwnerMismatch()
     if expired(token, now_ms):
         raise errors.DelegationTokenExpired()
+    if not may_use(token, principal):
+        raise errors.DelegationTokenOwnerMismatch()
     return token
 
 

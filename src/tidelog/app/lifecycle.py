@@ -19,6 +19,7 @@ from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
+from tidelog.broker.access import Access
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
 from tidelog.broker.gate import Gate
@@ -301,7 +302,8 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
-        gate = Gate()
+        access = Access(lambda: controller.image, controller.config, around.random)
+        self._gate = gate = Gate(lambda: access.authorizer)
         keys = KeySource(controller.config, around.clock)
         return Services(
             node_id=node,
@@ -322,7 +324,8 @@ class Broker:
             markers=self._markers,
             registry=self._registry,
             gate=gate,
-            logins=Logins(gate, lambda: controller.image, controller.config, around.clock, keys),
+            access=access,
+            logins=Logins(gate, access, controller.config, around.clock, keys),
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
@@ -375,6 +378,7 @@ class Broker:
     async def _follow(self) -> None:
         async for update in self._controller.follow():
             self._shifts.applied(update)
+            self._gate.learned()
             await self._partitions.apply(update)
             await self._replicating.apply(update)
             self._share_shards.apply(update)

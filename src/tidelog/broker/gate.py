@@ -38,10 +38,14 @@ class Gate:
         self._authorizer = authorizer
         self.rules = Rules()
         self.denials = 0
+        self._learned: Authorizer | None = None
 
-    def rules_changed(self) -> None:
-        """ACLs, roles or super users: what sessions remember is asked anew."""
-        self.rules.revision += 1
+    def learned(self) -> None:
+        """The metadata or the settings may have changed: with another authorizer, what sessions remember is asked anew."""
+        authorizer = self._authorizer()
+        if authorizer is not self._learned:
+            self._learned = authorizer
+            self.rules.revision += 1
 
     # Is it known who asks?
 

@@ -14,15 +14,14 @@ from typing import Protocol
 from tidelog import errors
 from tidelog.access.oauth import BearerServer, TokenPolicy
 from tidelog.access.plain import listed_password_accepted, parse_plain, password_accepted
-from tidelog.access.scram import ScramCredentials, ScramServer
-from tidelog.access.tokens import Tokens, TokenSettings
+from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
+from tidelog.broker.access import Access
 from tidelog.broker.gate import Gate
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.session import Session
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
-from tidelog.metadata.image import Image
 
 log = logging.getLogger("tidelog.login")
 
@@ -46,19 +45,16 @@ class Logins:
     def __init__(
         self,
         gate: Gate,
-        image: Callable[[], Image],
+        access: Access,
         config: Callable[[], BrokerConfig],
         clock: Clock,
         keys: KeySource,
     ) -> None:
         self._gate = gate
-        self._image = image
+        self._access = access
         self._config = config
         self._clock = clock
         self._keys = keys
-        self._tokens: tuple[object, TokenSettings, Tokens] | None = None
-        # A random number that only this broker knows serves until the cluster has one.
-        self._secret = secrets.token_bytes(32)
         self.succeeded = 0
         self.failed = 0
 
@@ -78,32 +74,15 @@ class Logins:
 
     def _exchange(self, mechanism: str, security: ListenerSecurity) -> Exchange:
         if mechanism in SCRAM:
-            return _Scram(mechanism, self._credentials(mechanism), self._find_token(mechanism))
+            return _Scram(mechanism, self._access.credentials(mechanism), self._find_token(mechanism))
         if mechanism == "PLAIN":
             entry = security.jaas.get("PLAIN")
             listed = {} if entry is None else entry.listed_users
-            return _Plain(listed, [(name, self._credentials(name)) for name in SCRAM])
+            return _Plain(listed, [(name, self._access.credentials(name)) for name in SCRAM])
         return _Bearer(self._keys, self._policy(), self._clock)
 
-    def _credentials(self, mechanism: str) -> ScramCredentials:
-        image = self._image()
-        return ScramCredentials(mechanism, image.users(mechanism), image.secret or self._secret)
-
-    def _find_token(self, mechanism: str):  # type: ignore[no-untyped-def]
-        return lambda token_id: self.tokens().login(mechanism, token_id, self._clock.now_ms())
-
-    def tokens(self) -> Tokens:
-        """Delegation tokens as they are now."""
-        stored, config = self._image().tokens, self._config()
-        settings = TokenSettings(
-            config.delegation_token_secret_key,
-            config.delegation_token_max_lifetime_ms,
-            config.delegation_token_expiry_time_ms,
-        )
-        if self._tokens is None or self._tokens[0] is not stored or self._tokens[1] != settings:
-            records = {token_id: token.record for token_id, token in stored.items()}
-            self._tokens = (stored, settings, Tokens(settings, records))
-        return self._tokens[2]
+    def _find_token(self, mechanism: str) -> Callable[[str], TokenLogin | None]:
+        return lambda token_id: self._access.tokens.login(mechanism, token_id, self._clock.now_ms())
 
     def _policy(self) -> TokenPolicy:
         config = self._config()
@@ -155,7 +134,12 @@ class Logins:
 
 
 class _Scram:
-    def __init__(self, mechanism: str, credentials: ScramCredentials, find_token) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        mechanism: str,
+        credentials: ScramCredentials,
+        find_token: Callable[[str], TokenLogin | None],
+    ) -> None:
         self._server = ScramServer(mechanism, credentials, secrets.token_urlsafe(NONCE_BYTES), find_token)
         self.principal: str | None = None
         self.groups: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from tidelog.types import NodeId
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
+    from tidelog.broker.access import Access
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.login import Logins
     from tidelog.groups.classic_coordinator import ClassicGroups
@@ -71,6 +72,7 @@ class Services:
     markers: Markers
     registry: SchemaRegistry
     gate: Gate
+    access: Access
     logins: Logins
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
@@ -80,6 +82,7 @@ class Services:
     """What requests take that wait; the router sets its bound."""
 
 
+ANONYMOUS = "User:ANONYMOUS"
 PARTITIONS_A_TURN = 500
 """Partitions, or groups, of one request that a handler answers before others have their turn."""
 
@@ -114,6 +117,11 @@ class Context:
     @property
     def principal(self) -> str:
         return self.session.principal
+
+    @property
+    def token_authenticated(self) -> bool:
+        """The principal logged in with a delegation token, and may not make others with it."""
+        return self.session.of_token
 
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         return self.services.gate.allows(self.session, operation, kind, name)

@@ -34,6 +34,8 @@ from tidelog.logs import parse_levels
 
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
+AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+
 _HOURS = 3_600_000
 _MINUTES = 60_000
 
@@ -83,11 +85,15 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
     advertised_listeners: tuple[Listener, ...] = ()
+    allow_everyone_if_no_acl_found: bool = False
+    authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     default_replication_factor: int = 1
     delegation_token_expiry_check_interval_ms: int = 3_600_000
     delegation_token_expiry_time_ms: int = 86_400_000
@@ -159,6 +165,10 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = -1
+    quota_consumer_default: int = (1 << 63) - 1
+    quota_producer_default: int = (1 << 63) - 1
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1_048_576
@@ -186,6 +196,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int = 102_400
     socket_request_max_bytes: int = 104_857_600
     socket_send_buffer_bytes: int = 102_400
+    super_users: str = ""
     telemetry_max_bytes: int = 1_048_576
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
@@ -302,6 +313,7 @@ class BrokerConfig:
                     f"advertised.listeners has {listener.name}, which listeners does not have"
                 )
         self._check_etcd()
+        self._check_access()
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
@@ -314,6 +326,24 @@ class BrokerConfig:
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
                 raise InvalidConfig(f"{name} cannot be {size}: it must be -1 or at least 1")
+
+    @property
+    def authorizes(self) -> bool:
+        """Whether ACLs are checked."""
+        return bool(self.authorizer_class_name)
+
+    def _check_access(self) -> None:
+        if self.authorizer_class_name not in ("", *AUTHORIZERS):
+            raise InvalidConfig(
+                f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"
+            )
+        for principal in filter(None, map(str.strip, self.super_users.split(";"))):
+            if ":" not in principal:
+                raise InvalidConfig(f"super.users has {principal!r}, which is no principal as User:admin")
+        if self.delegation_token_secret_key == "":
+            raise InvalidConfig(
+                "delegation.token.secret.key is empty: leave it out to have no delegation tokens"
+            )
 
     def _check_etcd(self) -> None:
         etcd = self.etcd

@@ -6,8 +6,8 @@ advertised.listeners list null built
   Addresses that clients are told to connect to; by default those of listeners.
 alter.config.policy.class.name class null
   Class that may refuse changes of settings.
-authorizer.class.name string ""
-  Class that decides who may do what.
+authorizer.class.name string "" built
+  Who may do what: tidelog, or the name of Kafka's StandardAuthorizer, checks ACLs; empty, everybody may do everything.
 background.threads int 10 1.. dynamic
   Threads for background work.
 broker.heartbeat.interval.ms int 2000
@@ -54,9 +54,9 @@ controller.quorum.retry.backoff.ms int 20 0..
   Pause before a request to the controllers is sent again.
 controller.quorum.voters list ""
   The controllers that vote, as id@host:port.
-controller.quota.window.num int 11 1..
+controller.quota.window.num int 11 1.. built
   Windows kept to measure the rate of metadata changes.
-controller.quota.window.size.seconds int 1 1..
+controller.quota.window.size.seconds int 1 1.. built
   Length of a window that measures the rate of metadata changes.
 controller.socket.timeout.ms int 30000
   How long an exchange with the controller may take.
@@ -124,9 +124,13 @@ queued.max.request.bytes long -1 -1.. built
   Bytes of waiting requests above which no more are read; -1: an eighth of the machine's memory (Kafka: no bound).
 queued.max.requests int 500 1..
   Waiting requests above which no more are read.
-quota.window.num int 11 1..
+quota.consumer.default long 9223372036854775807 1.. built dynamic unlisted
+  Bytes a second that every client id may fetch, unless a quota says otherwise.
+quota.producer.default long 9223372036854775807 1.. built dynamic unlisted
+  Bytes a second that every client id may produce, unless a quota says otherwise.
+quota.window.num int 11 1.. built
   Windows kept to measure clients' rates.
-quota.window.size.seconds int 1 1..
+quota.window.size.seconds int 1 1.. built
   Length of a window that measures clients' rates.
 request.timeout.ms int 30000
   How long a request to another broker may take.

@@ -1,6 +1,8 @@
 """Broker settings about TLS, SASL and delegation tokens.  See `tidelog.config.table`."""
 
 SECURITY = """
+allow.everyone.if.no.acl.found boolean false built unlisted
+  With an authorizer: whether everybody may use a resource that no ACL names.
 delegation.token.expiry.check.interval.ms long 3600000 1.. built
   How often expired delegation tokens are looked for.
 delegation.token.expiry.time.ms long 86400000 1.. built
@@ -8,7 +10,7 @@ delegation.token.expiry.time.ms long 86400000 1.. built
 delegation.token.max.lifetime.ms long 604800000 1.. built
   How long a delegation token can be renewed at most.
 delegation.token.secret.key password null built
-  Key that signs delegation tokens.
+  Key that signs delegation tokens, the same on every broker; without it there are none.
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
   Class that tells who a connection belongs to.
 sasl.client.callback.handler.class class null
@@ -159,4 +161,6 @@ ssl.truststore.password password null built dynamic
   Password of the trust store.
 ssl.truststore.type string JKS built dynamic
   Format of the trust store.
+super.users string "" built unlisted
+  Principals that may do everything, separated by semicolons, as User:admin;User:CN=ops.
 """

@@ -15,7 +15,7 @@ from tidelog.metadata.access_records import CredentialName, TokenRecord
 from tidelog.metadata.image import Image
 from tidelog.metadata.store import ABSENT, Compare, Delete, Operation, Put
 from tidelog.net.scram import ScramCredential
-from tidelog.wire.acls import AclBinding, AclFilter
+from tidelog.wire.acls import AclBinding
 from tidelog.wire.client_quotas import QuotaEntity
 
 T = TypeVar("T")
@@ -55,19 +55,13 @@ class AccessController:
 
             await self._swap(attempt, False)
 
-    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclBinding]]:
-        """What each filter has found and deleted."""
+    async def delete_acls(self, bindings: Iterable[AclBinding]) -> None:
+        for some in _batches(dict.fromkeys(bindings), self._operations_max):
 
-        def find(image: Image) -> tuple[list[list[AclBinding]], Swap]:
-            acls = list(image.acls.values())
-            return [[one for one in acls if wanted.matches(one)] for wanted in filters], Swap([], [])
+            def attempt(image: Image, some: Sequence[AclBinding] = some) -> tuple[None, Swap]:
+                return None, Swap([], [Delete(records.acl_key(one)) for one in some])
 
-        found: list[list[AclBinding]] = await self._swap(find, False)
-        gone = dict.fromkeys(one for some in found for one in some)
-        for batch in _batches(gone, self._operations_max):
-            then: list[Operation] = [Delete(records.acl_key(one)) for one in batch]
-            await self._swap(lambda image, then=then: (None, Swap([], then)), False)  # type: ignore[misc]
-        return found
+            await self._swap(attempt, False)
 
     # Users
 

@@ -20,10 +20,10 @@ from tidelog.access.oauth import (
 from tidelog.access.plain import parse_plain
 from tidelog.access.principals import KerberosNamer, NoRuleApplies, Principal, SslPrincipalMapper
 from tidelog.access.scram import REFUSED, ScramCredentials, ScramServer
-from tidelog.client.scram import ScramClient
 from tidelog.errors import InvalidConfig, InvalidRequest, SaslAuthenticationFailed
 from tidelog.metadata.access_records import quota_entity, quota_key
 from tidelog.net.scram import ScramCredential
+from tidelog.net.scram_client import ScramClient
 from tidelog.wire.client_quotas import QuotaEntity
 
 MECHANISM = "SCRAM-SHA-256"

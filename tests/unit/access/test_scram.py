@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 
 import pytest
-from tidelog.client.scram import ScramClient
 
 from tidelog.access.plain import (
     PlainLogin,
@@ -17,6 +16,7 @@ from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
 from tidelog.errors import IllegalSaslState, SaslAuthenticationFailed
 from tidelog.net import scram
 from tidelog.net.scram import HASHES, MalformedScram, ScramCredential
+from tidelog.net.scram_client import ScramClient
 
 MECHANISMS = list(HASHES)
 PASSWORD = "correct horse"

@@ -9,9 +9,10 @@ from random import Random
 from typing import Any
 
 from tests.unit.metadata.cluster import NODE, Node
+from tidelog.broker.access import Access
 from tidelog.broker.gate import Gate
 from tidelog.broker.routes import ROUTES
-from tidelog.broker.services import Context, Services
+from tidelog.broker.services import ANONYMOUS, Context, Services
 from tidelog.config import BrokerConfig
 from tidelog.metadata.producer_ids import ProducerIds
 from tidelog.testing import VirtualClock
@@ -35,6 +36,7 @@ class Admin:
             "config": controller.config,
             "image": lambda: controller.image,
             "controller": controller,
+            "access": Access(lambda: controller.image, controller.config, random),
             "producer_ids": ProducerIds(node.store),
             "gate": Gate(),
         }
@@ -43,13 +45,14 @@ class Admin:
         services = Services(**here, **nobody)
         return Admin(node, services)
 
-    async def ask(self, request: Any, version: int | None = None) -> Any:
+    async def ask(self, request: Any, version: int | None = None, principal: str = ANONYMOUS) -> Any:
         """The answer in the newest version, or in the one asked for."""
         route = ROUTES[request.API_KEY]
         version = route.max_version if version is None else version
         message = import_module(f"tidelog.wire.messages.{route.message}")
         handlers = import_module(f"tidelog.broker.handlers.{route.module}")
         arrived = type(request).decode(request.encode(version), version)
+        self.session.principal = principal
         context = Context(self._services, version, self.session)
         answer = getattr(handlers, route.function)(arrived, context)
         if inspect.isawaitable(answer):

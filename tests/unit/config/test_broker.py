@@ -148,3 +148,25 @@ def test_a_listener_has_settings_of_its_own() -> None:
 
 def test_the_http_port_is_read() -> None:
     assert BrokerConfig.of({"tidelog.http.listen": "[::1]:0"}).tidelog_http_listen == ("::1", 0)
+
+
+@pytest.mark.parametrize("name", ["tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"])
+def test_acls_are_checked_with_an_authorizer(name: str) -> None:
+    assert not BrokerConfig().authorizes
+    given = {"authorizer.class.name": name, "super.users": "User:admin;User:CN=a,O=b"}
+    assert BrokerConfig.of(given).authorizes
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"authorizer.class.name": "com.example.Mine"}, "authorizer.class.name cannot be"),
+        ({"super.users": "admin"}, "super.users has 'admin'"),
+        ({"super.users": "User:a,b;root"}, "super.users has 'root'"),
+        ({"delegation.token.secret.key": ""}, "delegation.token.secret.key is empty"),
+        ({"quota.producer.default": "0"}, "quota.producer.default cannot be"),
+    ],
+)
+def test_access_settings_that_cannot_be(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        BrokerConfig.of(given)

@@ -14,7 +14,6 @@ from tidelog.metadata.access_records import CredentialName, TokenRecord
 from tidelog.net.scram import ScramCredential
 from tidelog.wire.acls import (
     AclBinding,
-    AclFilter,
     AclOperation,
     AclPatternType,
     AclPermission,
@@ -54,21 +53,15 @@ def test_an_acl_is_one_key_however_often_it_is_made() -> None:
     testing.run(scenario)
 
 
-def test_each_filter_tells_what_it_deleted() -> None:
+def test_acls_are_deleted_whether_they_are_there_or_not() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         access = node.controller.access
-        await access.create_acls([acl("a"), acl("b"), acl("a", "User:bob")])
-        found = await access.delete_acls(
-            [AclFilter(name="a"), AclFilter(name="c"), AclFilter(principal="User:bob")]
-        )
-        assert [{*some} for some in found] == [
-            {acl("a"), acl("a", "User:bob")},
-            set(),
-            {acl("a", "User:bob")},
-        ]
+        await access.create_acls([acl("a"), acl("b")])
+        await access.delete_acls([acl("a"), acl("c"), acl("a")])
         assert [*node.controller.image.acls.values()] == [acl("b")]
-        assert await access.delete_acls([AclFilter(name="a")]) == [[]]
+        await access.delete_acls([])
+        await access.delete_acls([acl("a")])
 
     testing.run(scenario)
 
@@ -79,8 +72,8 @@ def test_many_acls_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(node.controller.access, "_operations_max", 8)
         await node.controller.access.create_acls([acl(f"topic-{number}") for number in range(50)])
         assert len(node.controller.image.acls) == 50
-        ((*gone,),) = await node.controller.access.delete_acls([AclFilter()])
-        assert len(gone) == 50 and not node.controller.image.acls
+        await node.controller.access.delete_acls(node.controller.image.acls.values())
+        assert not node.controller.image.acls
         assert max(len(update.image.acls) - len(update.before.acls) for update in node.updates) == 8
 
     testing.run(scenario)
