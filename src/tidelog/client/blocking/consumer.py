@@ -81,7 +81,7 @@ class Consumer(BlockingReader):
     def __init__(self, *topics: str, **options: Unpack[ConsumerSettings]) -> None:
         super().__init__()
         core = consumer.Consumer(*topics, **options)
-        core._call = self._call_here
+        core._runtime.call = self._call_here
         self._thread = loop_thread.join()
         try:
             self._thread.run(core.start())
@@ -114,7 +114,7 @@ class Consumer(BlockingReader):
         if self._closed:
             work.close()
             return
-        processing = self._core._processing
+        processing = self._core._runtime.processing
         if processing is not None and processing.runs_here():
             work.close()
             raise RuntimeError(
@@ -214,7 +214,7 @@ class Consumer(BlockingReader):
                 print(record.value)
         """
         if not self._closed and self._calls.empty():
-            records = self._core._take_here(max_records)
+            records = self._core._poller.take_here(max_records)
             if records:
                 return records
         return self._run(self._core.poll(timeout_ms, max_records))
@@ -229,14 +229,14 @@ class Consumer(BlockingReader):
         return self._run(self._core.poll_arrow(timeout_ms))
 
     def __iter__(self) -> Iterator[Record]:
-        core = self._core
-        hand = self._do(core.__aiter__)
+        runtime = self._core._runtime
+        iterator = self._do(self._core.__aiter__)
         while True:
             # Straight from what was handed over, until the consumer needs attention (a rebalance, a commit).
-            while hand.at < len(hand.records) and not core._attention:
-                hand.at += 1
-                yield hand.records[hand.at - 1]
-            yield self._run(hand.__anext__())
+            while iterator.at < len(iterator.records) and not runtime.attention:
+                iterator.at += 1
+                yield iterator.records[iterator.at - 1]
+            yield self._run(iterator.__anext__())
 
     def metrics(self) -> ConsumerMetrics:
         """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
@@ -288,5 +288,5 @@ class Consumer(BlockingReader):
             raise
         except BaseException:
             # Its end is under way.
-            self._thread.run(self._core._stop_processing())
+            self._thread.run(self._core._runtime.stop_processing())
             raise

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidelog.client.blocking import loop_thread
 from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
-from tidelog.client.consumer.reader import Reader
+from tidelog.client.consumer.reader import PartitionReader
 from tidelog.client.errors import ClientClosed
 from tidelog.types import TopicPartition
 
@@ -22,7 +22,7 @@ class BlockingReader:
     """What the asyncio consumer wants called (listeners) is called by the thread that waits for it, so that it
     may use the consumer."""
 
-    _core: Reader
+    _core: PartitionReader
     _thread: loop_thread.LoopThread
 
     def __init__(self) -> None:

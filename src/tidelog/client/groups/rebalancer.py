@@ -30,7 +30,7 @@ from tidelog.client.groups.solo_membership import SoloMembership
 MISSING_TOPIC_MS = 1_000
 
 
-def new_machine(
+def new_membership(
     group: GroupOptions, connection: ConnectionOptions, rack: str | None, chance: random.Random
 ) -> Membership:
     if group.group_id is None:
@@ -70,16 +70,16 @@ class Rebalancer:
         *,
         notify: Callable[[], None],
         progress: Callable[[], object],
-        tell: Call,
+        call: Call,
     ) -> None:
-        """`tell` calls a listener, wherever that must happen."""
+        """`call` calls a listener, wherever that must happen."""
         self.rebalance_ms = 0.0
         self._cluster = cluster
         self._fetcher = fetcher
         self._commits = commits
         self._machine = machine
         self._by_coordinator = group.group_id is not None and group.group_protocol == "consumer"
-        self._tell = tell
+        self._call = call
         self.listener: RebalanceListener | None = None
         # A join is held at the coordinator until all have joined: it must not hold up commits.
         self._channel = cluster.channel()
@@ -138,14 +138,14 @@ class Rebalancer:
 
     async def _apply(self, change: AssignmentChange) -> None:
         commits, listener = self._commits, self.listener
-        tell = self._tell if listener is None or not listener._own else call_here
+        call = self._call if listener is None or not listener._own else call_here
         if change.revoked:
             if commits is not None:
                 await commits.auto_now(change.revoked)
             if listener is not None:
-                await tell(listener.on_partitions_revoked, change.revoked)
+                await call(listener.on_partitions_revoked, change.revoked)
         if change.lost and listener is not None:
-            await tell(listener.on_partitions_lost, change.lost)
+            await call(listener.on_partitions_lost, change.lost)
         if self._machine.change is not change:
             return  # The group went on without us meanwhile: there is another change to apply.
         for topic in {partition.topic for partition in change.added}:
@@ -156,7 +156,7 @@ class Rebalancer:
         self._machine.applied()
         self._member.wake()
         if change.added and listener is not None:
-            await tell(listener.on_partitions_assigned, change.added)
+            await call(listener.on_partitions_assigned, change.added)
 
     async def close(self) -> None:
         try:
