@@ -11,11 +11,9 @@ from tidelog.client.admin.configs import ConfigEntry, ConfigResource
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.blocking import loop_thread
-from tidelog.client.blocking.admin_parts import (
-    BlockingGroupAdmin,
-    BlockingPartitionAdmin,
-    BlockingTransactionAdmin,
-)
+from tidelog.client.blocking.group_admin import BlockingGroupAdmin
+from tidelog.client.blocking.partition_admin import BlockingPartitionAdmin
+from tidelog.client.blocking.transaction_admin import BlockingTransactionAdmin
 from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
 from tidelog.client.cluster.topology import ClusterDescription, Topic
 from tidelog.client.environment import Environment

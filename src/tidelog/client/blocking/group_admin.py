@@ -1,33 +1,19 @@
-"""The blocking admin client's parts for groups and for transactions."""
+"""The blocking admin client's part for groups: each method runs the asyncio one on the clients' thread."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
-from tidelog.client.admin import admin, groups
+from tidelog.client.admin import groups
 from tidelog.client.admin.groups import GroupDescription, GroupListing
 from tidelog.client.admin.lag import Lag
-from tidelog.client.admin.partition_admin import Reassignment
-from tidelog.client.admin.replica_states import PartitionState, ReplicaLog
 from tidelog.client.admin.share_group_offsets import ShareOffset
-from tidelog.client.admin.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.client.blocking.admin_part import AdminPart
 from tidelog.client.groups.metadata import OffsetAndMetadata, Offsets
-from tidelog.client.transactions.prepared import PreparedTransaction
-from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
 
-T = TypeVar("T")
 
-
-class _Part:
-    _core: admin.Admin
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        raise AssertionError("the admin client says how")
-
-
-class BlockingGroupAdmin(_Part):
+class BlockingGroupAdmin(AdminPart):
     def list_groups(
         self,
         *,
@@ -145,103 +131,3 @@ class BlockingGroupAdmin(_Part):
         admin.delete_share_group_offsets("workers", ["jobs"])
         """
         self._run(self._core.delete_share_group_offsets(group_id, topics))
-
-
-class BlockingTransactionAdmin(_Part):
-    def list_transactions(
-        self,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        longer_than_ms: int | None = None,
-        pattern: str | None = None,
-    ) -> list[TransactionListing]:
-        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id.
-
-        hanging = admin.list_transactions(longer_than_ms=3_600_000)
-        """
-        return self._run(
-            self._core.list_transactions(
-                states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
-            )
-        )
-
-    def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of each.
-
-        found = admin.describe_transactions(["billing-1"])["billing-1"]
-        """
-        return self._run(self._core.describe_transactions(ids))
-
-    def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
-        """Who has written to the partition lately, and which transactions are open in it.
-
-        producers = admin.describe_producers(TopicPartition("orders", 0))
-        """
-        return self._run(self._core.describe_producers(partition))
-
-    def fence_producer(self, transactional_id: str) -> None:
-        """Whoever writes under this id now cannot go on, and what he has open is aborted.
-
-        admin.fence_producer("billing-1")
-        """
-        self._run(self._core.fence_producer(transactional_id))
-
-    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
-        """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated.
-
-        admin.end_transaction(prepared, commit=True)
-        """
-        self._run(self._core.end_transaction(prepared, commit=commit))
-
-    def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
-        """Ends a transaction that hangs in a partition because no coordinator knows of it any more.
-
-        admin.abort_transaction(TopicPartition("orders", 0), start_offset=42)
-        """
-        self._run(self._core.abort_transaction(partition, start_offset))
-
-
-class BlockingPartitionAdmin(_Part):
-    def reassign_partitions(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Begins to move each partition to the brokers named, the one to lead first; None calls its move off.
-
-        admin.reassign_partitions({TopicPartition("orders", 0): [2, 3, 1]})
-        """
-        self._run(self._core.reassign_partitions(targets))
-
-    def list_reassignments(self) -> list[Reassignment]:
-        """The moves that are under way.
-
-        moves = admin.list_reassignments()
-        """
-        return self._run(self._core.list_reassignments())
-
-    def elect_leaders(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        unclean: bool = False,
-        chosen: Mapping[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, TidelogError | None]:
-        """The first replica of each partition takes the lead; None stands for success.
-
-        admin.elect_leaders([TopicPartition("orders", 0)])
-        """
-        return self._run(self._core.elect_leaders(partitions, unclean=unclean, chosen=chosen))
-
-    def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
-        """Leaders, in-sync sets, eligible leader replicas, replicas in doubt, and brokers that are waited for.
-
-        states = admin.describe_partitions(["orders"])
-        """
-        return self._run(self._core.describe_partitions(topics))
-
-    def describe_replica_logs(
-        self, broker: int, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ReplicaLog]:
-        """How far the logs of these partitions reach on one broker, whoever leads them.
-
-        logs = admin.describe_replica_logs(1, [TopicPartition("orders", 0)])
-        """
-        return self._run(self._core.describe_replica_logs(broker, partitions))
