@@ -21,7 +21,8 @@ class BlockingGroupAdmin(AdminPart):
         types: Collection[str] = (),
         brokers: Collection[int] | None = None,
     ) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share"; `brokers`: only those that these coordinate.
+        """Groups in these states and of these types ("classic", "consumer", "share"), sorted by name; `brokers`: only
+        groups that these brokers coordinate.
 
         groups = admin.list_groups(types=["share"])
         """
@@ -30,15 +31,15 @@ class BlockingGroupAdmin(AdminPart):
     def describe_groups(
         self, group_ids: Iterable[str], *, missing_ok: bool = False
     ) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition; many take few requests.  With
-        `missing_ok` those that are not there are left out.
+        """Describes groups of any type, with their members and the partitions of each, in one request per
+        coordinator.  With `missing_ok`, groups that do not exist are left out.
 
             members = admin.describe_groups(["billing"])["billing"].members
         """
         return self._run(self._core.describe_groups(group_ids, missing_ok=missing_ok))
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Groups without members, and their offsets.
+        """Deletes groups, which must have no members, and their offsets.
 
         admin.delete_groups(["billing"])
         """
@@ -50,7 +51,7 @@ class BlockingGroupAdmin(AdminPart):
         members: Iterable[groups.GroupMember],
         reason: str = "removed by an administrator",
     ) -> None:
-        """From a classic group, such as static members that will not return.
+        """Removes members from a classic group, such as static members that will not return.
 
         admin.remove_group_members("billing", members)
         """
@@ -63,7 +64,7 @@ class BlockingGroupAdmin(AdminPart):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed: for these partitions, or for all it has offsets for.
+        """The committed offsets of the group: of these partitions, or of all partitions that it has offsets for.
 
         offsets = admin.list_group_offsets("billing")
         """
@@ -72,29 +73,29 @@ class BlockingGroupAdmin(AdminPart):
     def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The same for many groups, with few requests.
+        """The committed offsets of many groups, in one request per coordinator.
 
         offsets = admin.list_groups_offsets(["billing", "kitchen"])
         """
         return self._run(self._core.list_groups_offsets(group_ids))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
-        """Sets where the group goes on; it must have no members.
+        """Sets committed offsets of the group, which must have no members.
 
         admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
         """
         self._run(self._core.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Of topics that no member is subscribed to.
+        """Deletes committed offsets of topics that no member is subscribed to.
 
         admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
         """
         self._run(self._core.delete_group_offsets(group_id, partitions))
 
     def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
-        """How many records lie between these offsets and the end that a reader can still get: markers and
-        aborted records are not counted.  Partitions that are gone are left out.
+        """The number of records between these offsets and the end of the log that a reader can still get: transaction
+        markers and aborted records do not count.  Partitions that no longer exist are left out.
 
             lag = admin.group_lag({TopicPartition("orders", 0): 42})
         """
@@ -103,7 +104,7 @@ class BlockingGroupAdmin(AdminPart):
     def list_share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Where the share group has got to in each partition.
+        """The start offset of the share group in each partition: every record below it is acknowledged.
 
         offsets = admin.list_share_group_offsets("workers")
         """
@@ -112,21 +113,22 @@ class BlockingGroupAdmin(AdminPart):
     def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-        """The same for many share groups, with few requests; without partitions that nobody can tell of now.
+        """The start offsets of many share groups, in one request per coordinator.  Partitions whose state is
+        unavailable now are left out.
 
         offsets = admin.list_share_groups_offsets(["workers", "mailers"])
         """
         return self._run(self._core.list_share_groups_offsets(group_ids))
 
     def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets where the share group goes on; it must have no members.
+        """Sets start offsets of the share group, which must have no members.
 
         admin.alter_share_group_offsets("workers", {TopicPartition("jobs", 0): 0})
         """
         self._run(self._core.alter_share_group_offsets(group_id, offsets))
 
     def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        """Forgets what the share group has done with these topics; it must have no members.
+        """Deletes the share group's offsets of these topics; the group must have no members.
 
         admin.delete_share_group_offsets("workers", ["jobs"])
         """

@@ -13,14 +13,15 @@ from tidelog.types import TopicPartition
 
 class BlockingPartitionAdmin(AdminPart):
     def reassign_partitions(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Begins to move each partition to the brokers named, the one to lead first; None calls its move off.
+        """Begins to move each partition's replicas to these brokers, the preferred leader first; None cancels the
+        move.
 
         admin.reassign_partitions({TopicPartition("orders", 0): [2, 3, 1]})
         """
         self._run(self._core.reassign_partitions(targets))
 
     def list_reassignments(self) -> list[Reassignment]:
-        """The moves that are under way.
+        """The reassignments that are under way.
 
         moves = admin.list_reassignments()
         """
@@ -33,14 +34,14 @@ class BlockingPartitionAdmin(AdminPart):
         unclean: bool = False,
         chosen: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, TidelogError | None]:
-        """The first replica of each partition takes the lead; None stands for success.
+        """Elects the preferred leader (the first replica) of each partition.  In the result, None stands for success.
 
         admin.elect_leaders([TopicPartition("orders", 0)])
         """
         return self._run(self._core.elect_leaders(partitions, unclean=unclean, chosen=chosen))
 
     def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
-        """Leaders, in-sync sets, eligible leader replicas, replicas in doubt, and brokers that are waited for.
+        """The leader, ISR, eligible leader replicas, replicas in doubt and awaited brokers of each partition.
 
         states = admin.describe_partitions(["orders"])
         """
@@ -49,7 +50,7 @@ class BlockingPartitionAdmin(AdminPart):
     def describe_replica_logs(
         self, broker: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ReplicaLog]:
-        """How far the logs of these partitions reach on one broker, whoever leads them.
+        """The log end offsets and leader epochs of these partitions' logs on one broker, the leader or not.
 
         logs = admin.describe_replica_logs(1, [TopicPartition("orders", 0)])
         """

@@ -19,7 +19,8 @@ class BlockingTransactionAdmin(AdminPart):
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id.
+        """Transactions that match all filters, sorted by transactional id; `pattern` is a regular expression for the
+        whole id.
 
         hanging = admin.list_transactions(longer_than_ms=3_600_000)
         """
@@ -30,28 +31,29 @@ class BlockingTransactionAdmin(AdminPart):
         )
 
     def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of each.
+        """The state, producer and partitions of each transaction.
 
         found = admin.describe_transactions(["billing-1"])["billing-1"]
         """
         return self._run(self._core.describe_transactions(ids))
 
     def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
-        """Who has written to the partition lately, and which transactions are open in it.
+        """The producers that have written to the partition lately, and their open transactions.
 
         producers = admin.describe_producers(TopicPartition("orders", 0))
         """
         return self._run(self._core.describe_producers(partition))
 
     def fence_producer(self, transactional_id: str) -> None:
-        """Whoever writes under this id now cannot go on, and what he has open is aborted.
+        """Fences the producer that has this transactional id now, and aborts its open transaction.
 
         admin.fence_producer("billing-1")
         """
         self._run(self._core.fence_producer(transactional_id))
 
     def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
-        """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated.
+        """Commits or aborts a transaction that `Producer.prepare_transaction` has left open; the call may be
+        repeated.
 
         admin.end_transaction(prepared, commit=True)
         """

@@ -93,7 +93,7 @@ class AssignedPartitions:
         return [partition.index for partition in metadata.partitions]
 
     def _chosen(self, partitions: Iterable[Partitions]) -> list[AssignedPartition]:
-        """These partitions, or all that are assigned."""
+        """Sets these partitions, or all that are assigned, to the start of their logs."""
         assigned = self._runtime.fetcher().assigned
         chosen = flat(partitions) or list(assigned)
         for partition in chosen:

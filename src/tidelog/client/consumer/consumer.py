@@ -154,7 +154,7 @@ class Consumer(PartitionReader):
     # Opening and closing
 
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` calls this."""
         if self._runtime.started or self._runtime.closed:
             self._runtime.fetcher()
             return
@@ -292,7 +292,7 @@ class Consumer(PartitionReader):
         await self._processor.process(work, options)
 
     def metrics(self) -> ConsumerMetrics:
-        """What this consumer has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+        """What this client has done so far, as plain values; `.prometheus()` of the result is text for a scraper.
 
         print(consumer.metrics().records_lag_max)
         """

@@ -42,12 +42,11 @@ class ShareConsumer:
             async for record in consumer:
                 await do(record)
 
-    Each record is delivered to one consumer of the group, which has a lock on it for some time
-    (`share.record.lock.duration.ms` of the group).  With `acknowledgement_mode="implicit"` the records of a
-    poll count as accepted when the next poll comes, at `commit` and at `close`; those for which `acknowledge`
-    said something else, as it said.  With "explicit", `acknowledge` must be called for each of them before
-    the next poll.  A record that a deserializer refuses is rejected.  Leaving the `async with` block with an
-    exception gives back what was in hand.
+    Each record is delivered to one consumer of the group, which holds a lock on it for some time
+    (`share.record.lock.duration.ms` of the group).  With `acknowledgement_mode="implicit"` the records of a poll are
+    accepted by the next poll, by `commit` and by `close`, unless `acknowledge` said otherwise.  With "explicit",
+    `acknowledge` must be called for each record before the next poll.  A record that a deserializer refuses is
+    rejected.  Leaving the `async with` block with an exception releases the records in hand.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class ShareConsumer:
     # Opening and closing
 
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` calls this."""
         if self._fetcher is not None or self._closed:
             self._running()
             return
@@ -147,12 +146,12 @@ class ShareConsumer:
         await self._close(in_hand="accept" if kind is None else "release")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Sends acknowledgements, gives back what was not handed out, leaves the group.
+        """Sends acknowledgements, releases records that were not handed out, leaves the group.
 
             await consumer.close(timeout=5)
 
-        After `timeout` seconds it gives up on that, closes all the same, and raises `RequestTimedOut`: what was in
-        hand is delivered again when its locks end."""
+        After `timeout` seconds the consumer gives up on that, closes its connections, and raises `RequestTimedOut`:
+        records in hand are delivered again when their locks expire."""
         try:
             async with asyncio.timeout(timeout):
                 await self._close(in_hand="accept")
@@ -200,7 +199,7 @@ class ShareConsumer:
     # Which topics
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """These topics, in place of what was subscribed before.
+        """Subscribes to these topics, in place of the topics that were subscribed to before.
 
         consumer.subscribe(["jobs"])
         """
@@ -215,14 +214,14 @@ class ShareConsumer:
             self._join()
 
     def subscription(self) -> set[str]:
-        """The topics that were asked for.
+        """The topics that were subscribed to.
 
         print(consumer.subscription())
         """
         return set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """What the coordinator lets this consumer read now; others may read the same.
+        """The partitions that this consumer reads now; other consumers of the group may read the same partitions.
 
         print(sorted(consumer.assignment()))
         """
@@ -248,7 +247,7 @@ class ShareConsumer:
     # Records
 
     async def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them.
+        """Acquires records for this consumer alone, at most `max_poll_records`; waits up to `timeout_ms` for them.
 
             for record in await consumer.poll(timeout_ms=1000):
                 consumer.acknowledge(record)
@@ -308,9 +307,9 @@ class ShareConsumer:
         return good
 
     def acknowledge(self, record: Record, how: How = "accept") -> None:
-        """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never
-        deliver it again; "renew", it takes longer, keep it locked for us.  Sent along with the next `poll`,
-        `commit` or `close`; a renewal at once.
+        """Says what became of a record: "accept", it is processed; "release", deliver it again; "reject", never
+        deliver it again; "renew", processing takes longer, extend its lock.  An acknowledgement is sent along with
+        the next `poll`, `commit` or `close`, a renewal at once.
 
             consumer.acknowledge(record, "release")
         """
@@ -322,8 +321,8 @@ class ShareConsumer:
             task.add_done_callback(self._renewing.discard)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Sends the acknowledgements now; raises when a broker has not taken one (`InvalidRecordState`: the
-        lock had expired, and somebody else may have the record).
+        """Sends the acknowledgements now; raises when a broker refuses one (`InvalidRecordState`: the lock had
+        expired, and another consumer may have the record).
 
             await consumer.commit()
         """
