@@ -192,7 +192,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time:  `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
+        """Offsets by time: `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
         "max_timestamp", "earliest_local".
 
             ends = await admin.list_offsets({TopicPartition("orders", 0): "latest"})

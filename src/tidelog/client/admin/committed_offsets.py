@@ -1,4 +1,4 @@
-"""What many groups have committed, asked with one request for each coordinator.  `Admin` is the face of this."""
+"""The committed offsets of many groups, with one request for each coordinator.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 async def list_all(cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int) -> dict[str, Offsets]:
-    """Groups that are gone have none."""
+    """Groups that do not exist have no offsets."""
     offsets, problems = await ask_coordinators(cluster, group_ids, "OffsetFetch", _ask, timeout_ms=timeout_ms)
-    raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
+    raise_all("some offsets could not be fetched", list(dict.fromkeys(problems.values())))
     return offsets
 
 

@@ -1,4 +1,4 @@
-"""The admin client's part for groups."""
+"""The admin client's part for groups: members, committed offsets, lag, share groups' offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about many groups, with one request for each coordinator and not one for each group."""
+"""Requests about many groups: one for each coordinator, not one for each group."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ G = TypeVar("G", bound=Answered)
 GROUPS_MAX = 200  # in one request
 
 Ask = Callable[[Requester, list[str]], Awaitable[Mapping[str, T | errors.TidelogError]]]
-"""Asks a coordinator about groups of its own: for each what it says, or why it says nothing."""
+"""Asks a coordinator about groups that it coordinates; the answer or the error for each."""
 
 
 async def ask_coordinators(
     cluster: Cluster, group_ids: Iterable[str], what: str, ask: Ask[T], *, timeout_ms: int
 ) -> tuple[dict[str, T], dict[str, errors.TidelogError]]:
-    """What was found of each group, and why there is nothing of the others.  What may pass is asked again; a
-    coordinator that cannot be reached does not keep the others from being asked."""
+    """The answers by group, and the errors of the other groups.  Retriable errors are retried; a coordinator that
+    cannot be reached does not keep the others from being asked."""
     answered: dict[str, T] = {}
     problems: dict[str, errors.TidelogError] = {}
     wanted = list(dict.fromkeys(group_ids))

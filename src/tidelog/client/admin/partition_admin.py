@@ -1,4 +1,4 @@
-"""Who holds and who leads partitions, changed: the admin client's part for it."""
+"""The admin client's part for replicas and leaders: reassignments, leader elections, states of partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition that is being moved: all of its replicas now, those that join and those that will go."""
+    """A partition that is being moved: all replicas that it has now, the replicas that are added, and the replicas
+    that will be removed."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]

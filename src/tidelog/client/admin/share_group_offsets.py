@@ -1,4 +1,4 @@
-"""Where share groups stand in their partitions.  `Admin` is the face of this."""
+"""The start offsets of share groups: describes, alters and deletes them.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ async def describe(
 async def describe_all(
     cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int
 ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-    """Of many groups; those that are gone have none.  Partitions that nobody can tell of now are left out: one leader
-    that is away must not hide all groups."""
+    """The offsets of many groups; groups that do not exist have none.  Partitions whose state is unavailable now are
+    left out: one leader that is away must not hide all groups."""
 
     async def ask(
         connection: Requester, groups: list[str]
@@ -83,14 +83,14 @@ async def describe_all(
 
     what = "DescribeShareGroupOffsets"
     offsets, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
-    raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
+    raise_all("some offsets could not be fetched", list(dict.fromkeys(problems.values())))
     return offsets
 
 
 def _offsets(
     group: DescribeShareGroupOffsetsResponseGroup, some: bool = False
 ) -> dict[TopicPartition, ShareOffset]:
-    """`some`: what can be told, and no word of the rest."""
+    """`some`: leaves out partitions with an error."""
     check(group.error_code, f"share group {group.group_id!r}", group.error_message)
     offsets = {}
     for topic in group.topics:

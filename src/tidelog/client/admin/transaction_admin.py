@@ -1,4 +1,4 @@
-"""Transactions, looked at and aborted: the admin client's part for them."""
+"""The admin client's part for transactions: lists, describes, fences, ends and aborts them."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class TransactionAdmin:
     async def _at_coordinator(
         self, transactional_id: str, what: str, ask: Callable[[Requester], Awaitable[T]]
     ) -> T:
-        """Asks whoever coordinates the id by then."""
+        """Asks the coordinator of the id; each attempt looks for the current one."""
         cluster = self._running()
         coordinator = CoordinatorLookup(cluster, CoordinatorType.TRANSACTION, transactional_id)
 

@@ -148,7 +148,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time:  `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
+        """Offsets by time: `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
         "max_timestamp", "earliest_local".
 
             ends = admin.list_offsets({TopicPartition("orders", 0): "latest"})

@@ -1,4 +1,5 @@
-"""The blocking admin client's part for replicas and leaders: each method runs the asyncio one on the clients' thread."""
+"""The blocking admin client's part for replicas and leaders: each method runs the asyncio one on the clients'
+thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading assigned partitions, blocking face: which, from where, and what is known about them."""
+"""The blocking consumer's face for assigned partitions: which there are, pauses, seeks, positions, lag."""
 
 from __future__ import annotations
 

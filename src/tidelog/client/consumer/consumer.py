@@ -197,8 +197,8 @@ class Consumer(PartitionReader):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Subscribes to these topics, or to all topics whose whole name matches `pattern`, in place of what was subscribed
-        before.
+        """Subscribes to these topics, or to all topics whose whole name matches `pattern`, in place of what was
+        subscribed before.
 
             consumer.subscribe(pattern="orders-.*", listener=MyListener())
 
@@ -220,8 +220,8 @@ class Consumer(PartitionReader):
         return set(self._subscription.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these partitions from now on, without the other members of the group; partitions that were assigned before
-        keep their position.
+        """Reads these partitions from now on, without the other members of the group; partitions that were assigned
+        before keep their position.
 
             consumer.assign([TopicPartition("orders", 0)])
         """
@@ -239,8 +239,8 @@ class Consumer(PartitionReader):
         return await self._poller.poll(timeout_ms, max_records)
 
     async def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
-        """Like `poll`, with all fetched records in one Arrow record batch: columns key, value, topic, partition, offset,
-        timestamp, headers.  The batch is empty when nothing came within `timeout_ms`.
+        """Like `poll`, with all fetched records in one Arrow record batch: columns key, value, topic, partition,
+        offset, timestamp, headers.  The batch is empty when nothing came within `timeout_ms`.
 
             batch = await consumer.poll_arrow(1000)
             print(batch.num_rows, batch.column("value"))

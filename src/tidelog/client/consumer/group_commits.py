@@ -1,4 +1,4 @@
-"""Commits that the application asks for, and what is committed: to the group's coordinator, or to an offset store.
+"""Commits that the application asks for, and committed offsets, at the group's coordinator or in an offset store.
 `Consumer` owns the only instance."""
 
 from __future__ import annotations

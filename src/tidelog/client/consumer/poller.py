@@ -59,8 +59,8 @@ class Poller:
         return records
 
     def take_here(self, max_records: int | None) -> list[Record]:
-        """In the thread of a blocking consumer: the buffered records, when there is nothing else to do first.  Most polls
-        end here and do not reach the loop's thread."""
+        """In the thread of a blocking consumer: the buffered records, when there is nothing else to do first.  Most
+        polls end here and do not reach the loop's thread."""
         runtime = self._runtime
         if not runtime.started or runtime.attention or self.deserializers.active:
             return []

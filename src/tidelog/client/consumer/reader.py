@@ -1,5 +1,5 @@
-"""The consumer's face for assigned partitions: which there are, pauses, seeks, positions, lag.  Every method is one call of
-`AssignedPartitions`; `Consumer` adds subscriptions, records and commits."""
+"""The consumer's face for assigned partitions: which there are, pauses, seeks, positions, lag.  Every method is one
+call of `AssignedPartitions`; `Consumer` adds subscriptions, records and commits."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class PartitionReader:
         return {partition: start.offset for partition, start in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of each partition; with `isolation_level="read_committed"` its last stable offset, the first
-        offset of an unfinished transaction if there is one.
+        """The high watermark of each partition; with `isolation_level="read_committed"` its last stable offset, the
+        first offset of an unfinished transaction if there is one.
 
             ends = await consumer.end_offsets([TopicPartition("orders", 0)])
         """
@@ -113,8 +113,8 @@ class PartitionReader:
         return {partition: first if first.offset >= 0 else None for partition, first in offsets.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets the position of each assigned partition is behind the end, as of its last fetch.  Partitions of
-        which nothing was fetched yet are left out.
+        """How many offsets the position of each assigned partition is behind the end, as of its last fetch.
+        Partitions of which nothing was fetched yet are left out.
 
             behind = sum(consumer.lag().values())
         """

@@ -1,8 +1,8 @@
-"""`async for record in consumer`: polls when no record is left, and attends to rebalances, commits and seeks between two
-records.
+"""`async for record in consumer`: polls when no record is left, and attends to rebalances, commits and seeks between
+two records.
 
-Records that were yielded before the last one are settled; the last one is settled, too, once the loop comes back for more.
-"""
+Records that were yielded before the last one are settled; the last one is settled, too, once the loop comes back for
+more."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class RecordIterator:
         return self.records[self.at - 1]
 
     def take(self, count: int) -> list[Record]:
-        """Up to `count` records that are left in hand, for a `poll` after the loop has ended; they are not settled yet."""
+        """Up to `count` records that are left in hand, for a `poll` after the loop has ended; they are not settled
+        yet."""
         rest = self.records[self.at : self.at + count]
         self.at += len(rest)
         if self.at >= len(self.records):
@@ -103,7 +104,8 @@ class RecordIterator:
             self._rewind(unread)
 
     def _rewind(self, unread: Mapping[TopicPartition, Record]) -> None:
-        """Drops the records in hand; a partition that is still assigned and was not moved by a seek reads them again."""
+        """Drops the records in hand; a partition that is still assigned and was not moved by a seek reads them
+        again."""
         assigned = self._runtime.fetcher().assigned
         for partition, record in unread.items():
             state, generation = self._from[partition]

@@ -1,7 +1,7 @@
 """What the parts of one consumer share: the cluster, the fetcher, commits, the group, and the records in hand.
 
-`Consumer` owns the only instance and gives it to its parts (`Subscription`, `AssignedPartitions`, `GroupCommits`, `Poller`,
-`Processor`).  The fetcher exists from `start` on; after `close` every part raises `ClientClosed`.
+`Consumer` owns the only instance and gives it to its parts (`Subscription`, `AssignedPartitions`, `GroupCommits`,
+`Poller`, `Processor`).  The fetcher exists from `start` on; after `close` every part raises `ClientClosed`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class ConsumerRuntime:
         return GroupMetadata(group_id or "")
 
     def _committer(self) -> GroupMetadata | None:
-        """The identity to commit with.  None: the group assigned these partitions, and this consumer is not a member now."""
+        """The identity to commit with.  None: the group assigned these partitions, and this consumer is not a member
+        now."""
         if self.rebalancer is not None and not self.rebalancer.in_group:
             return None
         return self.group_metadata()

@@ -1,5 +1,5 @@
-"""Which partitions a consumer reads: topics it is subscribed to, alone or as a member of a group, or partitions assigned by
-hand.  The two exclude each other.  `Consumer` owns the only instance."""
+"""Which partitions a consumer reads: topics it is subscribed to, alone or as a member of a group, or partitions
+assigned by hand.  The two exclude each other.  `Consumer` owns the only instance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Subscription:
             _check(topics, None)
 
     def begin(self) -> None:
-        """When the consumer has started: joins for what was subscribed before."""
+        """Called when the consumer has started: joins the group for topics that were subscribed to before."""
         if self.topics or self.pattern is not None:
             self._join()
 

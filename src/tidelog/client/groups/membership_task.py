@@ -1,8 +1,8 @@
-"""The driver of a membership: asks the coordinator what the machine says is due, in a task of its own, so that
-heartbeats do not wait for whoever processes records.
+"""The task of a group membership: sends the joins, syncs and heartbeats that the membership says are due, so that
+heartbeats do not wait for the application.
 
-Changes of the assignment are not applied here but by the reader, between two polls (`Consumer`): the machine
-waits for it.  When the reader stays away longer than `max_poll_interval_ms` the member leaves.
+The consumer applies changes of the assignment, between two polls (`Rebalancer`); the membership waits for that.  When
+the application does not poll for `max_poll_interval_ms`, the member leaves.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class MembershipTask:
         notify: Callable[[], None],
         progress: Callable[[], object],
     ) -> None:
-        """`notify` is called when the reader has a change or a problem to hear of; `progress` shows another
-        value whenever the reader has got on since the last time."""
+        """`notify` is called when there is a change or a problem for the consumer; the value of `progress` changes
+        whenever the application has made progress."""
         self.machine = machine
         self._cluster = cluster
         self._coordinator = coordinator
@@ -121,7 +121,7 @@ class MembershipTask:
                 self._coordinator.failed(problem)
                 self.machine.failed(problem, self._now_ms(), backoff.failed())
             except Exception as bug:
-                # Nobody awaits this task: without this, a defect would leave the reader waiting for ever.
+                # Nobody awaits this task: without this, a defect would leave `poll` waiting for ever.
                 log.exception("the group membership failed")
                 self.machine.problem = errors.UnknownServerError(f"the group membership failed: {bug!r}")
             if self.machine.change is not None or self.machine.problem is not None:

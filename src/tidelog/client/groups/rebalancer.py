@@ -1,6 +1,6 @@
-"""A consumer's part in its group: joins it for what is subscribed, and between two polls gives up and takes
-partitions as the group says, telling whoever listens.  `Consumer` owns the only instance; without a group
-there is one, too, which gives all partitions to it.
+"""Rebalances: joins the group for the subscribed topics; between two polls gives up and takes partitions as the group
+says, and calls the rebalance listener.  `ConsumerRuntime` has the only instance; a consumer without a group has one,
+too, which assigns all partitions to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Rebalancer:
         progress: Callable[[], object],
         call: Call,
     ) -> None:
-        """`call` calls a listener, wherever that must happen."""
+        """`call` calls the listener's methods, on the thread that they belong to."""
         self.rebalance_ms = 0.0
         self._cluster = cluster
         self._fetcher = fetcher
@@ -102,7 +102,7 @@ class Rebalancer:
 
     @property
     def settled_in(self) -> bool:
-        """What it has is what there is for it, be it nothing."""
+        """The member has all partitions that the group has for it, which may be none."""
         has_target = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
         return has_target and self._machine.change is None
 
@@ -112,7 +112,7 @@ class Rebalancer:
 
     @property
     def problem(self) -> errors.TidelogError | None:
-        """What has ended it for good."""
+        """The error that has ended the membership for good."""
         return self._machine.problem
 
     def subscribe(

@@ -64,8 +64,8 @@ class Producer:
 
     `partitioner`: "murmur2" (records with a key go where the Java client sends them, others stick to a
     partition for a batch), "sticky", "round_robin", or a function of topic, key and number of partitions
-    that returns a partition, or None for any.  `key_serializer` and `value_serializer` make bytes of what is
-    sent: see `tidelog.schema`, or give a function.  `security`: TLS and logins, see `Security`.
+    that returns a partition, or None for any.  `key_serializer` and `value_serializer` turn objects into bytes: see
+    `tidelog.schema`, or give a function.  `security`: TLS and logins, see `Security`.
 
     With a `transactional_id`, records are written in transactions:
 

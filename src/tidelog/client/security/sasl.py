@@ -47,7 +47,7 @@ async def _scram(connection: Requester, security: Security, hash_name: str) -> N
 
 async def _bearer(connection: Requester, security: Security) -> None:
     assert security.token is not None
-    # A plain function may well ask somebody over the network.
+    # A plain function may block on the network.
     direct = inspect.iscoroutinefunction(security.token)
     token_or_future = security.token() if direct else await asyncio.to_thread(security.token)
     token = token_or_future if isinstance(token_or_future, str) else await token_or_future

@@ -157,7 +157,7 @@ class ShareConsumer:
                 await self._close(in_hand="accept")
         except TimeoutError:
             raise errors.RequestTimedOut(
-                f"acknowledgements were not sent, or the group was not left, within {timeout} s: what was in hand "
+                f"acknowledgements were not sent, or the group was not left, within {timeout} s: records in hand "
                 "may be delivered again"
             ) from None
 
@@ -170,7 +170,8 @@ class ShareConsumer:
         await asyncio.gather(*self._renewing, return_exceptions=True)
         try:
             if self._fetcher is not None:
-                # In a loop, all before the last record are done, and the last one if the loop was left in peace.
+                # In a loop, all records before the last one are processed, and the last one, too, unless the loop was
+                # left by an exception.
                 done = self._at if in_hand == "accept" else max(0, self._at - 1)
                 self._give_back([*self._hand[done:], *self._fetcher.buffered])
                 if not self._explicit:
@@ -190,7 +191,7 @@ class ShareConsumer:
         self._acknowledge_held(records, "release")
 
     def _acknowledge_held(self, records: Iterable[Record], how: How) -> None:
-        """Of those that are still in hand."""
+        """Acknowledges those of the records that are still in hand."""
         for record in records:
             where = TopicPartition(record.topic, record.partition)
             if self._acks.holds(where, record.offset):
@@ -285,7 +286,7 @@ class ShareConsumer:
                 self._member.poll_ended()
 
     async def _taken(self, records_max: int) -> list[Record]:
-        """What a deserializer refuses is rejected: it would be refused the next time, too."""
+        """A record that the deserializer refuses is rejected: it would be refused the next time, too."""
         fetcher = self._running()
         records = fetcher.take(records_max)
         if not self._deserializers.active:
@@ -295,7 +296,7 @@ class ShareConsumer:
             count, problem = await self._deserializers.convert(records)
             good += records[:count]
             if isinstance(problem, SchemaUnavailable):
-                # Nothing is wrong with it: it waits here, for as long as its lock lasts.
+                # The record may be sound: it waits here, for as long as its lock lasts.
                 fetcher.buffered[:0] = records[count:]
                 if not good:
                     raise problem
@@ -373,7 +374,7 @@ class ShareConsumer:
             self._accept_handed_out()
 
     def _accept_handed_out(self) -> None:
-        """Everything but what nobody has seen yet."""
+        """Accepts all records but those that the application has not seen yet."""
         assert self._fetcher is not None
         unseen = {
             (record.topic, record.partition, record.offset)
@@ -398,7 +399,7 @@ class ShareConsumer:
 
     async def _wait(self, timeout_ms: float) -> None:
         try:
-            # What failed is tried again without anybody telling: look now and then.
+            # A failed request is retried after a while, without an event: look now and then.
             async with asyncio.timeout(min(timeout_ms, self._cluster.options.retry_backoff_ms) / 1000):
                 await self._event.wait()
         except TimeoutError:
@@ -413,7 +414,7 @@ class ShareConsumer:
 
 
 def _check_start(auto_offset_reset: object, group_id: str) -> None:
-    """Consumers have the option, so people try it here; one consumer cannot say it for a group."""
+    """`Consumer` has this option, so people try it here; but a share group's start is a setting of the group."""
     if auto_offset_reset is not None:
         raise TypeError(
             "auto_offset_reset is not an option of a share consumer: where a new group starts is a setting of the "

@@ -95,5 +95,5 @@ async def test_a_log_that_was_cut_below_the_position_is_read_on_where_it_parts(s
         consumer.seek(ORDERS, 0)
         await drain(consumer, 5)
         fill(stage, b"f")
-        with pytest.raises(errors.OffsetOutOfRange, match="was cut at 2, below the position 5"):
+        with pytest.raises(errors.OffsetOutOfRange, match="was truncated at 2, below the position 5"):
             await consumer.poll(5_000)
