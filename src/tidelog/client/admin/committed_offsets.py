@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog import errors
-from tidelog.client.admin.many_groups import ask_coordinators, offsets_told
+from tidelog.client.admin.many_groups import ask_coordinators, offsets_by_group
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check, raise_all
 from tidelog.client.groups.metadata import OffsetAndMetadata
@@ -37,7 +37,7 @@ async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | 
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
     )
     answer = await connection.ask(request, OffsetFetchResponse, version=version)
-    return offsets_told(answer.groups, _offsets)
+    return offsets_by_group(answer.groups, _offsets)
 
 
 def _offsets(group: OffsetFetchResponseGroup) -> Offsets:

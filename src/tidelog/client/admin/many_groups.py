@@ -17,12 +17,12 @@ from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindC
 T = TypeVar("T")
 
 
-class Answered(Protocol):
+class GroupAnswer(Protocol):
     @property
     def group_id(self) -> str: ...
 
 
-G = TypeVar("G", bound=Answered)
+G = TypeVar("G", bound=GroupAnswer)
 
 GROUPS_MAX = 200  # in one request
 
@@ -70,7 +70,7 @@ async def ask_coordinators(
     return answered, problems
 
 
-def offsets_told(
+def offsets_by_group(
     groups: Iterable[G], read: Callable[[G], dict[TopicPartition, T]]
 ) -> dict[str, dict[TopicPartition, T] | errors.TidelogError]:
     """From the groups of an answer, each read with `read`; a group that is gone has no offsets."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.client.admin.groups import at_coordinator
-from tidelog.client.admin.many_groups import ask_coordinators, offsets_told
+from tidelog.client.admin.many_groups import ask_coordinators, offsets_by_group
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check, problem_of, raise_all
 from tidelog.client.groups.consumer_protocol import by_topic
@@ -79,7 +79,7 @@ async def describe_all(
             [DescribeShareGroupOffsetsRequestGroup(group_id, None) for group_id in groups]
         )
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
-        return offsets_told(answer.groups, partial(_offsets, some=True))
+        return offsets_by_group(answer.groups, partial(_offsets, some=True))
 
     what = "DescribeShareGroupOffsets"
     offsets, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)

@@ -144,11 +144,11 @@ class ShareConsumer:
     def __iter__(self) -> Iterator[Record]:
         core = self._core
         while True:
-            if core._at >= len(core._hand):
-                self._run(core._fill_hand())
-            while core._at < len(core._hand):
+            if core._at >= len(core._in_hand):
+                self._run(core._fill())
+            while core._at < len(core._in_hand):
                 core._at += 1
-                yield core._hand[core._at - 1]
+                yield core._in_hand[core._at - 1]
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed:

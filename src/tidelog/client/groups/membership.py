@@ -1,9 +1,9 @@
 """The interface of all memberships in groups: the requests that `MembershipTask` sends, the changes that the consumer
 applies.  Pure.
 
-A machine (`ClassicMembership`, `ConsumerMembership`, `ShareMembership`) says with `due` what to ask the
-coordinator next and hears of every answer and failure.  When the set of partitions shall change it shows a
-`change` and waits until the consumer has given up and taken the partitions in it; no partition moves while the
+A membership (`ClassicMembership`, `ConsumerMembership`, `ShareMembership`, `SoloMembership`) is a state machine.  `due`
+is its next request to the coordinator, and it hears of every answer and failure.  When the assignment changes, it shows
+a `change` and waits until the consumer has given up and taken the partitions in it; no partition moves while the
 application may be in the middle of it.
 """
 
@@ -39,7 +39,7 @@ class CoordinatorRequest(NamedTuple):
 
 
 class MetadataLookup(NamedTuple):
-    """Metadata that the machine needs before it can go on: topics by name, or by id."""
+    """Metadata that the membership needs before it can go on: topics by name, or by id."""
 
     topics: tuple[str, ...] = ()
     ids: tuple[uuid.UUID, ...] = ()
@@ -93,7 +93,7 @@ class Membership(Protocol):
         ...
 
     def leave(self) -> CoordinatorRequest | None:
-        """The request that ends the membership, if there is one to end; the machine is done after it."""
+        """The request that ends the membership, if there is one to end; the membership is over after it."""
         ...
 
 

@@ -112,10 +112,10 @@ class ShareConsumer:
         self._acks = Acknowledgements()
         self._event = asyncio.Event()
         self._fetcher: ShareFetcher | None = None
-        self._member: MembershipTask | None = None
+        self._task: MembershipTask | None = None
         self._channel: Connections | None = None
         self._renewing: set[asyncio.Task[None]] = set()
-        self._hand: list[Record] = []
+        self._in_hand: list[Record] = []
         self._at = 0
         self._polls = 0
         self._closed = False
@@ -173,15 +173,15 @@ class ShareConsumer:
                 # In a loop, all records before the last one are processed, and the last one, too, unless the loop was
                 # left by an exception.
                 done = self._at if in_hand == "accept" else max(0, self._at - 1)
-                self._give_back([*self._hand[done:], *self._fetcher.buffered])
+                self._give_back([*self._in_hand[done:], *self._fetcher.buffered])
                 if not self._explicit:
-                    self._acknowledge_held(self._hand[:done], "accept")
+                    self._acknowledge_held(self._in_hand[:done], "accept")
                 self._acks.acknowledge_all("release" if self._explicit else in_hand)
                 await self._fetcher.close()
         finally:
             try:
-                if self._member is not None:
-                    await self._member.close()
+                if self._task is not None:
+                    await self._task.close()
             finally:
                 if self._channel is not None:
                     await self._channel.close()
@@ -229,21 +229,21 @@ class ShareConsumer:
         return set(self._running().assigned)
 
     def _join(self) -> None:
-        if self._member is None:
+        if self._task is None:
             self._channel = self._cluster.channel()
             member_id = new_member_id(self._environment.random)
-            machine = ShareMembership(self._group_id, member_id, self._options.client_rack or None)
+            membership = ShareMembership(self._group_id, member_id, self._options.client_rack or None)
             assert self._fetcher is not None
             self._fetcher.member_id = member_id
-            self._member = MembershipTask(
+            self._task = MembershipTask(
                 self._cluster,
                 CoordinatorLookup(self._cluster, CoordinatorType.GROUP, self._group_id, self._channel),
-                machine,
+                membership,
                 poll_interval_ms_max=self._max_poll_interval_ms,
                 notify=self._event.set,
                 progress=lambda: (self._polls, self._at),
             )
-        self._member.subscribe(self._topics, None)
+        self._task.subscribe(self._topics, None)
 
     # Records
 
@@ -256,17 +256,17 @@ class ShareConsumer:
         `record.delivery_count` says how often a record has been delivered, this time included."""
         fetcher = self._running()
         records_max = self._options.max_poll_records if max_records is None else max_records
-        rest = self._hand[self._at : self._at + records_max]
+        rest = self._in_hand[self._at : self._at + records_max]
         if rest:
             self._at += len(rest)
             return rest
-        self._hand, self._at = [], 0
+        self._in_hand, self._at = [], 0
         self._settle()
         clock = self._environment.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         self._polls += 1
-        if self._member is not None:
-            self._member.poll_began()
+        if self._task is not None:
+            self._task.poll_began()
         try:
             while True:
                 self._attend()
@@ -282,8 +282,8 @@ class ShareConsumer:
                 fetcher.fetch(records_max)
                 await self._wait(left_ms)
         finally:
-            if self._member is not None:
-                self._member.poll_ended()
+            if self._task is not None:
+                self._task.poll_ended()
 
     async def _taken(self, records_max: int) -> list[Record]:
         """A record that the deserializer refuses is rejected: it would be refused the next time, too."""
@@ -343,16 +343,16 @@ class ShareConsumer:
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            if self._at >= len(self._hand):
-                await self._fill_hand()
-            while self._at < len(self._hand):
+            if self._at >= len(self._in_hand):
+                await self._fill()
+            while self._at < len(self._in_hand):
                 self._at += 1
-                yield self._hand[self._at - 1]
+                yield self._in_hand[self._at - 1]
 
     # Inside
 
-    async def _fill_hand(self) -> None:
-        self._hand, self._at = await self.poll(ITERATION_WAIT_MS), 0
+    async def _fill(self) -> None:
+        self._in_hand, self._at = await self.poll(ITERATION_WAIT_MS), 0
 
     def _running(self) -> ShareFetcher:
         if self._closed:
@@ -378,24 +378,24 @@ class ShareConsumer:
         assert self._fetcher is not None
         unseen = {
             (record.topic, record.partition, record.offset)
-            for record in (*self._hand[self._at :], *self._fetcher.buffered)
+            for record in (*self._in_hand[self._at :], *self._fetcher.buffered)
         }
         self._acks.acknowledge_all("accept", unseen)
 
     def _attend(self) -> None:
-        if self._member is None:
+        if self._task is None:
             return
-        machine = self._member.machine
-        if machine.problem is not None:
-            raise machine.problem
+        membership = self._task.membership
+        if membership.problem is not None:
+            raise membership.problem
         fetcher = self._running()
         if fetcher.problem is not None:
             problem, fetcher.problem = fetcher.problem, None
             raise problem
-        if machine.change is not None:
-            fetcher.assign(machine.change.owned)
-            machine.applied()
-            self._member.wake()
+        if membership.change is not None:
+            fetcher.assign(membership.change.owned)
+            membership.applied()
+            self._task.wake()
 
     async def _wait(self, timeout_ms: float) -> None:
         try:
