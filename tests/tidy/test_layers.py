@@ -69,6 +69,7 @@ PURE = [
     "client/cluster/options.py",
     "client/cluster/response_errors.py",
     "client/cluster/topology.py",
+    "client/consumer/config.py",
     "client/consumer/fetch/assigned_partition.py",
     "client/consumer/fetch/completed_fetch.py",
     "client/consumer/fetch/session.py",
