@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog._speed.consumed import Record
     from tidelog._speed.delivery import Delivery
+    from tidelog.client.admin_security import DelegationToken
     from tidelog.client.assignors import Assignor, Subscriber
     from tidelog.client.batch import RecordMetadata
     from tidelog.client.batch_delivery import BatchDelivery
@@ -48,10 +49,25 @@ if TYPE_CHECKING:
     from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
+    from tidelog.wire.acls import (
+        AclBinding,
+        AclFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermission,
+        AclResourceType,
+    )
+    from tidelog.wire.client_quotas import QuotaEntity
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Assignor",
@@ -66,6 +82,7 @@ __all__ = [
     "Consumer",
     "ConsumerMetrics",
     "CreatedTopic",
+    "DelegationToken",
     "Delivery",
     "DeliveryTimedOut",
     "Environment",
@@ -86,6 +103,7 @@ __all__ = [
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "QuotaEntity",
     "Reassignment",
     "RebalanceListener",
     "Record",
@@ -108,6 +126,12 @@ __all__ = [
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
+    "AclBinding": "tidelog.wire.acls",
+    "AclFilter": "tidelog.wire.acls",
+    "AclOperation": "tidelog.wire.acls",
+    "AclPatternType": "tidelog.wire.acls",
+    "AclPermission": "tidelog.wire.acls",
+    "AclResourceType": "tidelog.wire.acls",
     "ActiveProducer": "tidelog.client.transaction_admin",
     "Admin": "tidelog.client.blocking_admin",
     "Assignor": "tidelog.client.assignors",
@@ -122,6 +146,7 @@ _HOMES = {
     "Consumer": "tidelog.client.blocking_consumer",
     "ConsumerMetrics": "tidelog.client.consumer_figures",
     "CreatedTopic": "tidelog.client.topics",
+    "DelegationToken": "tidelog.client.admin_security",
     "Delivery": "tidelog._speed.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
     "Environment": "tidelog.client.environment",
@@ -142,6 +167,7 @@ _HOMES = {
     "ProcessingFailed": "tidelog.client.errors",
     "Producer": "tidelog.client.blocking_producer",
     "ProducerMetrics": "tidelog.client.figures",
+    "QuotaEntity": "tidelog.wire.client_quotas",
     "Reassignment": "tidelog.client.partition_admin",
     "RebalanceListener": "tidelog.client.listener",
     "Record": "tidelog._speed.consumed",

@@ -3,6 +3,7 @@
 from tidelog._speed.consumed import Record
 from tidelog._speed.delivery import Delivery
 from tidelog.client.admin import Admin
+from tidelog.client.admin_security import DelegationToken
 from tidelog.client.assignors import Assignor, Subscriber
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.batch_delivery import BatchDelivery
@@ -39,8 +40,23 @@ from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
 from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
 from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
+from tidelog.wire.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
+from tidelog.wire.client_quotas import QuotaEntity
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Assignor",
@@ -55,6 +71,7 @@ __all__ = [
     "Consumer",
     "ConsumerMetrics",
     "CreatedTopic",
+    "DelegationToken",
     "Delivery",
     "DeliveryTimedOut",
     "Environment",
@@ -75,6 +92,7 @@ __all__ = [
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "QuotaEntity",
     "Reassignment",
     "RebalanceListener",
     "Record",

@@ -13,6 +13,7 @@ from typing import Self
 from tidelog.client import configs, disks, topics
 from tidelog.client.addresses import parse_addresses
 from tidelog.client.admin_groups import GroupAdmin
+from tidelog.client.admin_security import SecurityAdmin
 from tidelog.client.cluster import Cluster
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.disks import LogDir
@@ -43,7 +44,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
+class Admin(GroupAdmin, PartitionAdmin, SecurityAdmin, TransactionAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])

@@ -12,6 +12,7 @@ from tidelog.client.blocking_admin_parts import (
     BlockingPartitionAdmin,
     BlockingTransactionAdmin,
 )
+from tidelog.client.blocking_admin_security import BlockingSecurityAdmin
 from tidelog.client.configs import ConfigEntry, ConfigResource
 from tidelog.client.disks import LogDir
 from tidelog.client.environment import Environment
@@ -38,7 +39,7 @@ class AdminSettings(TypedDict, total=False):
     environment: Environment | None
 
 
-class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin):
+class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingSecurityAdmin, BlockingTransactionAdmin):
     """Topics, settings, groups; blocking calls, from any number of threads.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
