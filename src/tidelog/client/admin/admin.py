@@ -15,6 +15,7 @@ from tidelog.client.admin.configs import ConfigEntry, ConfigResource
 from tidelog.client.admin.group_admin import GroupAdmin
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.partition_admin import PartitionAdmin
+from tidelog.client.admin.security_admin import SecurityAdmin
 from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster.addresses import parse_addresses
@@ -43,7 +44,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
+class Admin(GroupAdmin, PartitionAdmin, SecurityAdmin, TransactionAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])

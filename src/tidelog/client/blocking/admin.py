@@ -13,6 +13,7 @@ from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.blocking import loop_thread
 from tidelog.client.blocking.group_admin import BlockingGroupAdmin
 from tidelog.client.blocking.partition_admin import BlockingPartitionAdmin
+from tidelog.client.blocking.security_admin import BlockingSecurityAdmin
 from tidelog.client.blocking.transaction_admin import BlockingTransactionAdmin
 from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
 from tidelog.client.cluster.topology import ClusterDescription, Topic
@@ -37,7 +38,7 @@ class AdminSettings(TypedDict, total=False):
     environment: Environment | None
 
 
-class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin):
+class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingSecurityAdmin, BlockingTransactionAdmin):
     """Topics, settings, groups; blocking calls, from any number of threads.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
