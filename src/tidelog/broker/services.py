@@ -17,16 +17,16 @@ from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
-    from tidelog.groups.classic_coordinator import ClassicGroups
-    from tidelog.groups.consumer_classic_coordinator import ClassicMembers
-    from tidelog.groups.consumer_coordinator import ConsumerGroups
+    from tidelog.groups.admin import Directory
+    from tidelog.groups.classic.coordinator import ClassicGroups
+    from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
+    from tidelog.groups.consumer.coordinator import ConsumerGroups
     from tidelog.groups.coordinator import Groups
-    from tidelog.groups.directory import Directory
-    from tidelog.groups.offset_coordinator import GroupOffsets
-    from tidelog.groups.share_coordinator import ShareGroups
-    from tidelog.groups.share_offsets import ShareOffsets
-    from tidelog.groups.share_partitions import SharePartitions
-    from tidelog.groups.share_shards import ShareShards
+    from tidelog.groups.offsets.coordinator import GroupOffsets
+    from tidelog.groups.share.coordinator import ShareGroups
+    from tidelog.groups.share.offsets import ShareOffsets
+    from tidelog.groups.share.partitions import SharePartitions
+    from tidelog.groups.share.state_coordinator import ShareShards
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds

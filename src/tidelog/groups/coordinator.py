@@ -18,9 +18,9 @@ from tidelog.coordination.coordinator import Coordinator
 from tidelog.coordination.internal_topic import InternalTopic, Shape
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
-from tidelog.groups.kinds import KINDS
-from tidelog.groups.machine import GroupMachine
+from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
+from tidelog.groups.state_machine import GroupMachine
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image

@@ -4,11 +4,11 @@ Each kind of group adds its rows; a record without a row is passed over."""
 
 from __future__ import annotations
 
-from tidelog.groups.classic import replay_group
-from tidelog.groups.consumer import CONSUMER_RECORDS, replay_consumer_record
-from tidelog.groups.machine import GroupMachine, Replay
-from tidelog.groups.offset_records import replay_legacy_offset, replay_offset
-from tidelog.groups.share_group import SHARE_REPLAYS
+from tidelog.groups.classic.group import replay_group
+from tidelog.groups.consumer.group import CONSUMER_RECORDS, replay_consumer_record
+from tidelog.groups.offsets.records import replay_legacy_offset, replay_offset
+from tidelog.groups.share.group import SHARE_REPLAYS
+from tidelog.groups.state_machine import GroupMachine, Replay
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey

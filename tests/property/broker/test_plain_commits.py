@@ -14,9 +14,9 @@ from tidelog._speed.commits import offsets_batch, read_commit
 from tidelog.broker import router
 from tidelog.broker.handlers import plain_commits
 from tidelog.groups.coordinator import OFFSETS_TOPIC
-from tidelog.groups.kinds import KINDS
-from tidelog.groups.offset_commits import Commit, entry_of
-from tidelog.groups.offsets import NEVER
+from tidelog.groups.offsets.commits import Commit, entry_of
+from tidelog.groups.offsets.committed import NEVER
+from tidelog.groups.record_types import KINDS
 from tidelog.record import BatchBuilder
 from tidelog.testing import seeds
 from tidelog.wire.frame import RequestHeader, encode_request, encode_response

@@ -12,7 +12,7 @@ from tests.simulation.cluster.test_transactional_offsets import GROUP, TOPIC, st
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.test_found import NAME, batch, produce
 from tidelog import errors
-from tidelog.groups.share_state import ShareKey, Write
+from tidelog.groups.share.group_state import ShareKey, Write
 from tidelog.net.requester import Requester
 from tidelog.testing import run
 from tidelog.types import TopicPartition

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.classic_coordinator import Caller, ClassicGroups
-from tidelog.groups.consumer_classic_coordinator import ClassicMembers
+from tidelog.groups.classic.coordinator import Caller, ClassicGroups
+from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.held import HeldAnswer
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

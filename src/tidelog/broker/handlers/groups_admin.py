@@ -8,7 +8,7 @@ import asyncio
 
 from tidelog import errors
 from tidelog.broker.services import PARTITIONS_A_TURN, Context
-from tidelog.groups.classic import ClassicGroup, State
+from tidelog.groups.classic.group import ClassicGroup, State
 from tidelog.groups.group import SHARE
 from tidelog.wire.messages.delete_groups import (
     DeletableGroupResult,

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Sequence
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.offset_commits import Commit, Committer, Found
-from tidelog.groups.offsets import NO_TOPIC_ID
+from tidelog.groups.offsets.commits import Commit, Committer, Found
+from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.metadata.image import Image, Topic
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,

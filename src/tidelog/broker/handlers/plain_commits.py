@@ -13,8 +13,8 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.commits import AskedCommit, read_commit
 from tidelog.broker.services import Services
-from tidelog.groups.offset_commits import Committer
-from tidelog.groups.offsets import Partition
+from tidelog.groups.offsets.commits import Committer
+from tidelog.groups.offsets.committed import Partition
 from tidelog.metadata.image import Image, Topic
 from tidelog.wire.frame import encode_response
 from tidelog.wire.messages.offset_commit import (

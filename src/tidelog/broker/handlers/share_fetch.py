@@ -13,9 +13,9 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Context
-from tidelog.groups.share_fetching import Fetched, Limits, ShareFetch
-from tidelog.groups.share_partition import Acknowledgement, check_acknowledgements
-from tidelog.groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Part, ShareSession
+from tidelog.groups.share.fetch import Fetched, Limits, ShareFetch
+from tidelog.groups.share.partition import Acknowledgement, check_acknowledgements
+from tidelog.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Part, ShareSession
 from tidelog.wire.messages import share_acknowledge as ack
 from tidelog.wire.messages import share_fetch as wire
 

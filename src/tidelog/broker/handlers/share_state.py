@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.share_runs import StateBatch
-from tidelog.groups.share_state import UNKNOWN_START, ShareKey, Write
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, Write
+from tidelog.groups.share.in_flight import StateBatch
 from tidelog.wire.messages import (
     delete_share_group_state as delete,
 )

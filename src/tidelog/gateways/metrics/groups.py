@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.page import Page
-from tidelog.groups.classic import ClassicGroup
+from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.group import Group
-from tidelog.groups.share_state import UNKNOWN_START, lag_of
+from tidelog.groups.share.group_state import UNKNOWN_START, lag_of
 from tidelog.transactions.transaction import State
 
 SLICE = 50

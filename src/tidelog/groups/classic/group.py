@@ -1,0 +1,274 @@
+"""A classic group: who its members are, which protocol they agreed on, and how far the current rebalance is.
+
+Records hold a group as it was when its leader last handed out assignments (or when it became empty); everything in
+between is in memory only, as in Kafka: after a restart members find the last generation and go on with it.
+Pure.  `rebalance` moves a group from state to state; `coordinator` drives it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tidelog import errors
+from tidelog.coordination.entries import Entry
+from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE, topics_of
+from tidelog.groups.classic.member import Member, Protocols
+from tidelog.groups.group import CLASSIC, CheckPartition
+from tidelog.wire.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
+
+if TYPE_CHECKING:
+    from tidelog.groups.state_machine import GroupMachine
+
+UNKNOWN_TIME = -1
+
+
+class State(StrEnum):
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ClassicGroup:
+    kind = CLASSIC
+
+    def __init__(self, id: str, state: State = State.EMPTY, since_ms: int = UNKNOWN_TIME) -> None:
+        self.id = id
+        self.state = state
+        self.since_ms = since_ms
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.topics: set[str] | None = None
+        """What the members subscribe to; None when that cannot be told."""
+        # Of the rebalance under way:
+        self.promised: set[str] = set()  # member ids that were handed out, and have not joined yet
+        self.unsynced: set[str] = set()
+        self.joined_lately = False  # somebody joined during the initial delay: it is extended
+        self.initial = False  # the initial delay is running: that all are there does not end it
+        self.withheld: set[str] = set()  # new members whose JoinGroup may be answered a generation later
+
+    def __repr__(self) -> str:
+        return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation}, {len(self.members)} members)"
+
+    # As a Group
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def expires(self) -> bool:
+        return True
+
+    @property
+    def is_simple(self) -> bool:
+        """Holds offsets of consumers that assign themselves, and never had members."""
+        return not self.protocol_type and self.is_empty and not self.promised
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
+    ) -> CheckPartition | None:
+        if self.state is State.DEAD:
+            raise errors.CoordinatorNotAvailable(f"group {self.id} is being deleted")
+        if epoch < 0 and self.is_empty:
+            return None
+        if epoch >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            if epoch != self.generation:
+                raise errors.IllegalGeneration(
+                    f"group {self.id} is in generation {self.generation}, not {epoch}"
+                )
+        elif not transactional and not self.is_empty:
+            raise errors.UnknownMemberId(f"group {self.id} has members: only they may commit offsets")
+        if not transactional and self.state is State.COMPLETING:
+            raise errors.RebalanceInProgress(f"group {self.id} is rebalancing")
+        return None
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if self.state is State.DEAD:
+            raise errors.GroupIdNotFound(f"group {self.id} is being deleted")
+
+    def check_offset_delete(self) -> None:
+        self.check_fetch(None, -1)
+        if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
+            raise errors.NonEmptyGroup(f"group {self.id} has members whose topics are not known")
+
+    def check_delete(self) -> None:
+        self.check_fetch(None, -1)
+        if not self.is_empty:
+            raise errors.NonEmptyGroup(f"group {self.id} has members")
+
+    def tombstones(self) -> list[Entry]:
+        return [Entry(GroupMetadataKey(self.id), None)]
+
+    def is_subscribed(self, topic: str) -> bool:
+        return self.protocol_type == PROTOCOL_TYPE if self.topics is None else topic in self.topics
+
+    def expires_from(self, commit_ms: int) -> int | None:
+        if not self.protocol_type:
+            return commit_ms
+        if self.is_empty:
+            return commit_ms if self.since_ms == UNKNOWN_TIME else self.since_ms
+        if self.protocol_type == PROTOCOL_TYPE and self.topics is not None and self.state is State.STABLE:
+            return commit_ms
+        return None
+
+    # Members
+
+    def check_member(self, member_id: str, instance_id: str | None) -> None:
+        if instance_id is not None:
+            known = self.static.get(instance_id)
+            if known is None:
+                raise errors.UnknownMemberId(f"group {self.id} has no member with instance id {instance_id}")
+            if known != member_id:
+                raise errors.FencedInstanceId(
+                    f"instance {instance_id} of group {self.id} is another member by now"
+                )
+        if member_id not in self.members:
+            raise errors.UnknownMemberId(f"group {self.id} has no member {member_id!r}")
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Is there a protocol that such a member and all others know?"""
+        if self.is_empty:
+            return bool(protocol_type) and bool(protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        names = {name for name, _ in protocols}
+        return not names.isdisjoint(self.candidates())
+
+    def candidates(self) -> set[str]:
+        """The protocols that every member knows."""
+        known = [member.names() for member in self.members.values()]
+        return set.intersection(*known) if known else set()
+
+    def choose_protocol(self) -> str | None:
+        """The one that most members like best of those that all know."""
+        candidates = self.candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            if choice is not None:
+                votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name], default=None)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static
+            self.static[member.instance_id] = member.id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.id
+        self.members[member.id] = member
+        self.promised.discard(member.id)
+
+    def remove(self, member_id: str) -> Member | None:
+        member = self.members.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.promised.discard(member_id)
+        self.unsynced.discard(member_id)
+        self.withheld.discard(member_id)
+        return member
+
+    def replace(self, old_id: str, member: Member) -> None:
+        """A static member came back under a new id, in the old one's place.  The others keep theirs: the order of
+        members is what assignors of clients go by."""
+        self.members = {
+            (member.id if known == old_id else known): (member if known == old_id else one)
+            for known, one in self.members.items()
+        }
+        assert member.instance_id is not None
+        self.static[member.instance_id] = member.id
+        if self.leader == old_id:
+            self.leader = member.id
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.promised and all(one.joining is not None for one in self.members.values())
+
+    def moved_to(self, state: State, now_ms: int) -> None:
+        self.state = state
+        self.since_ms = now_ms
+
+    def subscribed_topics(self) -> set[str] | None:
+        if self.protocol_type != PROTOCOL_TYPE:
+            return None
+        if self.members and self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            said = topics_of(member.metadata(self.protocol))
+            if said is None:
+                return None
+            topics.update(said)
+        return topics
+
+    # Records
+
+    def entry(self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None) -> Entry:
+        """The group as its record; `assignments` by member in place of those that they have."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.since_ms if since_ms is None else since_ms,
+            members=[member.recorded(self.protocol) for member in self.members.values()],
+        )
+        if assignments is not None:
+            for stored in value.members:
+                stored.assignment = assignments.get(stored.member_id, b"")
+        return Entry(GroupMetadataKey(self.id), value)
+
+    def recorded_as(self, value: GroupMetadataValue) -> None:
+        """What its record says is so.  A member that is known keeps what no record holds: all the protocols it knows,
+        and its request that waits."""
+        known = self.members
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type
+        self.protocol = value.protocol
+        self.leader = value.leader
+        self.since_ms = value.current_state_timestamp
+        self.members, self.static = {}, {}
+        for stored in value.members:
+            member = Member.of(stored, value.protocol)
+            live = known.get(member.id)
+            if live is not None:
+                live.recorded_as(member, value.protocol)
+                member = live
+            self.members[member.id] = member
+            if member.instance_id is not None:
+                self.static[member.instance_id] = member.id
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.topics = self.subscribed_topics()
+
+
+def replay_group(
+    machine: GroupMachine, key: GroupMetadataKey, value: GroupMetadataValue | None, producer_id: int
+) -> None:
+    if value is None:
+        gone = machine.groups.get(key.group)
+        if isinstance(gone, ClassicGroup):
+            gone.state = State.DEAD
+            del machine.groups[key.group]
+        return
+    group = machine.groups.get(key.group)
+    if not isinstance(group, ClassicGroup):
+        group = machine.groups[key.group] = ClassicGroup(key.group)
+    group.recorded_as(value)

@@ -1,0 +1,148 @@
+"""How a group moves between the classic and the consumer protocol while its members keep reading.
+
+Up: the first member that speaks the consumer protocol makes a classic group a consumer group; the others stay members
+with the partitions they have, and are served as classic ones.  Down: when the last member that speaks the consumer
+protocol goes, the classic ones that are left are a classic group again.  `group.consumer.migration.policy` says which
+way may be gone.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.config import BrokerConfig
+from tidelog.coordination.entries import Entry
+from tidelog.groups.classic import member as classic_member
+from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE
+from tidelog.groups.classic.group import ClassicGroup
+from tidelog.groups.classic.member import Protocols
+from tidelog.groups.consumer.embedded_protocol import (
+    identified,
+    read_assignment,
+    read_subscription,
+    read_version,
+    write_assignment,
+)
+from tidelog.groups.consumer.group import ConsumerGroup, epoch_entry, target_entry, target_epoch_entry
+from tidelog.groups.consumer.member import ClassicTraits, Member, at_epoch
+from tidelog.groups.consumer.target_assignment import metadata_hash
+from tidelog.metadata.image import Image
+from tidelog.wire.primitives import Malformed
+
+UPGRADES = ("upgrade", "bidirectional")
+DOWNGRADES = ("downgrade", "bidirectional")
+DISABLED = "disabled"
+# Assignors whose data in an assignment say only what was assigned before, which nobody needs any more.
+FORGETFUL = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+# Up
+
+
+def check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
+    """GroupIdNotFound, as Kafka tells it, says why this classic group cannot become a consumer group."""
+    refuse = errors.GroupIdNotFound
+    if config.group_consumer_migration_policy not in UPGRADES:
+        raise refuse(f"group {group.id} is a classic group, and upgrades are disabled")
+    if group.protocol_type != PROTOCOL_TYPE:
+        raise refuse(f"group {group.id} is a classic group of {group.protocol_type!r}, not of consumers")
+    if len(group.members) > config.group_consumer_max_size:
+        raise refuse(f"group {group.id} has more members than a consumer group may have")
+
+
+def upgraded(group: ClassicGroup, image: Image) -> list[Entry]:
+    """The records of the consumer group that a classic group becomes."""
+    try:
+        members = [_upgraded_member(group, member, image) for member in group.members.values()]
+    except Malformed as problem:
+        raise errors.GroupIdNotFound(
+            f"group {group.id} cannot become a consumer group: {problem}"
+        ) from problem
+    topics = frozenset[str]().union(*(member.topics for member in members))
+    return [
+        *(member.subscription_entry(group.id) for member in members),
+        epoch_entry(group.id, group.generation, metadata_hash(topics, image)),
+        *(
+            target_entry(
+                group.id, member.id, {topic: frozenset(some) for topic, some in member.assigned.items()}
+            )
+            for member in members
+        ),
+        target_epoch_entry(group.id, group.generation, 0),
+        *(member.assignment_entry(group.id) for member in members),
+    ]
+
+
+def _upgraded_member(group: ClassicGroup, member: classic_member.Member, image: Image) -> Member:
+    chosen = group.protocol if group.protocol is not None else next(iter(member.protocols))[0]
+    said = read_subscription(member.metadata(chosen))
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data and chosen not in FORGETFUL:
+        raise Malformed("an assignor of the clients' own keeps data that would be lost")
+    return Member(
+        id=member.id,
+        instance_id=member.instance_id,
+        rack=said.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topics=frozenset(said.topics),
+        classic=ClassicTraits(member.session_timeout_ms, tuple(member.protocols)),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=at_epoch(identified(assignment, image), group.generation),
+    )
+
+
+# Down
+
+
+class Downgrade(NamedTuple):
+    """`protocols`: what the record of a classic group does not hold of its members."""
+
+    entries: list[Entry]
+    protocols: Mapping[str, Protocols]
+
+
+def may_downgrade(group: ConsumerGroup, leaving: Collection[str], config: BrokerConfig) -> bool:
+    """Are those who are left when `leaving` are gone all classic members, and may they go back?"""
+    left = [member for member in group.members.values() if member.id not in leaving]
+    if not left or any(member.classic is None for member in left):
+        return False
+    if config.group_consumer_migration_policy not in DOWNGRADES:
+        return False
+    return len(left) <= config.group_max_size
+
+
+def downgraded(group: ConsumerGroup, leaving: Collection[str], image: Image, now_ms: int) -> Downgrade:
+    """The records of the classic group that is left."""
+    entries = group.tombstones()
+    after = ClassicGroup(group.id, since_ms=now_ms)
+    after.generation = group.epoch
+    left = [member for member in group.members.values() if member.id not in leaving]
+    for member in left:
+        assert member.classic is not None
+        after.add(
+            classic_member.Member(
+                member.id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                member.classic.protocols,
+            ),
+            PROTOCOL_TYPE,
+        )
+    after.protocol = after.choose_protocol()
+    for one in after.members.values():
+        try:
+            version = read_version(one.metadata(after.protocol))
+        except Malformed as problem:
+            raise errors.GroupIdNotFound(
+                f"group {group.id} cannot become a classic group: {problem}"
+            ) from None
+        one.assignment = write_assignment(group.targets.get(one.id, {}), image, version)
+    entries.append(after.entry())
+    return Downgrade(entries, {one.id: one.protocols for one in after.members.values()})

@@ -1,0 +1,190 @@
+"""When a consumer group needs a new assignment, and what it is.
+
+The group's epoch grows with every change of its members, of what they subscribe to, and of the partitions of those
+topics, which one hash stands for.  A target is worked out for the newest epoch, not more often than the assignment
+interval allows.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from struct import Struct
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.config import BrokerConfig, GroupConfig
+from tidelog.coordination.entries import Entry
+from tidelog.groups.consumer.assignors import ASSIGNORS, Partitions, Subscriber
+from tidelog.groups.consumer.group import (
+    NO_PARTITIONS,
+    ConsumerGroup,
+    Resolved,
+    epoch_entry,
+    regex_entry,
+    take_record,
+    target_entry,
+    target_epoch_entry,
+)
+from tidelog.groups.consumer.member import Member
+from tidelog.groups.consumer.reconciliation import Goal
+from tidelog.groups.consumer.regex import Expressions
+from tidelog.metadata.image import Image
+
+_HASH = Struct(">q")
+_COUNT = Struct(">i")
+
+
+class World(NamedTuple):
+    """The facts beside the group that a decision looks at."""
+
+    image: Image
+    config: BrokerConfig
+    group_config: GroupConfig
+    expressions: Expressions
+    now_ms: int
+    new_id: Callable[[], str]
+
+
+class Draft:
+    """A group as it will be: what was decided so far is in `entries`, and in effect in `group`."""
+
+    def __init__(self, group: ConsumerGroup, before: Sequence[Entry] = ()) -> None:
+        """`before`: entries about other records, to be written first."""
+        self.id = group.id
+        self.entries: list[Entry] = list(before)
+        self.seen: tuple[object, ...] | None = None
+        self._group = group
+        self._real = True
+        self._applied = len(self.entries)
+
+    def add(self, *entries: Entry) -> None:
+        self.entries.extend(entries)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        if self._applied < len(self.entries):
+            if self._real:
+                self._group, self._real = self._group.copy(), False
+            for entry in self.entries[self._applied :]:
+                take_record(self._group, entry.key, entry.value)
+            self._applied = len(self.entries)
+        return self._group
+
+
+# Which epoch
+
+
+def refresh(draft: Draft, world: World, changed: bool) -> None:
+    """A new group epoch if `changed`, or if the topics behind the subscriptions did."""
+    group = draft.group
+    names: object = world.image.names
+    now = (world.image.topics, world.image.brokers, names)
+    if (
+        not changed
+        and len(group.seen) == len(now)
+        and all(a is b for a, b in zip(group.seen, now, strict=True))
+    ):
+        return
+    for regex in sorted({member.regex for member in group.members.values() if member.regex}):
+        found = world.expressions.find(regex, world.image.names, world.now_ms)
+        known = group.resolved.get(regex)
+        if known is None or known.topics != found.topics:
+            resolved = Resolved(found.topics, world.image.revision, world.now_ms)
+            draft.add(regex_entry(group.id, regex, resolved))
+            changed = True
+        if found.names is not names:
+            names = found.names  # not up to date: look again at the next heartbeat
+    group = draft.group
+    hashed = metadata_hash(group.topics, world.image)
+    if changed or hashed != group.metadata_hash:
+        draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
+    draft.seen = (world.image.topics, world.image.brokers, names)
+
+
+def metadata_hash(topics: Iterable[str], image: Image) -> int:
+    """Differs when a topic is there, gone, made anew, has more partitions, or has replicas in other racks."""
+    digest = blake2b(digest_size=_HASH.size)
+    empty = True
+    for name in sorted(topics):
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        empty = False
+        digest.update(topic.id.bytes)
+        digest.update(_COUNT.pack(len(topic.partitions)))
+        for partition in topic.partitions:
+            racks = sorted(
+                {image.brokers[node].rack or "" for node in partition.replicas if node in image.brokers}
+            )
+            if any(racks):
+                digest.update("\0".join([str(partition.index), *racks]).encode())
+    return 0 if empty else int(_HASH.unpack(digest.digest())[0])
+
+
+# Which target
+
+
+def wait_ms(group: ConsumerGroup, world: World) -> int:
+    """How long the next target has to wait for the assignment interval; 0 when it is due."""
+    interval = world.group_config.consumer_assignment_interval_ms
+    if not group.assignment_ms or not interval:
+        return 0
+    return max(group.assignment_ms + interval - world.now_ms, 0)
+
+
+def assign(draft: Draft, world: World) -> None:
+    """A target for the newest epoch, if that has none yet and it is time."""
+    group = draft.group
+    if group.assignment_epoch >= group.epoch or wait_ms(group, world):
+        return
+    members = [
+        Subscriber(
+            member.id,
+            member.instance_id,
+            topic_ids(group.topics_of(member), world.image),
+            group.targets.get(member.id, NO_PARTITIONS),
+        )
+        for member in group.members.values()
+    ]
+    counts = {}
+    for member in members:
+        for topic_id in member.topics:
+            if topic_id not in counts:
+                topic = world.image.topic_by_id(topic_id)
+                counts[topic_id] = 0 if topic is None else len(topic.partitions)
+    assignment = ASSIGNORS[assignor_of(group, world.config)](members, counts)
+    for one in members:
+        if group.targets.get(one.id) != assignment[one.id]:
+            draft.add(target_entry(group.id, one.id, assignment[one.id]))
+    draft.add(target_epoch_entry(group.id, group.epoch, world.now_ms))
+
+
+def assignor_of(group: ConsumerGroup, config: BrokerConfig) -> str:
+    """The one that most members ask for, or the broker's first."""
+    served = config.group_consumer_assignors
+    votes = Counter(member.assignor for member in group.members.values() if member.assignor in served)
+    name = min(votes, key=lambda name: (-votes[name], name or ""), default=None)
+    return name or served[0]
+
+
+def topic_ids(topics: Iterable[str], image: Image) -> frozenset[UUID]:
+    """Those that exist."""
+    return frozenset(topic.id for name in topics if (topic := image.topics.get(name)) is not None)
+
+
+def goal_of(
+    group: ConsumerGroup,
+    member: Member,
+    image: Image,
+    owned: Partitions | None = None,
+    resubscribed: bool = False,
+) -> Goal:
+    return Goal(
+        group.assignment_epoch,
+        group.targets.get(member.id, NO_PARTITIONS),
+        topic_ids(group.topics_of(member), image),
+        group.owner,
+        owned,
+        resubscribed,
+    )

@@ -1,0 +1,156 @@
+"""One fetch of a share group's member: waits for records, acquires them, reads them.
+
+Nothing is acquired before there is something to answer with, so a member that goes away while it waits holds nothing.
+Looking, acquiring and reading happen without an await in between: nobody else can be given the same records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.groups.share.led_partition import LedShare
+from tidelog.groups.share.log_window import AbortedRange, window
+from tidelog.groups.share.partition import Acquired, Terms, Wish
+from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.share.sessions import Part
+from tidelog.replication.waiters import FetchWait
+from tidelog.storage.reading import Slice
+
+READ_BYTES_MIN = 16 << 10
+READ_BYTES_A_RECORD = 4 << 10
+READ_BYTES_MAX = 1 << 20
+
+
+class Limits(NamedTuple):
+    """`strict`: not one record more than `records_max`."""
+
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    records_max: int
+    batch_records_max: int
+    strict: bool
+
+
+class Fetched(NamedTuple):
+    records: bytes
+    acquired: list[Acquired]
+
+
+class Found(NamedTuple):
+    """Where records for a member are; nothing is acquired yet."""
+
+    led: LedShare
+    terms: Terms
+    offset: int
+    part: Slice
+
+
+Results = dict[Part, Fetched | errors.TidelogError]
+
+
+class ShareFetch:
+    def __init__(self, shares: SharePartitions, group: str, member: str, limits: Limits) -> None:
+        self._shares = shares
+        self._group = group
+        self._member = member
+        self._limits = limits
+        # Who wants few records is not read many for.
+        self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
+        self._results: Results = {}
+
+    async def run(self, parts: Sequence[Part]) -> Results:
+        """For every partition that there is something to tell about."""
+        leds = await self._open(parts)
+        clock, limits = self._shares.clock, self._limits
+        deadline_ms = clock.monotonic_ms() + limits.wait_ms
+        while True:
+            found = self._look(leds)
+            size = sum(one.part.size for one in found)
+            # With an error to tell, or a broker that stops, this answer cannot wait.
+            last = clock.monotonic_ms() >= deadline_ms or bool(self._results) or self._shares.draining
+            if last or (found and size >= limits.bytes_min):
+                self._take(found)
+                if self._results or last:
+                    return self._results
+                continue  # what was found was empty; there may be more behind it
+            missing = max(limits.bytes_min - size, 1)
+            await self._wait(leds, missing, (deadline_ms - clock.monotonic_ms()) / 1000)
+
+    async def _open(self, parts: Sequence[Part]) -> list[LedShare]:
+        leds = []
+        for part in parts:
+            try:
+                leds.append(await self._shares.open(self._group, part))
+            except errors.TidelogError as problem:
+                self._results[part] = problem
+        return leds
+
+    def _look(self, leds: Sequence[LedShare]) -> list[Found]:
+        left = self._limits.bytes_max
+        found: list[Found] = []
+        for led in leds:
+            try:
+                one = self._look_at(led, left, not found)
+            except errors.TidelogError as problem:
+                self._results[led.key.topic_id, led.key.partition] = problem
+                continue
+            if one is not None:
+                found.append(one)
+                left -= one.part.size
+        return found
+
+    def _look_at(self, led: LedShare, left: int, first: bool) -> Found | None:
+        if not led.current:
+            raise errors.NotLeaderOrFollower(f"{led.key} is not served here any more")
+        config = led.config()
+        log = led.partition.log
+        led.state.log_started(log.start)
+        terms = led.terms()
+        if not led.state.has_room(terms) or (left <= 0 and not first):
+            return None
+        offset = led.state.next_offset()
+        bound = led.partition.readable_end(config.share_isolation_level == "read_committed")
+        if offset >= bound:
+            return None
+        part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
+        return None if part is None else Found(led, terms, offset, part)
+
+    def _take(self, found: Sequence[Found]) -> None:
+        left = self._limits.records_max
+        for one in found:
+            if left <= 0:
+                return
+            led, limits = one.led, self._limits
+            data = one.part.file.read(one.part.size, one.part.position)
+            seen = window(data, one.offset, self._aborted(one))
+            wish = Wish(self._member, left, limits.batch_records_max, limits.strict)
+            grant = led.acquire(wish, seen.spans, one.terms)
+            if grant.acquired:
+                fetched = Fetched(seen.records(grant.acquired), grant.acquired)
+                self._results[led.key.topic_id, led.key.partition] = fetched
+                left -= sum(one.last - one.first + 1 for one in grant.acquired)
+
+    def _aborted(self, one: Found) -> list[AbortedRange]:
+        if one.led.config().share_isolation_level != "read_committed":
+            return []
+        log = one.led.partition.log
+        found = log.aborted(one.offset, one.led.partition.last_stable, one.part)
+        return [AbortedRange(*each[:3]) for each in found]
+
+    async def _wait(self, leds: Sequence[LedShare], missing: int, seconds: float) -> None:
+        wait = FetchWait(missing)
+        for led in leds:
+            led.waits[wait] = None
+            if led.state.has_room(led.terms()):
+                led.partition.fetch_waits[wait] = None
+        try:
+            await asyncio.wait([wait.future], timeout=max(seconds, 0))
+        finally:
+            for led in leds:
+                led.waits.pop(wait, None)
+                led.partition.fetch_waits.pop(wait, None)
+            if not wait.future.done():
+                wait.future.cancel()

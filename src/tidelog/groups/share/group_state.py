@@ -1,0 +1,256 @@
+"""What `__share_group_state` holds: for each group and partition how far its share group is, and what came back.
+
+Every change is one record; once in a while a record holds everything (a snapshot), and what came before it is of no
+use any more.  Records and error codes are Kafka's.  Pure: a decision takes the state and a request and gives entries,
+or raises the protocol's error; `state_coordinator` appends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.coordination.entries import Entry, Kind, Kinds
+from tidelog.groups.share.in_flight import StateBatch
+from tidelog.wire.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
+from tidelog.wire.messages.share_snapshot_record import StateBatch as SnapshotBatch
+from tidelog.wire.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
+from tidelog.wire.messages.share_update_record import StateBatch as UpdateBatch
+
+KINDS = Kinds(Kind(ShareSnapshotKey, ShareSnapshotValue, 0), Kind(ShareUpdateKey, ShareUpdateValue, 0))
+
+UNKNOWN_START = -1  # where the group starts is for the leader of the partition to find out
+UNCHANGED = -1
+
+
+class ShareKey(NamedTuple):
+    group: str
+    topic_id: UUID
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.topic_id}:{self.partition}"
+
+
+class ShareState(NamedTuple):
+    """`updates` is how many records have come since the last snapshot."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start: int
+    finished: int
+    batches: tuple[StateBatch, ...]
+    created_ms: int
+    updates: int
+
+
+class ShareMachine:
+    """The state of one shard."""
+
+    def __init__(self) -> None:
+        self.states: dict[ShareKey, ShareState] = {}
+
+    def replay(self, entry: Entry, producer_id: int) -> None:
+        key = ShareKey(entry.key.group_id, entry.key.topic_id, entry.key.partition)
+        if isinstance(entry.key, ShareSnapshotKey):
+            if entry.value is None:
+                self.states.pop(key, None)
+            else:
+                self.states[key] = _of_snapshot(entry.value)
+        elif entry.value is not None and key in self.states:
+            self.states[key] = _updated(self.states[key], entry.value)
+
+    def ended(self, producer_id: int, committed: bool) -> None:
+        """Nobody writes here in transactions."""
+
+
+def lag_of(state: ShareState, log_start: int, committed: int) -> int:
+    """Records that wait to be delivered and done with.  What the log does not have any more cannot be consumed, so
+    nobody lags behind it."""
+    start = max(state.start, log_start)
+    finished = max(state.finished, 0) if start == state.start else 0
+    return max(committed - start - finished, 0)
+
+
+# Decisions
+
+
+class Write(NamedTuple):
+    """What the leader of a partition wants remembered."""
+
+    state_epoch: int
+    leader_epoch: int
+    start: int
+    finished: int
+    batches: Sequence[StateBatch]
+
+
+def write(machine: ShareMachine, key: ShareKey, what: Write, updates_max: int, now_ms: int) -> list[Entry]:
+    state = machine.states.get(key)
+    if state is None:
+        raise errors.InvalidRequest(f"{key} is not initialized")
+    if state.leader_epoch > what.leader_epoch:
+        raise errors.FencedLeaderEpoch(
+            f"{key} was written by the leader of epoch {state.leader_epoch}, not {what.leader_epoch}"
+        )
+    if state.state_epoch > what.state_epoch:
+        raise errors.FencedStateEpoch(f"{key} is at state epoch {state.state_epoch}, not {what.state_epoch}")
+    if state.updates >= updates_max:
+        return [_snapshot(key, _taken(state, what), now_ms)]
+    value = ShareUpdateValue(
+        snapshot_epoch=state.snapshot_epoch,
+        leader_epoch=what.leader_epoch,
+        start_offset=what.start,
+        delivery_complete_count=what.finished,
+        state_batches=[UpdateBatch(*batch) for batch in what.batches],
+    )
+    return [Entry(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
+
+
+def initialize(
+    machine: ShareMachine, key: ShareKey, state_epoch: int, start: int, now_ms: int
+) -> list[Entry]:
+    """From here on the group is at `start`, and nothing else is known."""
+    known = machine.states.get(key)
+    if known is not None and known.state_epoch > state_epoch:
+        raise errors.FencedStateEpoch(f"{key} is at state epoch {known.state_epoch}, not {state_epoch}")
+    epoch = 0 if known is None else known.snapshot_epoch + 1
+    leader_epoch = 0 if known is None else known.leader_epoch
+    fresh = ShareState(epoch, state_epoch, leader_epoch, start, 0, (), now_ms, 0)
+    return [_snapshot(key, fresh, now_ms, epoch)]
+
+
+def read(machine: ShareMachine, key: ShareKey, leader_epoch: int) -> tuple[ShareState, list[Entry]]:
+    """The state, and what remembers that a newer leader asked for it: writes of the old one are refused then."""
+    state = machine.states.get(key)
+    if state is None:
+        raise errors.InvalidRequest(f"{key} is not initialized")
+    if state.leader_epoch > leader_epoch:
+        raise errors.FencedLeaderEpoch(
+            f"{key} was read by the leader of epoch {state.leader_epoch}, not {leader_epoch}"
+        )
+    if state.leader_epoch == leader_epoch:
+        return state, []
+    value = ShareUpdateValue(
+        snapshot_epoch=state.snapshot_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=UNCHANGED,
+        delivery_complete_count=state.finished,
+    )
+    return state, [Entry(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
+
+
+def delete(machine: ShareMachine, key: ShareKey) -> list[Entry]:
+    if key not in machine.states:
+        return []
+    return [Entry(ShareSnapshotKey(key.group, key.topic_id, key.partition), None)]
+
+
+def snapshots(machine: ShareMachine, keys: Iterable[ShareKey], now_ms: int) -> list[Entry]:
+    """Everything about `keys` once more: what was written before can go then."""
+    return [_snapshot(key, machine.states[key], now_ms) for key in keys if key in machine.states]
+
+
+def deletions(machine: ShareMachine, topics: frozenset[UUID]) -> list[Entry]:
+    """What is known of topics that are not there any more."""
+    return [entry for key in machine.states if key.topic_id in topics for entry in delete(machine, key)]
+
+
+# States
+
+
+def combined(known: Iterable[StateBatch], news: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
+    """Where both speak of an offset, the later delivery counts, and of the same delivery what comes later in a record's
+    life; what is below `start` does not matter any more."""
+    result: list[StateBatch] = sorted(_clipped(known, start))
+    for batch in _clipped(news, start):
+        result = _laid_over(result, batch)
+    merged: list[StateBatch] = []
+    for batch in result:
+        if merged and merged[-1][2:] == batch[2:] and merged[-1].last + 1 == batch.first:
+            merged[-1] = merged[-1]._replace(last=batch.last)
+        else:
+            merged.append(batch)
+    return tuple(merged)
+
+
+def _clipped(batches: Iterable[StateBatch], start: int) -> list[StateBatch]:
+    return [batch._replace(first=max(batch.first, start)) for batch in batches if batch.last >= start]
+
+
+def _laid_over(known: list[StateBatch], new: StateBatch) -> list[StateBatch]:
+    result = []
+    rest = [new]
+    for old in known:
+        if old.last < new.first or old.first > new.last:
+            result.append(old)
+            continue
+        if (old.deliveries, old.state) > (new.deliveries, new.state):
+            result.append(old)
+            rest = [part for one in rest for part in _without(one, old)]
+        else:
+            result += _without(old, new)
+    return sorted(result + rest)
+
+
+def _without(batch: StateBatch, hole: StateBatch) -> list[StateBatch]:
+    parts = []
+    if batch.first < hole.first:
+        parts.append(batch._replace(last=min(batch.last, hole.first - 1)))
+    if batch.last > hole.last:
+        parts.append(batch._replace(first=max(batch.first, hole.last + 1)))
+    return parts
+
+
+def _taken(state: ShareState, what: Write) -> ShareState:
+    """The state after `what`."""
+    # A write that comes twice, late, does not take anything back.
+    start = max(state.start, what.start)
+    return state._replace(
+        leader_epoch=max(state.leader_epoch, what.leader_epoch),
+        start=start,
+        finished=what.finished,
+        batches=combined(state.batches, what.batches, start),
+    )
+
+
+def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None = None) -> Entry:
+    value = ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch + 1 if epoch is None else epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start,
+        delivery_complete_count=state.finished,
+        create_timestamp=state.created_ms,
+        write_timestamp=now_ms,
+        state_batches=[SnapshotBatch(*batch) for batch in state.batches],
+    )
+    return Entry(ShareSnapshotKey(key.group, key.topic_id, key.partition), value)
+
+
+def _of_snapshot(value: ShareSnapshotValue) -> ShareState:
+    batches = tuple(_batch(one) for one in value.state_batches)
+    return ShareState(
+        value.snapshot_epoch,
+        value.state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        batches,
+        value.create_timestamp,
+        0,
+    )
+
+
+def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
+    batches = [_batch(one) for one in value.state_batches]
+    what = Write(
+        state.state_epoch, value.leader_epoch, value.start_offset, value.delivery_complete_count, batches
+    )
+    return _taken(state, what)._replace(updates=state.updates + 1)
+
+
+def _batch(one: SnapshotBatch | UpdateBatch) -> StateBatch:
+    return StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)

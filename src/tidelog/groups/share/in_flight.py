@@ -1,0 +1,190 @@
+"""The records of a share partition that are on their way, as runs of offsets that fare alike.
+
+Runs are in the order of their offsets, without gaps, from the first record that is not finished to the first that
+nobody was given yet.  Neighbours that came to fare alike become one, so a thousand acknowledged records cost as much
+as one.  Pure; `partition` decides what happens to them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+NOBODY = ""
+
+
+class State(IntEnum):
+    """Numbers as they are persisted: Kafka's."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3  # never delivered again, but still to be copied to the dead letter topic
+    ARCHIVED = 4
+
+
+FINISHED = frozenset((State.ACKNOWLEDGED, State.ARCHIVED))
+
+
+class StateBatch(NamedTuple):
+    """What is persisted of a run: `last` is inclusive, as in Kafka's records."""
+
+    first: int
+    last: int
+    state: int
+    deliveries: int
+
+
+class Run:
+    """`to` is there while a change of the state is being persisted: until then the run is nobody else's to touch."""
+
+    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "rejected", "state", "to")
+
+    def __init__(self, first: int, last: int, state: State, deliveries: int) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.deliveries = deliveries  # the one under way included
+        self.member = NOBODY  # who has acquired it
+        self.deadline_ms = 0  # until when
+        self.rejected = False
+        self.to: State | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({self.first}-{self.last} {self.state.name} x{self.deliveries} {self.member})"
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def finished(self) -> bool:
+        return self.state in FINISHED
+
+    @property
+    def free(self) -> bool:
+        return self.state is State.AVAILABLE and self.to is None
+
+    def left(self, state: State) -> None:
+        """It is not with a member any more."""
+        self.state = state
+        self.member = NOBODY
+        self.to = None
+
+    def like(self, other: Run) -> bool:
+        if self.state is not other.state or self.to is not None or other.to is not None:
+            return False
+        if self.finished:
+            return True
+        return (
+            self.deliveries == other.deliveries
+            and self.member == other.member
+            and self.rejected == other.rejected
+            and (self.state is not State.ACQUIRED or self.deadline_ms == other.deadline_ms)
+        )
+
+
+class Runs:
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.end = start
+        self._runs: list[Run] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def extend(self, run: Run) -> None:
+        assert run.first == self.end and run.last >= run.first
+        self._runs.append(run)
+        self.end = run.last + 1
+
+    def over(self, first: int, last: int) -> list[Run]:
+        """Those that have an offset in common with `first` to `last`, as they are."""
+        runs = self._runs
+        at = max(bisect_right(runs, first, key=_first) - 1, 0)
+        found = []
+        while at < len(runs) and runs[at].first <= last:
+            if runs[at].last >= first:
+                found.append(runs[at])
+            at += 1
+        return found
+
+    def cut_out(self, first: int, last: int) -> list[Run]:
+        """Those from `first` to `last`, cut so that none reaches further."""
+        self._cut(first)
+        self._cut(last + 1)
+        return self.over(first, last)
+
+    def _cut(self, offset: int) -> None:
+        at = bisect_right(self._runs, offset, key=_first) - 1
+        if at < 0:
+            return
+        run = self._runs[at]
+        if run.first < offset <= run.last:
+            rest = Run(offset, run.last, run.state, run.deliveries)
+            rest.member, rest.deadline_ms = run.member, run.deadline_ms
+            rest.rejected, rest.to = run.rejected, run.to
+            run.last = offset - 1
+            self._runs.insert(at + 1, rest)
+
+    def started(self, offset: int) -> None:
+        """There is nothing below `offset` any more."""
+        if offset <= self.start:
+            return
+        self._runs = [run for run in self._runs if run.last >= offset]
+        if self._runs:
+            # The run itself, not a part cut off it: a change under way may be about it.
+            self._runs[0].first = max(self._runs[0].first, offset)
+        self.start = offset
+        self.end = max(self.end, offset)
+
+    def tidy(self) -> None:
+        """Finished ones at the front are done with; neighbours that fare alike become one."""
+        kept: list[Run] = []
+        for run in self._runs:
+            if not kept and run.finished and run.to is None:
+                self.start = run.last + 1
+            elif kept and kept[-1].like(run):
+                kept[-1].last = run.last
+                kept[-1].deliveries = max(kept[-1].deliveries, run.deliveries)
+            else:
+                kept.append(run)
+        self._runs = kept
+
+    def outlook(self) -> tuple[int, int]:
+        """(where the first unfinished record will be, how many behind it will be finished), once all that is being
+        persisted is."""
+        start, behind, leading = self.start, 0, True
+        for run in self._runs:
+            done = (run.state if run.to is None else run.to) in FINISHED
+            if leading and done:
+                start = run.last + 1
+            elif done:
+                behind += run.size
+            else:
+                leading = False
+        return start, behind
+
+
+def restored(start: int, batches: Iterable[StateBatch]) -> Runs:
+    """What was persisted.  Offsets that nothing is said about were never given back: they are new."""
+    runs = Runs(start)
+    for batch in batches:
+        first = max(batch.first, runs.end)
+        if batch.last < first:
+            continue
+        if first > runs.end:
+            runs.extend(Run(runs.end, first - 1, State.AVAILABLE, 0))
+        state = State(batch.state)
+        run = Run(first, batch.last, State.AVAILABLE if state is State.ACQUIRED else state, batch.deliveries)
+        runs.extend(run)
+    runs.tidy()
+    return runs
+
+
+def _first(run: Run) -> int:
+    return run.first

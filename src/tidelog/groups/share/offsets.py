@@ -1,0 +1,157 @@
+"""Where a share group starts on each partition: told, moved and forgotten, for the requests of administrators.
+
+Moving and forgetting need a group without members: what somebody has acquired would be neither here nor there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.coordination.entries import Entry
+from tidelog.coordination.shard import Shard
+from tidelog.groups.coordinator import Groups
+from tidelog.groups.share import heartbeat
+from tidelog.groups.share.coordinator import ShareGroups
+from tidelog.groups.share.group import Kept, ShareGroup, share_group
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, lag_of
+from tidelog.groups.share.other_brokers import Elsewhere
+from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.state_machine import GroupMachine
+from tidelog.wire.messages.share_group_metadata_record import ShareGroupMetadataKey, ShareGroupMetadataValue
+
+UNKNOWN_LAG = -1
+
+Moved = dict[str, dict[int, errors.TidelogError | None]]
+Forgotten = dict[str, tuple[UUID | None, errors.TidelogError | None]]
+
+
+class Position(NamedTuple):
+    topic_id: UUID
+    index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
+    start: int
+    leader_epoch: int
+    lag: int
+
+
+class ShareOffsets:
+    def __init__(
+        self, groups: Groups, share_groups: ShareGroups, shares: SharePartitions, elsewhere: Elsewhere
+    ) -> None:
+        self._groups = groups
+        self._share_groups = share_groups
+        self._shares = shares
+        self._elsewhere = elsewhere
+
+    # Telling
+
+    async def kept(self, group_id: str) -> dict[UUID, Kept]:
+        """Everything that state is kept for."""
+        try:
+            group = await self._share_groups.described(group_id)
+        except errors.GroupIdNotFound:
+            return {}
+        return dict(group.initialized)
+
+    async def position(self, group_id: str, topic_id: UUID, index: int) -> Position:
+        state = await self._share_groups.persister.summary(ShareKey(group_id, topic_id, index))
+        if state is None or state.start == UNKNOWN_START:
+            epoch = 0 if state is None else state.leader_epoch
+            return Position(topic_id, index, UNKNOWN_START, epoch, UNKNOWN_LAG)
+        lag = await self._lag(topic_id, index, state)
+        return Position(topic_id, index, state.start, state.leader_epoch, lag)
+
+    async def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
+        name = self._groups.image.names.get(topic_id)
+        if name is None:
+            raise errors.UnknownTopicId(f"there is no topic with id {topic_id}")
+        return lag_of(state, *await self._elsewhere.bounds(name, index))
+
+    # Moving
+
+    async def alter(self, group_id: str, wanted: Mapping[str, Mapping[int, int]]) -> Moved:
+        """Starts of partitions by topic; the group is made if it must be.  What became of each of them."""
+        shard = self._share_groups.shard(group_id)
+        group = self._empty(shard, group_id)
+        results: Moved = {}
+        known: dict[UUID, Kept] = {}
+        for name, starts in wanted.items():
+            results[name] = {index: self._refusal(name, index) for index in starts}
+            topic = self._groups.image.topics.get(name)
+            good = frozenset(index for index, problem in results[name].items() if problem is None)
+            if topic is not None and good:
+                known[topic.id] = Kept(name, good)
+        if not known:
+            return results
+        epoch = group.epoch + 1
+        entries = [
+            Entry(ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, group.metadata_hash)),
+            *heartbeat.initializing(group, known),
+        ]
+        timeout_ms = self._groups.commit_timeout_ms
+        await shard.committed(shard.append(entries), timeout_ms)
+        for topic_id, kept in known.items():
+            for index in sorted(kept.partitions):
+                results[kept.name][index] = await self._move(
+                    ShareKey(group_id, topic_id, index), epoch, wanted[kept.name][index]
+                )
+        self._shares.reset(group_id, known)
+        await self._share_groups.kept(shard, group_id, known)
+        return results
+
+    async def _move(self, key: ShareKey, epoch: int, start: int) -> errors.TidelogError | None:
+        persister = self._share_groups.persister
+        try:
+            state = await persister.summary(key)
+            await persister.initialize(
+                key, epoch if state is None else max(epoch, state.state_epoch + 1), start
+            )
+        except errors.TidelogError as problem:
+            return problem
+        return None
+
+    def _refusal(self, name: str, index: int) -> errors.TidelogError | None:
+        if self._groups.image.partition(name, index) is None:
+            return errors.UnknownTopicOrPartition(f"there is no {name}-{index}")
+        return None
+
+    def _empty(self, shard: Shard[GroupMachine], group_id: str) -> ShareGroup:
+        if group_id not in shard.machine.groups:
+            return ShareGroup(group_id)
+        group = share_group(shard.machine, group_id)
+        group.check_delete()
+        return group
+
+    # Forgetting
+
+    async def delete(self, group_id: str, names: Iterable[str]) -> Forgotten:
+        """What becomes of each topic, and its id where it has one."""
+        shard = self._share_groups.shard(group_id)
+        group = share_group(shard.machine, group_id)
+        group.check_delete()
+        results: Forgotten = {}
+        known: dict[UUID, Kept] = {}
+        anywhere = self._share_groups.kept_anywhere(group)
+        for name in names:
+            topic = self._groups.image.topics.get(name)
+            if topic is None:
+                results[name] = (None, errors.UnknownTopicOrPartition(f"there is no topic {name}"))
+                continue
+            kept = anywhere.get(topic.id)
+            if kept is None:
+                results[name] = (
+                    topic.id,
+                    errors.UnknownTopicOrPartition(f"{group_id} has no offsets of topic {name}"),
+                )
+                continue
+            results[name] = (topic.id, None)
+            known[topic.id] = kept
+        if known:
+            timeout_ms = self._groups.commit_timeout_ms
+            about = {topic_id: kept.name for topic_id, kept in known.items()}
+            await shard.committed(shard.append(heartbeat.deleting(group, about)), timeout_ms)
+            await self._share_groups.delete_states(group_id, known)
+            group = share_group(shard.machine, group_id)
+            await shard.committed(shard.append(heartbeat.deleted(group, known)), timeout_ms)
+        return results
