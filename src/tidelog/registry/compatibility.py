@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidelog.registry.difference import told
-from tidelog.registry.entries import Stored
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import Stored
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Parsed, Schema
 from tidelog.registry.state import RegistryState

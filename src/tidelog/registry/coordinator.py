@@ -186,7 +186,7 @@ class SchemaRegistry:
 
     async def _take_in(self, shard: RegistryShard) -> None:
         """What somebody else appended."""
-        from tidelog.registry.entries import JsonKinds
+        from tidelog.registry.records import JsonKinds
 
         kinds, log = JsonKinds(), self._partitions.led_here(TOPIC, 0).log
         while self._taken_in < log.next and not shard.closed:
@@ -218,7 +218,7 @@ class SchemaRegistry:
 
     def _open(self) -> Coordinator[RegistryState]:
         if self._coordinator is None:
-            from tidelog.registry.entries import JsonKinds
+            from tidelog.registry.records import JsonKinds
             from tidelog.registry.state import RegistryState
 
             self._coordinator = Coordinator(

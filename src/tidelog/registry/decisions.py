@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidelog.coordination.entries import Entry
-from tidelog.registry.asked import LATEST, Asked, config_asked, mode_asked
 from tidelog.registry.compatibility import New, problems
-from tidelog.registry.entries import ConfigKey, DeleteSubjectKey, ModeKey, NoopKey, SchemaKey, Stored
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import ConfigKey, DeleteSubjectKey, ModeKey, NoopKey, SchemaKey, Stored
 from tidelog.registry.refusal import (
     context_not_empty,
     incompatible,
@@ -25,6 +24,7 @@ from tidelog.registry.refusal import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
+from tidelog.registry.requests import LATEST, Asked, config_asked, mode_asked
 from tidelog.registry.schema import Reference, Schema
 from tidelog.registry.settings import completed, config_of, mode_of
 from tidelog.registry.state import RegistryState, within

@@ -22,14 +22,14 @@ def checked_type(given: object) -> str:
 
 def _parser(type_: str) -> Callable[[Schema, Resolved], Parsed]:
     if type_ == "AVRO":
-        from tidelog.registry.avro import parse_avro
+        from tidelog.registry.avro.schema import parse_avro
 
         return parse_avro
     if type_ == "JSON":
-        from tidelog.registry.json_schema import parse_json_schema
+        from tidelog.registry.json.schema import parse_json_schema
 
         return parse_json_schema
-    from tidelog.registry.protobuf import parse_protobuf
+    from tidelog.registry.protobuf.schema import parse_protobuf
 
     return parse_protobuf
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidelog.coordination.entries import Entry
-from tidelog.registry.entries import (
+from tidelog.registry.records import (
     ClearSubjectKey,
     ConfigKey,
     DeleteSubjectKey,

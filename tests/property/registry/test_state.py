@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tidelog.coordination.entries import Entry
 from tidelog.registry import decisions
-from tidelog.registry.asked import Asked
-from tidelog.registry.entries import JsonKinds
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import JsonKinds
 from tidelog.registry.refusal import Refusal
+from tidelog.registry.requests import Asked
 from tidelog.registry.schema import Reference, Schema
 from tidelog.registry.state import RegistryState
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tidelog.registry.asked import version_asked
 from tidelog.registry.coordinator import SchemaRegistry
-from tidelog.registry.entries import Stored
+from tidelog.registry.records import Stored
 from tidelog.registry.refusal import Refusal, malformed
+from tidelog.registry.requests import version_asked
 from tidelog.registry.schema import Schema
 from tidelog.registry.state import within
 from tidelog.registry.subjects import Subject, canonical, context_key

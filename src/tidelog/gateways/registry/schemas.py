@@ -7,7 +7,7 @@ from typing import Any
 from tidelog.gateways.registry.call import Call, Plain, told_schema, told_version
 from tidelog.gateways.registry.subjects import SUBJECTS_MAX, formatted, matches
 from tidelog.registry import decisions
-from tidelog.registry.entries import Stored
+from tidelog.registry.records import Stored
 from tidelog.registry.refusal import compatibility_not_set, malformed, mode_not_set, schema_not_found
 from tidelog.registry.schema import TYPES
 from tidelog.registry.settings import config_of, mode_of

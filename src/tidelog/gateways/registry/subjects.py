@@ -6,10 +6,10 @@ from typing import Any
 
 from tidelog.gateways.registry.call import Call, Plain, told_version
 from tidelog.registry import decisions
-from tidelog.registry.asked import asked
-from tidelog.registry.entries import Stored
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import Stored
 from tidelog.registry.refusal import schema_not_found, subject_not_found
+from tidelog.registry.requests import asked
 from tidelog.registry.settings import without_alias
 from tidelog.registry.state import RegistryState
 from tidelog.registry.subjects import ANY_CONTEXT, Subject

@@ -17,10 +17,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.proto_compatibility import differences
-from tidelog.registry.proto_known import KNOWN
-from tidelog.registry.proto_parser import parse_proto
-from tidelog.registry.proto_text import proto_text
+from tidelog.registry.protobuf.compatibility import differences
+from tidelog.registry.protobuf.known_files import KNOWN
+from tidelog.registry.protobuf.parser import parse_proto
+from tidelog.registry.protobuf.text import proto_text
 from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
 

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema_rs
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json_node import Node
-from tidelog.registry.pairs import Found
+from tidelog.registry.json.node import Node
+from tidelog.registry.pair_comparison import Found
 
 ALL = frozenset(("null", "boolean", "object", "array", "string", "number", "integer"))
 _SCALAR_KEYWORDS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidelog.registry import avro_text
-from tidelog.registry.avro_compatibility import differences
-from tidelog.registry.avro_type import AvroType, Names, parse
+from tidelog.registry.avro import text
+from tidelog.registry.avro.compatibility import differences
+from tidelog.registry.avro.types import AvroType, Names, parse
 from tidelog.registry.difference import Difference
 from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
@@ -26,14 +26,14 @@ class AvroSchema:
         return self._root.name or None
 
     def canonical(self) -> str:
-        return avro_text.canonical(self._root, self._others)
+        return text.canonical(self._root, self._others)
 
     def normal(self) -> str:
-        return avro_text.normal(self._root, self._others)
+        return text.normal(self._root, self._others)
 
     def formatted(self, how: str) -> str:
         if how == "resolved":
-            return avro_text.canonical(self._root)
+            return text.canonical(self._root)
         return self.canonical()
 
     def differences(self, written: AvroSchema) -> list[Difference]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.pairs import Found, Pairs, settled
+from tidelog.registry.pair_comparison import Found, Pairs, settled
 
 _KINDS = {
     "GENERAL_NUMBER": ("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"),

@@ -11,7 +11,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.registry_messages import compiled
-from tidelog.registry.protobuf import ProtobufSchema, parse_protobuf
+from tidelog.registry.protobuf.schema import ProtobufSchema, parse_protobuf
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Schema
 

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema_rs
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json_compatibility import differences
-from tidelog.registry.json_node import Document, Node
+from tidelog.registry.json.compatibility import differences
+from tidelog.registry.json.node import Document, Node
 from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
 

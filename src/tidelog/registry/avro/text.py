@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidelog.registry.avro_type import MISSING, PRIMITIVES, AvroField, AvroType
+from tidelog.registry.avro.types import MISSING, PRIMITIVES, AvroField, AvroType
 
 
 def canonical(type_: AvroType, known: frozenset[str] = frozenset()) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json_node import Node, Nodes
-from tidelog.registry.json_objects import compare_arrays, compare_objects
-from tidelog.registry.json_scalars import compare_scalars, compare_types, types_of
-from tidelog.registry.pairs import Found, Pairs, settled
+from tidelog.registry.json.node import Node, Nodes
+from tidelog.registry.json.objects import compare_arrays, compare_objects
+from tidelog.registry.json.scalars import compare_scalars, compare_types, types_of
+from tidelog.registry.pair_comparison import Found, Pairs, settled
 
 # What a subject with compatibilityPolicy=LENIENT lets pass.
 LENIENT = frozenset(

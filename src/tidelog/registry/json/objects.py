@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json_node import Node
-from tidelog.registry.pairs import Found
+from tidelog.registry.json.node import Node
+from tidelog.registry.pair_comparison import Found
 
 
 class Accepts(Protocol):

@@ -12,8 +12,8 @@ from avro.schema import parse as avro_parse
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.property.registry.avro_schemas import changed, schemas, values
-from tidelog.registry.avro import AvroSchema, parse_avro
+from tests.property.registry.avro.avro_schemas import changed, schemas, values
+from tidelog.registry.avro.schema import AvroSchema, parse_avro
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Schema
 

@@ -4,9 +4,9 @@ The rules are those of schema resolution in Avro's specification; the names of d
 
 from __future__ import annotations
 
-from tidelog.registry.avro_type import MISSING, AvroField, AvroType
+from tidelog.registry.avro.types import MISSING, AvroField, AvroType
 from tidelog.registry.difference import Difference
-from tidelog.registry.pairs import Pairs, settled
+from tidelog.registry.pair_comparison import Pairs, settled
 
 _PROMOTED = {
     "long": frozenset(("int",)),

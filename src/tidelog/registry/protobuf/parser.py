@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf.descriptor import FieldDescriptor
 
-from tidelog.registry.proto_tokens import Cursor
+from tidelog.registry.protobuf.tokens import Cursor
 from tidelog.registry.refusal import invalid_schema
 
 Field = pb.FieldDescriptorProto
