@@ -87,7 +87,7 @@ PURE = [
     "client/topic_names.py",
     "client/topology.py",
     "client/transaction_state.py",
-    "coordination/entries.py",
+    "coordination/records.py",
     "gateways/console/amounts.py",
     "gateways/console/chart.py",
     "gateways/console/condition.py",
@@ -202,7 +202,7 @@ PURE = [
     "storage/producers.py",
     "storage/retention.py",
     "storage/txn_index.py",
-    "transactions/machine.py",
+    "transactions/state_machine.py",
     "transactions/transaction.py",
 ]
 IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess", "secrets"}

@@ -17,16 +17,16 @@ from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_sessions import FetchSessions
-    from tidelog.groups.admin import Directory
     from tidelog.groups.classic.coordinator import ClassicGroups
     from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
     from tidelog.groups.consumer.coordinator import ConsumerGroups
     from tidelog.groups.coordinator import Groups
-    from tidelog.groups.offsets.coordinator import GroupOffsets
+    from tidelog.groups.group_directory import GroupDirectory
+    from tidelog.groups.offsets.coordinator import OffsetCoordinator
     from tidelog.groups.share.coordinator import ShareGroups
     from tidelog.groups.share.offsets import ShareOffsets
     from tidelog.groups.share.partitions import SharePartitions
-    from tidelog.groups.share.state_coordinator import ShareShards
+    from tidelog.groups.share.state_coordinator import ShareStateCoordinator
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
     from tidelog.metadata.producer_ids import ProducerIds
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tidelog.replication.partitions import Partitions
     from tidelog.replication.throttle import Throttle
     from tidelog.storage.log_dirs import LogDirs
-    from tidelog.transactions.coordinator import Transactions
-    from tidelog.transactions.markers import Markers
+    from tidelog.transactions.coordinator import TransactionCoordinator
+    from tidelog.transactions.markers import TransactionMarkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Services:
     classic_groups: ClassicGroups
     classic_members: ClassicMembers
     consumer_groups: ConsumerGroups
-    group_offsets: GroupOffsets
-    group_directory: Directory
+    group_offsets: OffsetCoordinator
+    group_directory: GroupDirectory
     share_groups: ShareGroups
     share_offsets: ShareOffsets
-    share_shards: ShareShards
+    share_shards: ShareStateCoordinator
     shares: SharePartitions
     in_sync: InSync
     outbound: Throttle  # of what followers that are behind are sent
-    transactions: Transactions
-    markers: Markers
+    transactions: TransactionCoordinator
+    markers: TransactionMarkers
     registry: SchemaRegistry
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""

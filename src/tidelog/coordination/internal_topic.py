@@ -15,7 +15,7 @@ from tidelog.metadata.planning import NewTopic
 NAMES_MAX = 16_384  # whose partitions are remembered
 
 
-class Shape(NamedTuple):
+class TopicShape(NamedTuple):
     """How a topic is made; the settings say so."""
 
     partitions: int
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
 
 class InternalTopic:
-    def __init__(self, name: str, controller: Controller, shape: Callable[[], Shape]) -> None:
+    def __init__(self, name: str, controller: Controller, shape: Callable[[], TopicShape]) -> None:
         self.name = name
         self._controller = controller
         self._shape = shape

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.entries import Entry, Kinds
+from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.promises import Appended, found, is_committed, when_committed
@@ -22,10 +22,10 @@ from tidelog.types import Epoch
 NO_PRODUCER = -1
 
 
-class Machine(Protocol):
+class StateMachine(Protocol):
     """What a shard's records add up to.  Pure: the same records give the same state, live or loaded."""
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         """`producer_id` is not -1 when the record belongs to a transaction that is open until `ended`."""
         ...
 
@@ -34,7 +34,7 @@ class Machine(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=StateMachine)
 
 
 class Writer(NamedTuple):
@@ -50,7 +50,7 @@ class Shard(Generic[M]):
         index: int,
         partition: Partition,
         machine: M,
-        kinds: Kinds,
+        kinds: RecordTypes,
         clock: Clock,
         broken: Callable[[Shard[M], Exception], None],
     ) -> None:
@@ -69,7 +69,7 @@ class Shard(Generic[M]):
 
     # Writing.  Both raise what `coordinator_error` makes of the log's problem, and then nothing has changed.
 
-    def append(self, entries: Sequence[Entry], writer: Writer | None = None) -> Appended | None:
+    def append(self, entries: Sequence[CoordinatorRecord], writer: Writer | None = None) -> Appended | None:
         """One batch, all or nothing; None when there is nothing to write.  Pass the result to `committed`."""
         if not entries:
             return None

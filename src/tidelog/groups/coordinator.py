@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
@@ -29,7 +29,7 @@ from tidelog.types import NodeId
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 
 
 class Groups:
@@ -37,7 +37,7 @@ class Groups:
         self._controller = controller
         self.clock = clock
         self.topic = InternalTopic(OFFSETS_TOPIC, controller, self._shape)
-        self.coordinator: Coordinator[GroupMachine] = Coordinator(
+        self.coordinator: CoordinatorRuntime[GroupStateMachine] = CoordinatorRuntime(
             self.topic, node, partitions, clock, KINDS, new_machine
         )
         self.timers = Timers(clock)
@@ -62,9 +62,9 @@ class Groups:
         """Where the group's state is; the protocol's error when that is elsewhere, loading, or not made yet."""
         return self.coordinator.shard(group_id)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self.config
-        return Shape(
+        return TopicShape(
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
             {

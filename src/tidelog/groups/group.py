@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
@@ -57,7 +57,7 @@ class Group(Protocol):
         """May the whole group be deleted now?"""
         ...
 
-    def tombstones(self) -> list[Entry]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """What deletes the group's own records (not its offsets)."""
         ...
 

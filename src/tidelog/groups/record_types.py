@@ -5,7 +5,7 @@ passed over when the topic is loaded.  Pure."""
 
 from __future__ import annotations
 
-from tidelog.coordination.entries import Kind, Kinds
+from tidelog.coordination.records import RecordType, RecordTypes
 from tidelog.wire.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -68,21 +68,21 @@ def _offset_version(value: OffsetCommitValue) -> int:
     return _OFFSET_VERSION if value.expire_timestamp == -1 else _OFFSET_VERSION_WITH_EXPIRY
 
 
-KINDS = Kinds(
-    Kind(LegacyOffsetCommitKey, LegacyOffsetCommitValue, 0),
-    Kind(OffsetCommitKey, OffsetCommitValue, _offset_version),
-    Kind(GroupMetadataKey, GroupMetadataValue, _GROUP_VERSION),
-    Kind(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0),
-    Kind(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, 0),
-    Kind(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, 0),
-    Kind(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, 0),
-    Kind(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0),
-    Kind(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
-    Kind(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
-    Kind(ShareGroupMetadataKey, ShareGroupMetadataValue, 0),
-    Kind(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, 0),
-    Kind(ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, 0),
-    Kind(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0),
-    Kind(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0),
-    Kind(ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0),
+KINDS = RecordTypes(
+    RecordType(LegacyOffsetCommitKey, LegacyOffsetCommitValue, 0),
+    RecordType(OffsetCommitKey, OffsetCommitValue, _offset_version),
+    RecordType(GroupMetadataKey, GroupMetadataValue, _GROUP_VERSION),
+    RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0),
+    RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, 0),
+    RecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, 0),
+    RecordType(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, 0),
+    RecordType(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0),
+    RecordType(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
+    RecordType(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
+    RecordType(ShareGroupMetadataKey, ShareGroupMetadataValue, 0),
+    RecordType(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, 0),
+    RecordType(ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, 0),
+    RecordType(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0),
+    RecordType(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0),
+    RecordType(ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0),
 )

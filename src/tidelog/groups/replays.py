@@ -8,7 +8,7 @@ from tidelog.groups.classic.group import replay_group
 from tidelog.groups.consumer.group import CONSUMER_RECORDS, replay_consumer_record
 from tidelog.groups.offsets.records import replay_legacy_offset, replay_offset
 from tidelog.groups.share.group import SHARE_REPLAYS
-from tidelog.groups.state_machine import GroupMachine, Replay
+from tidelog.groups.state_machine import GroupStateMachine, Replay
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey
@@ -22,5 +22,5 @@ REPLAYS: dict[type, Replay] = {
 }
 
 
-def new_machine() -> GroupMachine:
-    return GroupMachine(REPLAYS)
+def new_machine() -> GroupStateMachine:
+    return GroupStateMachine(REPLAYS)

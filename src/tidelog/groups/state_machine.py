@@ -16,21 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.group import Group
-from tidelog.groups.offsets.committed import Offsets
+from tidelog.groups.offsets.committed import OffsetsState
 
-Replay = Callable[["GroupMachine", Any, Any, int], None]
+Replay = Callable[["GroupStateMachine", Any, Any, int], None]
 """(machine, key, value or None, producer id or -1)"""
 
 
-class GroupMachine:
+class GroupStateMachine:
     def __init__(self, replays: Mapping[type, Replay]) -> None:
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = OffsetsState()
         self._replays = replays
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         take = self._replays.get(type(entry.key))
         if take is not None:
             take(self, entry.key, entry.value, producer_id)

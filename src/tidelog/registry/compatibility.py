@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from tidelog.registry.difference import told
 from tidelog.registry.formats import Formats
-from tidelog.registry.records import Stored
+from tidelog.registry.records import SchemaVersion
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Parsed, Schema
 from tidelog.registry.state import RegistryState
 
 
-class New(NamedTuple):
+class NewSchema(NamedTuple):
     """A schema that is no version yet, understood."""
 
     schema: Schema
@@ -21,7 +21,11 @@ class New(NamedTuple):
 
 
 def problems(
-    state: RegistryState, formats: Formats, new: New, before: Sequence[Stored], config: Mapping[str, Any]
+    state: RegistryState,
+    formats: Formats,
+    new: NewSchema,
+    before: Sequence[SchemaVersion],
+    config: Mapping[str, Any],
 ) -> list[str]:
     """What is in the way of `new` after the versions `before`, which are in order; empty when nothing is."""
     level = str(config["compatibilityLevel"])
@@ -46,7 +50,12 @@ def problems(
 
 
 def _between(
-    state: RegistryState, formats: Formats, new: New, stored: Stored, direction: str, lenient: bool
+    state: RegistryState,
+    formats: Formats,
+    new: NewSchema,
+    stored: SchemaVersion,
+    direction: str,
+    lenient: bool,
 ) -> list[str]:
     if stored.schema.type != new.schema.type:
         return [

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.coordinator import Coordinator, read_slice
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime, read_slice
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.record.reader import read_batches
-from tidelog.registry.validation import Validation, Wanted, subject_wanted
+from tidelog.registry.validation import SchemaIdCheck, SchemaValidation, subject_wanted
 from tidelog.replication.partitions import Partitions
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.coordination.shard import Shard
-    from tidelog.registry.decisions import Decision
+    from tidelog.registry.decisions import RegistryDecision
     from tidelog.registry.formats import Formats
     from tidelog.registry.state import RegistryState
 
@@ -46,7 +46,7 @@ Users = tuple[frozenset[str], str, str]
 """Subjects that have a schema, its type and its text."""
 
 
-class NotHere(Exception):
+class NotRegistryLeader(Exception):
     """Another broker leads; None: nobody does."""
 
     def __init__(self, leader: NodeId | None) -> None:
@@ -60,12 +60,12 @@ class SchemaRegistry:
         self._controller = controller
         self._partitions = partitions
         self._clock = clock
-        self._coordinator: Coordinator[RegistryState] | None = None
+        self._coordinator: CoordinatorRuntime[RegistryState] | None = None
         self._topic = InternalTopic(TOPIC, controller, self._shape)
         self._formats: Formats | None = None
         self._deciding = asyncio.Lock()
         self._taken_in = 0  # offset up to which the state has the log
-        self.validation = Validation(clock, self._is_registered)
+        self.validation = SchemaValidation(clock, self._is_registered)
 
     # For gateways
 
@@ -92,7 +92,7 @@ class SchemaRegistry:
         await self._settled(shard)
         return answer
 
-    async def change(self, decide: Callable[[RegistryState, Formats], Decision]) -> Any:
+    async def change(self, decide: Callable[[RegistryState, Formats], RegistryDecision]) -> Any:
         """The decision's answer, once it is committed."""
         await self._make_topic()
         async with self._deciding:
@@ -112,12 +112,12 @@ class SchemaRegistry:
 
     # For the leaders of partitions
 
-    async def _is_registered(self, wanted: Wanted) -> bool:
+    async def _is_registered(self, wanted: SchemaIdCheck) -> bool:
         """Raises NotEnoughReplicas when nobody can say: producers try again."""
         try:
             try:
                 users = await self.read(lambda state: _users(state, wanted.id))
-            except NotHere as elsewhere:
+            except NotRegistryLeader as elsewhere:
                 users = await self._ask_elsewhere(elsewhere.leader, wanted.id)
         except errors.TidelogError as problem:
             raise errors.NotEnoughReplicas(f"the schema registry cannot be asked now: {problem}") from problem
@@ -158,12 +158,12 @@ class SchemaRegistry:
         raise problem or errors.CoordinatorNotAvailable(f"{TOPIC} is being made: try again")
 
     async def _shard(self) -> RegistryShard:
-        """Loaded, and with all that the log has.  NotHere when another broker leads."""
+        """Loaded, and with all that the log has.  NotRegistryLeader when another broker leads."""
         coordinator = self._open()
         for _ in range(round(LOAD_S_MAX / LOOK_S)):
             leader = self._leader()
             if leader != self._node:
-                raise NotHere(leader)
+                raise NotRegistryLeader(leader)
             try:
                 shard = coordinator.shard_at(0)
             except (errors.CoordinatorLoadInProgress, errors.NotCoordinator):
@@ -186,9 +186,9 @@ class SchemaRegistry:
 
     async def _take_in(self, shard: RegistryShard) -> None:
         """What somebody else appended."""
-        from tidelog.registry.records import JsonKinds
+        from tidelog.registry.records import JsonRecordTypes
 
-        kinds, log = JsonKinds(), self._partitions.led_here(TOPIC, 0).log
+        kinds, log = JsonRecordTypes(), self._partitions.led_here(TOPIC, 0).log
         while self._taken_in < log.next and not shard.closed:
             if self._taken_in >= log.end:
                 await log.flush()
@@ -216,13 +216,13 @@ class SchemaRegistry:
 
     # Life
 
-    def _open(self) -> Coordinator[RegistryState]:
+    def _open(self) -> CoordinatorRuntime[RegistryState]:
         if self._coordinator is None:
-            from tidelog.registry.records import JsonKinds
+            from tidelog.registry.records import JsonRecordTypes
             from tidelog.registry.state import RegistryState
 
-            self._coordinator = Coordinator(
-                self._topic, self._node, self._partitions, self._clock, JsonKinds(), RegistryState
+            self._coordinator = CoordinatorRuntime(
+                self._topic, self._node, self._partitions, self._clock, JsonRecordTypes(), RegistryState
             )
             self._coordinator.opened.append(self._loaded)
             self._coordinator.start(self._controller.image)
@@ -252,9 +252,9 @@ class SchemaRegistry:
         if self._coordinator is not None:
             await self._coordinator.stop()
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self._controller.config()
-        return Shape(
+        return TopicShape(
             1,
             config.transaction_state_log_replication_factor,
             {

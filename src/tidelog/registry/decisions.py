@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tidelog.coordination.entries import Entry
-from tidelog.registry.compatibility import New, problems
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.registry.compatibility import NewSchema, problems
 from tidelog.registry.formats import Formats
-from tidelog.registry.records import ConfigKey, DeleteSubjectKey, ModeKey, NoopKey, SchemaKey, Stored
+from tidelog.registry.records import ConfigKey, DeleteSubjectKey, ModeKey, NoopKey, SchemaKey, SchemaVersion
 from tidelog.registry.refusal import (
     context_not_empty,
     incompatible,
@@ -24,22 +24,24 @@ from tidelog.registry.refusal import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
-from tidelog.registry.requests import LATEST, Asked, config_asked, mode_asked
+from tidelog.registry.requests import LATEST, SchemaRequest, changed_config, parse_mode
 from tidelog.registry.schema import Reference, Schema
 from tidelog.registry.settings import completed, config_of, mode_of
 from tidelog.registry.state import RegistryState, within
 from tidelog.registry.subjects import Subject, checked, context_key
 
 
-class Decision(NamedTuple):
-    entries: list[Entry]
+class RegistryDecision(NamedTuple):
+    entries: list[CoordinatorRecord]
     answer: Any
 
 
 # Registering and looking up
 
 
-def register(state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool) -> Decision:
+def register(
+    state: RegistryState, formats: Formats, subject: str, asked: SchemaRequest, normalize: bool
+) -> RegistryDecision:
     subject = checked(subject)
     mode = mode_of(state, subject)
     _check_writable(subject, mode)
@@ -51,11 +53,11 @@ def register(state: RegistryState, formats: Formats, subject: str, asked: Asked,
     config = config_of(state, subject)
     new = understood(state, formats, subject, asked.schema, normalize or bool(config.get("normalize")))
     if not importing:
-        new = New(completed(state, subject, new.schema, config), new.parsed)
+        new = NewSchema(completed(state, subject, new.schema, config), new.parsed)
     before = state.versions(subject)
     known = next((one for one in reversed(before) if one.schema.fingerprint == new.schema.fingerprint), None)
     if known is not None and asked.id in (None, known.id) and asked.version in (None, known.version):
-        return Decision([], known)
+        return RegistryDecision([], known)
     if importing:
         stored = _imported(state, subject, asked, new.schema)
     else:
@@ -65,11 +67,13 @@ def register(state: RegistryState, formats: Formats, subject: str, asked: Asked,
         version = _next_version(state, subject)
         if asked.version not in (None, version):
             raise not_permitted(f"Version is not one more than previous version: {version} would be next")
-        stored = Stored(subject, version, _id_for(state, subject, new.schema), new.schema)
-    return Decision([Entry(stored.key, stored)], stored)
+        stored = SchemaVersion(subject, version, _id_for(state, subject, new.schema), new.schema)
+    return RegistryDecision([CoordinatorRecord(stored.key, stored)], stored)
 
 
-def understood(state: RegistryState, formats: Formats, subject: str, schema: Schema, normalize: bool) -> New:
+def understood(
+    state: RegistryState, formats: Formats, subject: str, schema: Schema, normalize: bool
+) -> NewSchema:
     """The schema in the form in which it is kept."""
     references = tuple(_settled_reference(state, subject, one) for one in schema.references)
     given = Schema(schema.text, schema.type, references, schema.metadata, schema.rule_set)
@@ -81,7 +85,7 @@ def understood(state: RegistryState, formats: Formats, subject: str, schema: Sch
     text = parsed.normal() if normalize else parsed.canonical()
     if normalize:
         references = tuple(sorted(references, key=lambda one: (one.name, one.subject, one.version)))
-    return New(Schema(text, given.type, references, given.metadata, given.rule_set), parsed)
+    return NewSchema(Schema(text, given.type, references, given.metadata, given.rule_set), parsed)
 
 
 def _settled_reference(state: RegistryState, subject: str, reference: Reference) -> Reference:
@@ -99,13 +103,13 @@ def _settled_reference(state: RegistryState, subject: str, reference: Reference)
     return Reference(reference.name, reference.subject, stored.version)
 
 
-def _imported(state: RegistryState, subject: str, asked: Asked, schema: Schema) -> Stored:
+def _imported(state: RegistryState, subject: str, asked: SchemaRequest, schema: Schema) -> SchemaVersion:
     assert asked.id is not None
     context = Subject.of(subject).context
     known = state.contexts[context].schemas.get(asked.id) if context in state.contexts else None
     if known is not None and known.fingerprint != schema.fingerprint:
         raise not_permitted(f"Overwrite new schema with id {asked.id} in context {context} is not permitted.")
-    return Stored(subject, asked.version or _next_version(state, subject), asked.id, schema)
+    return SchemaVersion(subject, asked.version or _next_version(state, subject), asked.id, schema)
 
 
 def _next_version(state: RegistryState, subject: str) -> int:
@@ -120,8 +124,8 @@ def _id_for(state: RegistryState, subject: str, schema: Schema) -> int:
 
 
 def look_up(
-    state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool, deleted: bool
-) -> Stored:
+    state: RegistryState, formats: Formats, subject: str, asked: SchemaRequest, normalize: bool, deleted: bool
+) -> SchemaVersion:
     versions = state.versions(subject, deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -139,12 +143,17 @@ def look_up(
     raise schema_not_found()
 
 
-def _normal(state: RegistryState, formats: Formats, stored: Stored) -> Schema:
+def _normal(state: RegistryState, formats: Formats, stored: SchemaVersion) -> Schema:
     return understood(state, formats, stored.subject, stored.schema, True).schema
 
 
 def check(
-    state: RegistryState, formats: Formats, subject: str, asked: Asked, normalize: bool, version: int | None
+    state: RegistryState,
+    formats: Formats,
+    subject: str,
+    asked: SchemaRequest,
+    normalize: bool,
+    version: int | None,
 ) -> list[str]:
     """Problems with one version, or with those that the subject's compatibility asks about (`version` None)."""
     config = config_of(state, subject)
@@ -156,11 +165,11 @@ def check(
     elif version == LATEST:
         before = before[-1:]
     new = understood(state, formats, subject, asked.schema, normalize or bool(config.get("normalize")))
-    new = New(completed(state, subject, new.schema, config), new.parsed)
+    new = NewSchema(completed(state, subject, new.schema, config), new.parsed)
     return problems(state, formats, new, before, config)
 
 
-def version_of(state: RegistryState, subject: str, version: int, deleted: bool = False) -> Stored:
+def version_of(state: RegistryState, subject: str, version: int, deleted: bool = False) -> SchemaVersion:
     versions = state.versions(subject, deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -175,7 +184,7 @@ def version_of(state: RegistryState, subject: str, version: int, deleted: bool =
 # Deleting
 
 
-def delete_subject(state: RegistryState, subject: str, permanent: bool) -> Decision:
+def delete_subject(state: RegistryState, subject: str, permanent: bool) -> RegistryDecision:
     _check_writable(subject, mode_of(state, subject))
     everything, alive = state.versions(subject, True), state.versions(subject)
     if not everything:
@@ -186,21 +195,21 @@ def delete_subject(state: RegistryState, subject: str, permanent: bool) -> Decis
         raise subject_not_soft_deleted(subject)
     for stored in alive or everything:
         _check_unreferenced(state, stored)
-    entries: list[Entry] = []
+    entries: list[CoordinatorRecord] = []
     if permanent:
         entries += _forgetting(state, everything)
-        entries.append(Entry(DeleteSubjectKey(subject), None))
+        entries.append(CoordinatorRecord(DeleteSubjectKey(subject), None))
     else:
         last = {"subject": subject, "version": alive[-1].version}
-        entries.append(Entry(DeleteSubjectKey(subject), last))
+        entries.append(CoordinatorRecord(DeleteSubjectKey(subject), last))
     if subject in state.modes:
-        entries.append(Entry(ModeKey(subject), None))
+        entries.append(CoordinatorRecord(ModeKey(subject), None))
     if subject in state.configs:
-        entries.append(Entry(ConfigKey(subject), None))
-    return Decision(entries, [one.version for one in (everything if permanent else alive)])
+        entries.append(CoordinatorRecord(ConfigKey(subject), None))
+    return RegistryDecision(entries, [one.version for one in (everything if permanent else alive)])
 
 
-def delete_version(state: RegistryState, subject: str, version: int, permanent: bool) -> Decision:
+def delete_version(state: RegistryState, subject: str, version: int, permanent: bool) -> RegistryDecision:
     _check_writable(subject, mode_of(state, subject))
     if not state.versions(subject, True):
         raise subject_not_found(subject)
@@ -214,47 +223,47 @@ def delete_version(state: RegistryState, subject: str, version: int, permanent: 
         raise version_not_soft_deleted(subject, stored.version)
     _check_unreferenced(state, stored)
     if permanent:
-        return Decision(_forgetting(state, [stored]), stored.version)
-    return Decision([Entry(stored.key, stored._replace(deleted=True))], stored.version)
+        return RegistryDecision(_forgetting(state, [stored]), stored.version)
+    return RegistryDecision([CoordinatorRecord(stored.key, stored._replace(deleted=True))], stored.version)
 
 
-def _forgetting(state: RegistryState, gone: list[Stored]) -> list[Entry]:
+def _forgetting(state: RegistryState, gone: list[SchemaVersion]) -> list[CoordinatorRecord]:
     """With the largest id that was ever given away: records that are gone cannot tell it, and no id comes twice."""
     ids = {name: context.id_max for name, context in sorted(state.contexts.items())}
-    return [Entry(NoopKey(), {"ids": ids}), *(Entry(one.key, None) for one in gone)]
+    return [CoordinatorRecord(NoopKey(), {"ids": ids}), *(CoordinatorRecord(one.key, None) for one in gone)]
 
 
-def _check_unreferenced(state: RegistryState, stored: Stored) -> None:
+def _check_unreferenced(state: RegistryState, stored: SchemaVersion) -> None:
     for other in state.referrers(SchemaKey(stored.subject, stored.version)):
         if other.subject != stored.subject or other.version != stored.version:
             raise reference_exists(stored.subject, stored.version)
 
 
-def delete_context(state: RegistryState, context: str) -> Decision:
+def delete_context(state: RegistryState, context: str) -> RegistryDecision:
     if context not in state.contexts:
         raise subject_not_found(context)
     if state.in_context(context):
         raise context_not_empty(context)
     key = context_key(context)
-    entries: list[Entry] = []
+    entries: list[CoordinatorRecord] = []
     if key in state.modes:
-        entries.append(Entry(ModeKey(key), None))
+        entries.append(CoordinatorRecord(ModeKey(key), None))
     if key in state.configs:
-        entries.append(Entry(ConfigKey(key), None))
-    return Decision(entries, None)
+        entries.append(CoordinatorRecord(ConfigKey(key), None))
+    return RegistryDecision(entries, None)
 
 
 # Settings
 
 
-def set_config(state: RegistryState, subject: str | None, body: Any) -> Decision:
+def set_config(state: RegistryState, subject: str | None, body: Any) -> RegistryDecision:
     _check_scope(state, subject)
-    after = config_asked(body, state.configs.get(subject, {}))
+    after = changed_config(body, state.configs.get(subject, {}))
     value = {**({} if subject is None else {"subject": subject}), **after}
-    return Decision([Entry(ConfigKey(subject), value if after else None)], body)
+    return RegistryDecision([CoordinatorRecord(ConfigKey(subject), value if after else None)], body)
 
 
-def delete_config(state: RegistryState, subject: str | None) -> Decision:
+def delete_config(state: RegistryState, subject: str | None) -> RegistryDecision:
     _check_scope(state, subject)
     before = state.configs.get(subject)
     if before is None and subject is not None:
@@ -263,26 +272,26 @@ def delete_config(state: RegistryState, subject: str | None) -> Decision:
     told = config_of(state, subject) if before is None else {"compatibilityLevel": None, **before}
     if told["compatibilityLevel"] is None:
         told["compatibilityLevel"] = config_of(state, subject)["compatibilityLevel"]
-    return Decision([Entry(ConfigKey(subject), None)] if before is not None else [], told)
+    return RegistryDecision([CoordinatorRecord(ConfigKey(subject), None)] if before is not None else [], told)
 
 
-def set_mode(state: RegistryState, subject: str | None, body: Any, force: bool) -> Decision:
-    mode = mode_asked(body)
+def set_mode(state: RegistryState, subject: str | None, body: Any, force: bool) -> RegistryDecision:
+    mode = parse_mode(body)
     if mode == "READONLY_OVERRIDE" and subject is not None:
         raise not_permitted("READONLY_OVERRIDE is for all subjects together, not for one")
     if mode == "IMPORT" and not force and _has_schemas(state, subject):
         raise not_permitted("Cannot import since found existing subjects: delete them, or set force=true")
     value = {**({} if subject is None else {"subject": subject}), "mode": mode}
-    return Decision([Entry(ModeKey(subject), value)], {"mode": mode})
+    return RegistryDecision([CoordinatorRecord(ModeKey(subject), value)], {"mode": mode})
 
 
-def delete_mode(state: RegistryState, subject: str | None) -> Decision:
+def delete_mode(state: RegistryState, subject: str | None) -> RegistryDecision:
     before = state.modes.get(subject)
     if before is None:
         if subject is not None:
             raise subject_not_found(subject)
-        return Decision([], {"mode": mode_of(state, None)})
-    return Decision([Entry(ModeKey(subject), None)], {"mode": before})
+        return RegistryDecision([], {"mode": mode_of(state, None)})
+    return RegistryDecision([CoordinatorRecord(ModeKey(subject), None)], {"mode": before})
 
 
 def _has_schemas(state: RegistryState, subject: str | None) -> bool:

@@ -16,7 +16,7 @@ PAIRS_MAX = 200_000
 Found = list[Difference]
 
 
-class Pairs:
+class PairComparison:
     def __init__(self, bad: dict[Hashable, Found]) -> None:
         self._done: dict[Hashable, Found] = {}
         self._under_way: set[Hashable] = set()
@@ -41,10 +41,10 @@ class Pairs:
         return {pair: found for pair, found in self._done.items() if found}
 
 
-def settled(compare: Callable[[Pairs], Found]) -> Found:
+def settled(compare: Callable[[PairComparison], Found]) -> Found:
     bad: dict[Hashable, Found] = {}
     while True:
-        pairs = Pairs(bad)
+        pairs = PairComparison(bad)
         found = compare(pairs)
         known = pairs.incompatible()
         if not pairs.guessed or known.keys() <= bad.keys():

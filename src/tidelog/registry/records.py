@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tidelog.coordination.entries import Entry, Kinds
+from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.errors import InvalidRecord
 from tidelog.registry.schema import Reference, Schema
 
@@ -42,7 +42,7 @@ class NoopKey(NamedTuple):
     """Other registries read the key alone.  Its value here: the largest id that each context has ever given away."""
 
 
-class Stored(NamedTuple):
+class SchemaVersion(NamedTuple):
     """One version of a subject."""
 
     subject: str
@@ -67,10 +67,10 @@ _KEYTYPES: dict[str, tuple[type[Any], int]] = {
 _NAMES = {kind: (name, magic) for name, (kind, magic) in _KEYTYPES.items()}
 
 
-class JsonKinds(Kinds):
+class JsonRecordTypes(RecordTypes):
     """JSON in the place of Kafka's numbered kinds."""
 
-    def encode(self, entry: Entry) -> tuple[bytes, bytes | None]:
+    def encode(self, entry: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         name, magic = _NAMES[type(entry.key)]
         key = {"keytype": name, **entry.key._asdict(), "magic": magic}
         if name in ("CONFIG", "MODE") and entry.key.subject is None:
@@ -78,9 +78,9 @@ class JsonKinds(Kinds):
         value = entry.value
         if value is None:
             return _bytes(key), None
-        return _bytes(key), _bytes(_stored_body(value) if isinstance(value, Stored) else value)
+        return _bytes(key), _bytes(_stored_body(value) if isinstance(value, SchemaVersion) else value)
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Entry | None:
+    def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
         found = _loads(key)
         kind = _KEYTYPES.get(str(found.get("keytype")))
         if kind is None:
@@ -89,10 +89,10 @@ class JsonKinds(Kinds):
         try:
             read = _key(kind[0], found)
             if given is not None and isinstance(read, SchemaKey):
-                return Entry(read, _stored(read, given))
+                return CoordinatorRecord(read, _stored(read, given))
         except (KeyError, TypeError, ValueError) as problem:
             raise InvalidRecord(f"{found}: {problem!r}") from None
-        return Entry(read, given)
+        return CoordinatorRecord(read, given)
 
 
 def _key(kind: type[Any], found: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def _key(kind: type[Any], found: dict[str, Any]) -> Any:
     return kind(None if subject is None else str(subject))
 
 
-def _stored_body(stored: Stored) -> dict[str, Any]:
+def _stored_body(stored: SchemaVersion) -> dict[str, Any]:
     schema = stored.schema
     body: dict[str, Any] = {"subject": stored.subject, "version": stored.version, "id": stored.id}
     body["md5"] = base64.b64encode(schema.fingerprint).decode()
@@ -119,7 +119,7 @@ def _stored_body(stored: Stored) -> dict[str, Any]:
     return {**body, "schema": schema.text, "deleted": stored.deleted}
 
 
-def _stored(key: SchemaKey, given: dict[str, Any]) -> Stored:
+def _stored(key: SchemaKey, given: dict[str, Any]) -> SchemaVersion:
     references = tuple(
         Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in given.get("references") or ()
@@ -131,7 +131,7 @@ def _stored(key: SchemaKey, given: dict[str, Any]) -> Stored:
         given.get("metadata"),
         given.get("ruleSet"),
     )
-    return Stored(key.subject, key.version, int(given["id"]), schema, bool(given.get("deleted")))
+    return SchemaVersion(key.subject, key.version, int(given["id"]), schema, bool(given.get("deleted")))
 
 
 def _bytes(value: Any) -> bytes:

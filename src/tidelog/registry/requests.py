@@ -36,7 +36,7 @@ _RULES = ("migrationRules", "domainRules", "encodingRules")
 _NOT_SERVED = ("aliasForDeks", "validateFields", "validateNewSchemas", "validateRules")
 
 
-class Asked(NamedTuple):
+class SchemaRequest(NamedTuple):
     """A schema that somebody wants registered, looked up or checked; `id` and `version` only of imports."""
 
     schema: Schema
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     version: int | None = None
 
 
-def asked(body: Any) -> Asked:
+def read_schema_request(body: Any) -> SchemaRequest:
     if not isinstance(body, dict):
         raise malformed('The body must be a JSON object such as {"schema": "..."}')
     text = body.get("schema")
@@ -59,10 +59,10 @@ def asked(body: Any) -> Asked:
         _metadata(body.get("metadata"), "metadata"),
         _rule_set(body.get("ruleSet"), "ruleSet"),
     )
-    return Asked(schema, _number(body, "id", 1), _number(body, "version", 0) or None)
+    return SchemaRequest(schema, _number(body, "id", 1), _number(body, "version", 0) or None)
 
 
-def version_asked(text: str) -> int:
+def parse_version(text: str) -> int:
     """A version in a path; LATEST for the newest."""
     if text == "latest" or text == "-1":
         return LATEST
@@ -71,7 +71,7 @@ def version_asked(text: str) -> int:
     return int(text)
 
 
-def config_asked(body: Any, before: Mapping[str, Any]) -> dict[str, Any]:
+def changed_config(body: Any, before: Mapping[str, Any]) -> dict[str, Any]:
     """The settings after a change: what is not named stays, what is null goes."""
     if not isinstance(body, dict):
         raise malformed('The body must be a JSON object such as {"compatibility": "FULL"}')
@@ -94,7 +94,7 @@ def config_asked(body: Any, before: Mapping[str, Any]) -> dict[str, Any]:
     return after
 
 
-def mode_asked(body: Any) -> str:
+def parse_mode(body: Any) -> str:
     mode = body.get("mode") if isinstance(body, dict) else None
     if not isinstance(mode, str) or mode.upper() not in MODES:
         raise invalid_mode(mode)

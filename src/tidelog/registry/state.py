@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.registry.records import (
     ClearSubjectKey,
     ConfigKey,
@@ -13,14 +13,14 @@ from tidelog.registry.records import (
     ModeKey,
     NoopKey,
     SchemaKey,
+    SchemaVersion,
     Settings,
-    Stored,
 )
 from tidelog.registry.schema import Resolved, Schema
 from tidelog.registry.subjects import Subject, canonical
 
 
-class Context:
+class SchemaContext:
     """Ids are given within one."""
 
     __slots__ = ("id_max", "ids", "schemas", "users")
@@ -36,15 +36,15 @@ class RegistryState:
     __slots__ = ("_referrers", "configs", "contexts", "modes", "subjects")
 
     def __init__(self) -> None:
-        self.contexts: dict[str, Context] = {}
-        self.subjects: dict[str, dict[int, Stored]] = {}
+        self.contexts: dict[str, SchemaContext] = {}
+        self.subjects: dict[str, dict[int, SchemaVersion]] = {}
         self.configs: dict[str | None, Settings] = {}
         self.modes: dict[str | None, str] = {}
         self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
 
     # From records
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         key, value = entry.key, entry.value
         if isinstance(key, SchemaKey):
             self._forget(key)
@@ -62,14 +62,14 @@ class RegistryState:
                 self._forget(SchemaKey(key.subject, version))
         elif isinstance(key, NoopKey) and value is not None:
             for context, most in (value.get("ids") or {}).items():
-                known = self.contexts.setdefault(context, Context())
+                known = self.contexts.setdefault(context, SchemaContext())
                 known.id_max = max(known.id_max, int(most))
 
     def ended(self, producer_id: int, committed: bool) -> None:
         """Nobody writes to this topic in a transaction."""
 
-    def _remember(self, stored: Stored) -> None:
-        context = self.contexts.setdefault(Subject.of(stored.subject).context, Context())
+    def _remember(self, stored: SchemaVersion) -> None:
+        context = self.contexts.setdefault(Subject.of(stored.subject).context, SchemaContext())
         self.subjects.setdefault(stored.subject, {})[stored.version] = stored
         context.id_max = max(context.id_max, stored.id)
         context.schemas[stored.id] = stored.schema
@@ -108,20 +108,20 @@ class RegistryState:
 
     # For questions
 
-    def versions(self, subject: str, deleted: bool = False) -> list[Stored]:
+    def versions(self, subject: str, deleted: bool = False) -> list[SchemaVersion]:
         """In order; `deleted`: those as well."""
         found = self.subjects.get(subject, {})
         return [found[at] for at in sorted(found) if deleted or not found[at].deleted]
 
-    def latest(self, subject: str) -> Stored | None:
+    def latest(self, subject: str) -> SchemaVersion | None:
         versions = self.versions(subject)
         return versions[-1] if versions else None
 
-    def targets(self, stored: Stored) -> Iterator[SchemaKey]:
+    def targets(self, stored: SchemaVersion) -> Iterator[SchemaKey]:
         for reference in stored.schema.references:
             yield SchemaKey(within(stored.subject, reference.subject), reference.version)
 
-    def referrers(self, key: SchemaKey) -> list[Stored]:
+    def referrers(self, key: SchemaKey) -> list[SchemaVersion]:
         """Versions that are not deleted and refer to this one."""
         found = (self.subjects[one.subject][one.version] for one in self._referrers.get(key, ()))
         return sorted(found, key=lambda one: (one.id, one.subject, one.version))

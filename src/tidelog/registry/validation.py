@@ -20,7 +20,7 @@ KNOWN_MAX = 10_000
 KNOWN_MS = 300_000
 
 
-class Wanted(NamedTuple):
+class SchemaIdCheck(NamedTuple):
     """`strategy` is the last word of the setting: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy."""
 
     topic: str
@@ -29,14 +29,14 @@ class Wanted(NamedTuple):
     id: int
 
 
-class Validation:
-    def __init__(self, clock: Clock, ask: Callable[[Wanted], Coroutine[Any, Any, bool]]) -> None:
+class SchemaValidation:
+    def __init__(self, clock: Clock, ask: Callable[[SchemaIdCheck], Coroutine[Any, Any, bool]]) -> None:
         self.topics: set[str] = set()
         """Those with the setting."""
         self._clock = clock
         self._ask = ask
-        self._known: OrderedDict[Wanted, int] = OrderedDict()
-        self._asking: dict[Wanted, asyncio.Task[bool]] = {}
+        self._known: OrderedDict[SchemaIdCheck, int] = OrderedDict()
+        self._asking: dict[SchemaIdCheck, asyncio.Task[bool]] = {}
 
     def start(self, image: Image) -> None:
         for name in image.topic_configs:
@@ -53,11 +53,11 @@ class Validation:
         else:
             self.topics.discard(name)
 
-    def knows(self, wanted: Wanted) -> bool:
+    def knows(self, wanted: SchemaIdCheck) -> bool:
         until = self._known.get(wanted)
         return until is not None and self._clock.monotonic_ms() < until
 
-    async def registered(self, wanted: Wanted) -> bool:
+    async def registered(self, wanted: SchemaIdCheck) -> bool:
         """Asks, once for all that want to know at the same time."""
         asking = self._asking.get(wanted)
         if asking is None:
@@ -65,7 +65,7 @@ class Validation:
             asking.add_done_callback(lambda done: self._answered(wanted, done))
         return await asyncio.shield(asking)
 
-    def _answered(self, wanted: Wanted, done: asyncio.Task[bool]) -> None:
+    def _answered(self, wanted: SchemaIdCheck, done: asyncio.Task[bool]) -> None:
         self._asking.pop(wanted, None)
         if not done.cancelled() and done.exception() is None and done.result():
             self._known[wanted] = self._clock.monotonic_ms() + KNOWN_MS
@@ -80,7 +80,7 @@ class Validation:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def subject_wanted(wanted: Wanted, type_: str, text: str) -> str | None:
+def subject_wanted(wanted: SchemaIdCheck, type_: str, text: str) -> str | None:
     """The subject that must have the schema; None when it has no name to go by."""
     if wanted.strategy == "TopicNameStrategy":
         return f"{wanted.topic}-{'key' if wanted.is_key else 'value'}"

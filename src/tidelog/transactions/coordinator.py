@@ -15,23 +15,23 @@ from typing import NamedTuple, Protocol
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Ending
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
-from tidelog.transactions.enlisting import EnlistingElsewhere
-from tidelog.transactions.machine import KINDS, TOPIC, TransactionMachine, entry, tombstone
-from tidelog.transactions.markers import Markers, Wait
+from tidelog.transactions.enlistment import RemoteEnlistment
+from tidelog.transactions.markers import MarkerWait, TransactionMarkers
+from tidelog.transactions.state_machine import KINDS, TOPIC, TransactionStateMachine, entry, tombstone
 from tidelog.transactions.transaction import (
     DECIDED,
     SERVED,
-    Instance,
-    State,
+    ProducerIdAndEpoch,
     Transaction,
+    TransactionStatus,
     check_added,
     completed,
     concurrent,
@@ -53,35 +53,35 @@ RETRY_S = 0.1
 RETRY_S_MAX = 2.0
 EXPIRED_AT_ONCE = 500  # tombstones in one batch
 
-TransactionShard = Shard[TransactionMachine]
+TransactionShard = Shard[TransactionStateMachine]
 
 
-class ProducerIds(Protocol):
+class ProducerIdSource(Protocol):
     async def next(self) -> int: ...
 
 
-class Enlisting(Protocol):
+class PendingEnlistment(Protocol):
     """A change of the transaction that a partition waits for before it takes the producer's batch."""
 
     async def wait(self) -> None: ...
 
 
-class EnlistingHere(NamedTuple):
+class LocalEnlistment(NamedTuple):
     shard: TransactionShard
 
     async def wait(self) -> None:
         await self.shard.settled(COMMIT_MS_MAX)
 
 
-class Transactions:
+class TransactionCoordinator:
     def __init__(
         self,
         node: NodeId,
         controller: Controller,
         partitions: Partitions,
         clock: Clock,
-        producer_ids: ProducerIds,
-        markers: Markers,
+        producer_ids: ProducerIdSource,
+        markers: TransactionMarkers,
         peers: Peers,
     ) -> None:
         self._node = node
@@ -91,8 +91,8 @@ class Transactions:
         self._producer_ids = producer_ids
         self._markers = markers
         self.topic = InternalTopic(TOPIC, controller, self._shape)
-        self.coordinator: Coordinator[TransactionMachine] = Coordinator(
-            self.topic, node, partitions, clock, KINDS, TransactionMachine
+        self.coordinator: CoordinatorRuntime[TransactionStateMachine] = CoordinatorRuntime(
+            self.topic, node, partitions, clock, KINDS, TransactionStateMachine
         )
         self.coordinator.opened.append(self._opened)
         self.committed = 0
@@ -107,7 +107,9 @@ class Transactions:
 
     # A producer presents itself
 
-    async def initialize(self, transactional_id: str, timeout_ms: int, expected: Instance | None) -> Instance:
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
         most = self.config.transaction_max_timeout_ms
@@ -120,7 +122,7 @@ class Transactions:
         while True:
             shard = self.coordinator.shard(transactional_id)
             known = shard.machine.get(transactional_id)
-            if known is not None and known.state is State.ONGOING:
+            if known is not None and known.state is TransactionStatus.ONGOING:
                 if expected is not None and not _same_instance(known, expected):
                     raise fencing(known, expected.epoch)
                 await self._abort(shard, known)
@@ -130,12 +132,16 @@ class Transactions:
                 continue
             after = initialized(known, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms())
             await self._change(shard, after)
-            return Instance(after.producer_id, after.epoch)
+            return ProducerIdAndEpoch(after.producer_id, after.epoch)
 
     # It adds partitions
 
     async def add_partitions(
-        self, transactional_id: str, instance: Instance, partitions: frozenset[TopicPartition], version: int
+        self,
+        transactional_id: str,
+        instance: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        version: int,
     ) -> None:
         shard = self._shard(transactional_id)
         known = shard.machine.get(transactional_id)
@@ -145,7 +151,9 @@ class Transactions:
         else:
             await self._change(shard, after)
 
-    async def verify(self, transactional_id: str, instance: Instance, partition: TopicPartition) -> None:
+    async def verify(
+        self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> None:
         shard = self._shard(transactional_id)
         known = check_added(shard.machine.get(transactional_id), instance, partition)
         if self.coordinator.lease_proven:
@@ -154,13 +162,13 @@ class Transactions:
             await self._change(shard, known)
 
     def enlist(
-        self, transactional_id: str, instance: Instance, partition: TopicPartition, add: bool
-    ) -> Enlisting | None:
+        self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition, add: bool
+    ) -> PendingEnlistment | None:
         """For the leader of a partition that got a producer's batch: is it part of the transaction?  From version 2 of
         the protocol on the batch itself makes it one (`add`).  None: take it; otherwise wait first."""
         elsewhere = self._coordinated_by(transactional_id)
         if elsewhere is not None:
-            return EnlistingElsewhere(self._peers, elsewhere, transactional_id, instance, partition, add)
+            return RemoteEnlistment(self._peers, elsewhere, transactional_id, instance, partition, add)
         shard = self._shard(transactional_id)
         known = shard.machine.get(transactional_id)
         if add:
@@ -170,7 +178,7 @@ class Transactions:
                 self._append(shard, after)
         else:
             check_added(known, instance, partition)
-        return None if shard.is_settled else EnlistingHere(shard)
+        return None if shard.is_settled else LocalEnlistment(shard)
 
     def _coordinated_by(self, transactional_id: str) -> NodeId | None:
         """The other broker that coordinates the id; None when it is this one, or nobody yet."""
@@ -183,7 +191,9 @@ class Transactions:
 
     # It ends
 
-    async def end(self, transactional_id: str, instance: Instance, commit: bool, version: int) -> Instance:
+    async def end(
+        self, transactional_id: str, instance: ProducerIdAndEpoch, commit: bool, version: int
+    ) -> ProducerIdAndEpoch:
         """What the producer is from now on."""
         fresh_id: int | None = None
         while True:
@@ -196,10 +206,10 @@ class Transactions:
             break
         if after is known:
             await shard.settled(COMMIT_MS_MAX)
-            return Instance(after.producer_id, after.epoch)
+            return ProducerIdAndEpoch(after.producer_id, after.epoch)
         await self._decide(shard, after)
         then = completed(after, after.updated_ms)
-        return Instance(then.producer_id, then.epoch)
+        return ProducerIdAndEpoch(then.producer_id, then.epoch)
 
     async def _abort(self, shard: TransactionShard, known: Transaction) -> None:
         """The broker's own decision; the producer finds itself fenced."""
@@ -236,7 +246,7 @@ class Transactions:
 
     def _write_markers(
         self, shard: TransactionShard, decided: Transaction, partitions: frozenset[TopicPartition]
-    ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, Wait]]]:
+    ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, MarkerWait]]]:
         """(partitions that could not be told now, those that are to be waited for)."""
         ending = Ending(decided.producer_id, decided.epoch, shard.epoch, decided.commits, decided.version)
         left, waits = set(), []
@@ -268,7 +278,7 @@ class Transactions:
         shard: TransactionShard,
         decided: Transaction,
         left: frozenset[TopicPartition],
-        waits: list[tuple[TopicPartition, Wait]],
+        waits: list[tuple[TopicPartition, MarkerWait]],
     ) -> None:
         # A shard that was lost and came back is another one: what the old one waits for is nobody's concern.
         mine = (shard, decided.id)
@@ -405,9 +415,9 @@ class Transactions:
         shard.machine.appended(after)
         await shard.committed(appended, COMMIT_MS_MAX)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self.config
-        return Shape(
+        return TopicShape(
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
             {
@@ -420,11 +430,11 @@ class Transactions:
         )
 
 
-def _same_instance(known: Transaction, expected: Instance) -> bool:
+def _same_instance(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     return expected.producer_id == known.producer_id and expected.epoch == known.epoch
 
 
-async def _succeeds(wait: Wait, name: TopicPartition) -> bool:
+async def _succeeds(wait: MarkerWait, name: TopicPartition) -> bool:
     try:
         await wait(MARKER_MS_MAX)
     except errors.InvalidProducerEpoch as problem:

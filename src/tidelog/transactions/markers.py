@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.partitions import Partitions
@@ -28,18 +28,18 @@ from tidelog.wire.messages.write_txn_markers import (
 NOBODY = -1
 
 
-class Wait(Protocol):
+class MarkerWait(Protocol):
     async def __call__(self, timeout_ms: int) -> None:
         """Returns when the marker is on all in-sync replicas."""
         ...
 
 
-class Markers:
+class TransactionMarkers:
     def __init__(
         self,
         node: NodeId,
         partitions: Partitions,
-        coordinators: Mapping[str, Coordinator[Any]],
+        coordinators: Mapping[str, CoordinatorRuntime[Any]],
         clock: Clock,
         peers: Peers,
     ) -> None:
@@ -50,7 +50,7 @@ class Markers:
         self._clock = clock
         self._peers = peers
 
-    def append(self, name: TopicPartition, ending: Ending) -> Wait | None:
+    def append(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
         """Wherever the partition is led; None when it is there for good already."""
         try:
             return self.append_here(name, ending)
@@ -60,7 +60,7 @@ class Markers:
                 raise
             return _RemoteWait(self._peers, NodeId(leader[0]), name, ending)
 
-    def append_here(self, name: TopicPartition, ending: Ending) -> Wait | None:
+    def append_here(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
         """As `append`, for partitions that this broker leads; raises what it has to answer otherwise."""
         coordinator = self._coordinators.get(name.topic)
         if coordinator is not None:
@@ -72,8 +72,8 @@ class Markers:
         return _PartitionWait(partition, appended)
 
     def _append_to_shard(
-        self, coordinator: Coordinator[Any], name: TopicPartition, ending: Ending
-    ) -> Wait | None:
+        self, coordinator: CoordinatorRuntime[Any], name: TopicPartition, ending: Ending
+    ) -> MarkerWait | None:
         self._partitions.led_here(*name)
         try:
             shard = coordinator.shard_at(name.partition)
@@ -149,4 +149,4 @@ class _ShardWait:
         await self._shard.committed(self._appended, timeout_ms)
 
 
-__all__ = ["Ending", "Markers", "Wait"]
+__all__ = ["Ending", "MarkerWait", "TransactionMarkers"]

@@ -23,7 +23,7 @@ SERVED = 2
 """The newest version of the transaction protocol."""
 
 
-class State(IntEnum):
+class TransactionStatus(IntEnum):
     """The numbers are those in the records."""
 
     EMPTY = 0
@@ -41,14 +41,14 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-BY_TITLE = {state.title: state for state in State}
-DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+BY_TITLE = {state.title: state for state in TransactionStatus}
+DECIDED = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 """How it ends is certain, but not every partition has been told."""
-RESTING = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+RESTING = (TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
 """No transaction is open."""
 
 
-class Instance(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """One life of a producer; a higher epoch of the same id fences the lower ones."""
 
     producer_id: int
@@ -62,7 +62,7 @@ class Transaction:
     epoch: int
     timeout_ms: int
     updated_ms: int
-    state: State = State.EMPTY
+    state: TransactionStatus = TransactionStatus.EMPTY
     previous_producer_id: int = NO_PRODUCER
     next_producer_id: int = NO_PRODUCER
     """Taken by the producer when the present transaction is complete: its epochs are used up."""
@@ -81,10 +81,10 @@ class Transaction:
 
     @property
     def commits(self) -> bool:
-        return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+        return self.state in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
 
     def timed_out(self, now_ms: int) -> bool:
-        return self.state is State.ONGOING and self.started_ms + self.timeout_ms < now_ms
+        return self.state is TransactionStatus.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def expired(self, now_ms: int, expiration_ms: int) -> bool:
         return self.state in RESTING and self.updated_ms <= now_ms - expiration_ms
@@ -97,7 +97,7 @@ def exhausted(epoch: int) -> bool:
 # A producer presents itself
 
 
-def needs_producer_id(known: Transaction | None, expected: Instance | None) -> bool:
+def needs_producer_id(known: Transaction | None, expected: ProducerIdAndEpoch | None) -> bool:
     """Whether `initialized` will ask for a fresh producer id."""
     if known is None:
         return True
@@ -108,7 +108,7 @@ def initialized(
     known: Transaction | None,
     transactional_id: str,
     timeout_ms: int,
-    expected: Instance | None,
+    expected: ProducerIdAndEpoch | None,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
@@ -135,7 +135,7 @@ def initialized(
     raise fencing(known, expected.epoch)
 
 
-def _may_go_on(known: Transaction, expected: Instance) -> bool:
+def _may_go_on(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     return expected.producer_id == known.producer_id or (
         expected.producer_id == known.previous_producer_id and exhausted(expected.epoch)
     )
@@ -152,7 +152,7 @@ def _renewed(
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
         updated_ms=now_ms,
-        state=State.EMPTY,
+        state=TransactionStatus.EMPTY,
         partitions=frozenset(),
         started_ms=NO_TIME,
     )
@@ -163,7 +163,7 @@ def _renewed(
 
 def with_partitions(
     known: Transaction | None,
-    instance: Instance,
+    instance: ProducerIdAndEpoch,
     partitions: frozenset[TopicPartition],
     version: int,
     now_ms: int,
@@ -171,20 +171,22 @@ def with_partitions(
     """`known` itself when all of them are in it already."""
     _check_not_being_completed(known)
     known = _of_this_instance(known, instance)
-    if known.state is State.ONGOING and partitions <= known.partitions:
+    if known.state is TransactionStatus.ONGOING and partitions <= known.partitions:
         return known
     return replace(
         known,
         previous_producer_id=known.producer_id,
         partitions=known.partitions | partitions,
-        started_ms=known.started_ms if known.state is State.ONGOING else now_ms,
+        started_ms=known.started_ms if known.state is TransactionStatus.ONGOING else now_ms,
         updated_ms=now_ms,
-        state=State.ONGOING,
+        state=TransactionStatus.ONGOING,
         version=version,
     )
 
 
-def check_added(known: Transaction | None, instance: Instance, partition: TopicPartition) -> Transaction:
+def check_added(
+    known: Transaction | None, instance: ProducerIdAndEpoch, partition: TopicPartition
+) -> Transaction:
     """The producer's transaction; raises unless the partition is part of it."""
     known = _of_this_instance(known, instance)
     if partition not in known.partitions:
@@ -192,7 +194,7 @@ def check_added(known: Transaction | None, instance: Instance, partition: TopicP
     return known
 
 
-def _of_this_instance(known: Transaction | None, instance: Instance) -> Transaction:
+def _of_this_instance(known: Transaction | None, instance: ProducerIdAndEpoch) -> Transaction:
     if known is None or known.producer_id != instance.producer_id:
         raise foreign(known, instance)
     if known.epoch != instance.epoch:
@@ -212,7 +214,7 @@ def ends_with_producer_id(known: Transaction | None, version: int) -> bool:
 
 def ended(
     known: Transaction | None,
-    instance: Instance,
+    instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
@@ -225,14 +227,14 @@ def ended(
         raise foreign(known, instance)
     if known.epoch != instance.epoch:
         raise fencing(known, instance.epoch)
-    if known.state is State.ONGOING:
+    if known.state is TransactionStatus.ONGOING:
         return _decided(known, commit, version, None, now_ms)
     return _ended_before(known, commit)
 
 
 def _ended(
     known: Transaction | None,
-    instance: Instance,
+    instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
@@ -249,10 +251,10 @@ def _ended(
     again = known.epoch == instance.epoch + 1 or overflowed
     if known.producer_id != instance.producer_id and not overflowed:
         raise foreign(known, instance)
-    again = again and known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    again = again and known.state in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
     if not again and known.epoch != instance.epoch:
         raise fencing(known, instance.epoch)
-    if known.state is State.ONGOING:
+    if known.state is TransactionStatus.ONGOING:
         return _decided(known, commit, version, fresh_id, now_ms)
     if again:
         return _ended_before(known, commit)
@@ -264,7 +266,7 @@ def _ended(
 
 
 def _ended_before(known: Transaction, commit: bool) -> Transaction:
-    if known.state is State.EMPTY or known.commits != commit:
+    if known.state is TransactionStatus.EMPTY or known.commits != commit:
         raise _no_transaction(known, commit)
     if known.state in DECIDED:
         raise concurrent(known)
@@ -273,7 +275,7 @@ def _ended_before(known: Transaction, commit: bool) -> Transaction:
 
 def fenced(known: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
     """The broker aborts it: it took too long, or another instance of the producer is there."""
-    assert known.state is State.ONGOING
+    assert known.state is TransactionStatus.ONGOING
     return _decided(known, False, SERVED, fresh_id, now_ms)
 
 
@@ -289,7 +291,7 @@ def _decided(
         epoch=min(known.epoch + 1, EPOCH_MAX) if bumps else known.epoch,
         last_epoch=known.epoch if bumps else known.last_epoch,
         updated_ms=now_ms,
-        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        state=TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT,
         version=version,
     )
 
@@ -306,14 +308,14 @@ def completed(known: Transaction, now_ms: int) -> Transaction:
         epoch=0 if rotates else known.epoch,
         partitions=frozenset(),
         updated_ms=now_ms,
-        state=State.COMPLETE_COMMIT if known.commits else State.COMPLETE_ABORT,
+        state=TransactionStatus.COMPLETE_COMMIT if known.commits else TransactionStatus.COMPLETE_ABORT,
     )
 
 
 # What is said to whom it does not concern
 
 
-def foreign(known: Transaction | None, instance: Instance) -> errors.TidelogError:
+def foreign(known: Transaction | None, instance: ProducerIdAndEpoch) -> errors.TidelogError:
     if known is None:
         return errors.InvalidProducerIdMapping(
             "the transactional id is not known: initialize the producer first"

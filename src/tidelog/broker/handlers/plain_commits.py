@@ -13,7 +13,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.commits import AskedCommit, read_commit
 from tidelog.broker.services import Services
-from tidelog.groups.offsets.commits import Committer
+from tidelog.groups.offsets.commits import OffsetCommitter
 from tidelog.groups.offsets.committed import Partition
 from tidelog.metadata.image import Image, Topic
 from tidelog.wire.frame import encode_response
@@ -38,7 +38,7 @@ def commit_plainly(
     known = _known(asked, services.image(), services.config().offset_metadata_max_bytes)
     if known is None:
         return None
-    who = Committer(asked.group, asked.member, asked.instance, asked.epoch, version)
+    who = OffsetCommitter(asked.group, asked.member, asked.instance, asked.epoch, version)
     done = services.group_offsets.commit_at_once(who, known)
     if done is None:
         return None

@@ -16,20 +16,20 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.coordination.shard import Shard
-from tidelog.groups.classic.group import ClassicGroup, State
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
 from tidelog.groups.classic.join import Joiner, Replacement, join, refused, replaced
 from tidelog.groups.classic.member import Protocols
 from tidelog.groups.classic.rebalance import (
-    Answer,
-    InitialDue,
-    JoinDue,
-    Rebalancing,
-    Session,
-    Settings,
-    SyncDue,
-    Turn,
-    WithheldDue,
-    Write,
+    GroupStep,
+    RebalanceBegan,
+    RebalanceSettings,
+    SendResponse,
+    SetInitialDelay,
+    SetJoinDeadline,
+    SetSession,
+    SetSyncDeadline,
+    SetWithheldDeadline,
+    WriteRecord,
 )
 from tidelog.groups.classic.sync import (
     Assignment,
@@ -43,7 +43,7 @@ from tidelog.groups.classic.sync import (
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
 from tidelog.groups.held import Held, HeldAnswer, Hold
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.replication.promises import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -52,7 +52,7 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger("tidelog.groups")
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 Waits = asyncio.Future[Any]
 
 # A hold ends long before the client's session would: it must get its answer, and send the next heartbeat.
@@ -60,7 +60,7 @@ HELD_SESSIONS_MAX = 1 / 3
 WITHHELD_MS_MAX = 1000
 
 
-class Caller(NamedTuple):
+class MemberConnection(NamedTuple):
     """`hold` lets an answer wait until the connection gets another request; false when it must not wait at all."""
 
     client_id: str
@@ -80,7 +80,7 @@ class ClassicGroups:
 
     # Requests
 
-    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+    async def join(self, request: JoinGroupRequest, caller: MemberConnection) -> JoinGroupResponse:
         try:
             self.check_join(request)
             shard = self._groups.shard(request.group_id)
@@ -200,7 +200,7 @@ class ClassicGroups:
             return errors.NONE  # its session begins anew when the group is loaded
         except errors.TidelogError as problem:
             return problem.code
-        if group.state is State.STABLE and not self._draining:
+        if group.state is ClassicState.STABLE and not self._draining:
             most_ms = min(
                 self._groups.config.tidelog_group_heartbeat_hold_ms, int(session_ms * HELD_SESSIONS_MAX)
             )
@@ -209,7 +209,7 @@ class ClassicGroups:
             held = self._held.answer(group.id, member_id, hold_ms, hold, find)
             if held is not None:
                 return held
-        return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
+        return errors.RebalanceInProgress.code if group.state is ClassicState.PREPARING else errors.NONE
 
     def _news(self, shard: GroupShard, group: ClassicGroup, request: HeartbeatRequest, expired: bool) -> int:
         """What a heartbeat that was held is answered."""
@@ -221,7 +221,7 @@ class ClassicGroups:
             return problem.code
         if expired:
             group.members[request.member_id].cadence.expired(asyncio.get_running_loop().time())
-        return errors.RebalanceInProgress.code if group.state is State.PREPARING else errors.NONE
+        return errors.RebalanceInProgress.code if group.state is ClassicState.PREPARING else errors.NONE
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:
         """An answer for each; raises what is wrong with all of them."""
@@ -240,7 +240,7 @@ class ClassicGroups:
     def committed(self, shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
         """A member committed offsets: it is there."""
         member = group.members.get(member_id)
-        if member is not None and group.state in (State.STABLE, State.PREPARING):
+        if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING):
             self._set_session(shard, group, member_id, member.session_timeout_ms)
 
     def drain(self) -> None:
@@ -260,43 +260,43 @@ class ClassicGroups:
 
     # Doing what was decided
 
-    def _turn(self, group: ClassicGroup) -> Turn:
+    def _turn(self, group: ClassicGroup) -> GroupStep:
         config = self._groups.config
-        settings = Settings(
+        settings = RebalanceSettings(
             config.group_initial_rebalance_delay_ms,
             config.group_max_size,
             min(config.tidelog_group_heartbeat_hold_ms, WITHHELD_MS_MAX),
         )
-        return Turn(group, settings, self._groups.clock.now_ms())
+        return GroupStep(group, settings, self._groups.clock.now_ms())
 
-    def _perform(self, shard: GroupShard, turn: Turn) -> None:
+    def _perform(self, shard: GroupShard, turn: GroupStep) -> None:
         group, timers = turn.group, self._groups.timers
         for effect in turn.effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, SendResponse):
                 assert isinstance(effect.waiter, asyncio.Future)
                 if not effect.waiter.done():
                     effect.waiter.set_result(effect.response)
-            elif isinstance(effect, Session):
+            elif isinstance(effect, SetSession):
                 self._set_session(shard, group, effect.member_id, effect.within_ms)
-            elif isinstance(effect, InitialDue):
-                over = partial(Turn.initial_over, due=effect)
+            elif isinstance(effect, SetInitialDelay):
+                over = partial(GroupStep.initial_over, due=effect)
                 timers.set(("join", group.id), effect.after_ms, partial(self._due, shard, group, over))
-            elif isinstance(effect, JoinDue):
+            elif isinstance(effect, SetJoinDeadline):
                 self._set(
-                    ("join", group.id), effect.after_ms, partial(self._due, shard, group, Turn.complete)
+                    ("join", group.id), effect.after_ms, partial(self._due, shard, group, GroupStep.complete)
                 )
-            elif isinstance(effect, SyncDue):
-                over = partial(Turn.sync_over, generation=group.generation)
+            elif isinstance(effect, SetSyncDeadline):
+                over = partial(GroupStep.sync_over, generation=group.generation)
                 self._set(("sync", group.id), effect.after_ms, partial(self._due, shard, group, over))
-            elif isinstance(effect, WithheldDue):
-                act = partial(self._due, shard, group, Turn.withheld_over)
+            elif isinstance(effect, SetWithheldDeadline):
+                act = partial(self._due, shard, group, GroupStep.withheld_over)
                 self._set(("withheld", group.id), effect.after_ms, act)
-            elif isinstance(effect, Rebalancing):
+            elif isinstance(effect, RebalanceBegan):
                 self._held.release_group(group.id)
             else:
                 self._write(shard, effect)
 
-    def _write(self, shard: GroupShard, effect: Write) -> None:
+    def _write(self, shard: GroupShard, effect: WriteRecord) -> None:
         try:
             shard.append([effect.entry])
         except errors.TidelogError as problem:
@@ -316,7 +316,7 @@ class ClassicGroups:
             self._groups.timers.cancel(name)
         else:
             self._groups.timers.set(
-                name, within_ms, partial(self._due, shard, group, Turn.session_over, member_id)
+                name, within_ms, partial(self._due, shard, group, GroupStep.session_over, member_id)
             )
 
     def _due(self, shard: GroupShard, group: ClassicGroup, event: Callable[..., None], *what: Any) -> None:
@@ -338,7 +338,7 @@ class ClassicGroups:
             for member in group.members.values():
                 self._set_session(shard, group, member.id, member.session_timeout_ms)
             if len(group.members) > size_max:
-                self._due(shard, group, Turn.prepare)
+                self._due(shard, group, GroupStep.prepare)
 
     def _closed(self, shard: GroupShard) -> None:
         self._dismiss(shard)
@@ -368,7 +368,7 @@ class ClassicGroups:
             member.protocols = protocols[member.id]
             self._set_session(shard, group, member.id, member.session_timeout_ms)
         if rebalance:
-            self._due(shard, group, Turn.prepare)
+            self._due(shard, group, GroupStep.prepare)
 
     def _dismiss(self, shard: GroupShard) -> None:
         """Whoever waits for something of this shard is told to look for the coordinator again."""

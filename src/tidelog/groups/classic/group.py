@@ -10,19 +10,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE, topics_of
-from tidelog.groups.classic.member import Member, Protocols
+from tidelog.groups.classic.member import ClassicMember, Protocols
 from tidelog.groups.group import CLASSIC, CheckPartition
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from tidelog.groups.state_machine import GroupMachine
+    from tidelog.groups.state_machine import GroupStateMachine
 
 UNKNOWN_TIME = -1
 
 
-class State(StrEnum):
+class ClassicState(StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
@@ -33,7 +33,9 @@ class State(StrEnum):
 class ClassicGroup:
     kind = CLASSIC
 
-    def __init__(self, id: str, state: State = State.EMPTY, since_ms: int = UNKNOWN_TIME) -> None:
+    def __init__(
+        self, id: str, state: ClassicState = ClassicState.EMPTY, since_ms: int = UNKNOWN_TIME
+    ) -> None:
         self.id = id
         self.state = state
         self.since_ms = since_ms
@@ -41,7 +43,7 @@ class ClassicGroup:
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.topics: set[str] | None = None
         """What the members subscribe to; None when that cannot be told."""
@@ -63,7 +65,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def expires(self) -> bool:
@@ -77,7 +79,7 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
     ) -> CheckPartition | None:
-        if self.state is State.DEAD:
+        if self.state is ClassicState.DEAD:
             raise errors.CoordinatorNotAvailable(f"group {self.id} is being deleted")
         if epoch < 0 and self.is_empty:
             return None
@@ -89,12 +91,12 @@ class ClassicGroup:
                 )
         elif not transactional and not self.is_empty:
             raise errors.UnknownMemberId(f"group {self.id} has members: only they may commit offsets")
-        if not transactional and self.state is State.COMPLETING:
+        if not transactional and self.state is ClassicState.COMPLETING:
             raise errors.RebalanceInProgress(f"group {self.id} is rebalancing")
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        if self.state is State.DEAD:
+        if self.state is ClassicState.DEAD:
             raise errors.GroupIdNotFound(f"group {self.id} is being deleted")
 
     def check_offset_delete(self) -> None:
@@ -107,8 +109,8 @@ class ClassicGroup:
         if not self.is_empty:
             raise errors.NonEmptyGroup(f"group {self.id} has members")
 
-    def tombstones(self) -> list[Entry]:
-        return [Entry(GroupMetadataKey(self.id), None)]
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return [CoordinatorRecord(GroupMetadataKey(self.id), None)]
 
     def is_subscribed(self, topic: str) -> bool:
         return self.protocol_type == PROTOCOL_TYPE if self.topics is None else topic in self.topics
@@ -118,7 +120,11 @@ class ClassicGroup:
             return commit_ms
         if self.is_empty:
             return commit_ms if self.since_ms == UNKNOWN_TIME else self.since_ms
-        if self.protocol_type == PROTOCOL_TYPE and self.topics is not None and self.state is State.STABLE:
+        if (
+            self.protocol_type == PROTOCOL_TYPE
+            and self.topics is not None
+            and self.state is ClassicState.STABLE
+        ):
             return commit_ms
         return None
 
@@ -160,7 +166,7 @@ class ClassicGroup:
                 votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=lambda name: votes[name], default=None)
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
         if member.instance_id is not None:
             assert member.instance_id not in self.static
             self.static[member.instance_id] = member.id
@@ -171,7 +177,7 @@ class ClassicGroup:
         self.members[member.id] = member
         self.promised.discard(member.id)
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicMember | None:
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -182,7 +188,7 @@ class ClassicGroup:
         self.withheld.discard(member_id)
         return member
 
-    def replace(self, old_id: str, member: Member) -> None:
+    def replace(self, old_id: str, member: ClassicMember) -> None:
         """A static member came back under a new id, in the old one's place.  The others keep theirs: the order of
         members is what assignors of clients go by."""
         self.members = {
@@ -202,7 +208,7 @@ class ClassicGroup:
     def all_joined(self) -> bool:
         return not self.promised and all(one.joining is not None for one in self.members.values())
 
-    def moved_to(self, state: State, now_ms: int) -> None:
+    def moved_to(self, state: ClassicState, now_ms: int) -> None:
         self.state = state
         self.since_ms = now_ms
 
@@ -221,7 +227,9 @@ class ClassicGroup:
 
     # Records
 
-    def entry(self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None) -> Entry:
+    def entry(
+        self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None
+    ) -> CoordinatorRecord:
         """The group as its record; `assignments` by member in place of those that they have."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
@@ -234,7 +242,7 @@ class ClassicGroup:
         if assignments is not None:
             for stored in value.members:
                 stored.assignment = assignments.get(stored.member_id, b"")
-        return Entry(GroupMetadataKey(self.id), value)
+        return CoordinatorRecord(GroupMetadataKey(self.id), value)
 
     def recorded_as(self, value: GroupMetadataValue) -> None:
         """What its record says is so.  A member that is known keeps what no record holds: all the protocols it knows,
@@ -247,7 +255,7 @@ class ClassicGroup:
         self.since_ms = value.current_state_timestamp
         self.members, self.static = {}, {}
         for stored in value.members:
-            member = Member.of(stored, value.protocol)
+            member = ClassicMember.of(stored, value.protocol)
             live = known.get(member.id)
             if live is not None:
                 live.recorded_as(member, value.protocol)
@@ -255,17 +263,17 @@ class ClassicGroup:
             self.members[member.id] = member
             if member.instance_id is not None:
                 self.static[member.instance_id] = member.id
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
         self.topics = self.subscribed_topics()
 
 
 def replay_group(
-    machine: GroupMachine, key: GroupMetadataKey, value: GroupMetadataValue | None, producer_id: int
+    machine: GroupStateMachine, key: GroupMetadataKey, value: GroupMetadataValue | None, producer_id: int
 ) -> None:
     if value is None:
         gone = machine.groups.get(key.group)
         if isinstance(gone, ClassicGroup):
-            gone.state = State.DEAD
+            gone.state = ClassicState.DEAD
             del machine.groups[key.group]
         return
     group = machine.groups.get(key.group)

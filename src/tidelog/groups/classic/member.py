@@ -13,7 +13,7 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """`joining` and `syncing` stand for a request of this member that waits for its answer.  `new` until the first
     answer to its JoinGroup: a client that gives up before would be a member that nobody hears of."""
 
@@ -63,7 +63,7 @@ class Member:
             assignment=self.assignment,
         )
 
-    def recorded_as(self, recorded: Member, protocol: str | None) -> None:
+    def recorded_as(self, recorded: ClassicMember, protocol: str | None) -> None:
         """Takes over what its record says; what no record holds stays: its other protocols, a request that waits."""
         self.instance_id = recorded.instance_id
         self.client_id = recorded.client_id
@@ -75,9 +75,9 @@ class Member:
             self.protocols = recorded.protocols
 
     @staticmethod
-    def of(stored: MemberMetadata, protocol: str | None) -> Member:
+    def of(stored: MemberMetadata, protocol: str | None) -> ClassicMember:
         rebalance_ms = stored.rebalance_timeout
-        return Member(
+        return ClassicMember(
             id=stored.member_id,
             instance_id=stored.group_instance_id,
             client_id=stored.client_id,

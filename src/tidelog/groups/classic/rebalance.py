@@ -10,15 +10,15 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE, assigned, owned, rejoins
-from tidelog.groups.classic.group import ClassicGroup, State
-from tidelog.groups.classic.member import Member
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
+from tidelog.groups.classic.member import ClassicMember
 from tidelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
-class Settings(NamedTuple):
+class RebalanceSettings(NamedTuple):
     initial_delay_ms: int
     size_max: int
     withhold_ms: int
@@ -28,60 +28,69 @@ class Settings(NamedTuple):
 # Effects
 
 
-class Answer(NamedTuple):
+class SendResponse(NamedTuple):
     """To a request that waits."""
 
     waiter: Hashable
     response: JoinGroupResponse | SyncGroupResponse
 
 
-class Session(NamedTuple):
+class SetSession(NamedTuple):
     """The member is taken out unless it is heard of within this time; None: it is not waited for any more."""
 
     member_id: str
     within_ms: int | None
 
 
-class JoinDue(NamedTuple):
+class SetJoinDeadline(NamedTuple):
     """Joining ends after this time, whoever is there; None: the wait is over."""
 
     after_ms: int | None
 
 
-class InitialDue(NamedTuple):
+class SetInitialDelay(NamedTuple):
     """The first members are given time for others to come; `remaining_ms` is what may be added to it."""
 
     after_ms: int
     remaining_ms: int
 
 
-class SyncDue(NamedTuple):
+class SetSyncDeadline(NamedTuple):
     """Members that have not asked for their assignment by then are taken out."""
 
     after_ms: int | None
 
 
-class WithheldDue(NamedTuple):
+class SetWithheldDeadline(NamedTuple):
     """New members whose answer is withheld get it then."""
 
     after_ms: int | None
 
 
-class Write(NamedTuple):
+class WriteRecord(NamedTuple):
     """The group is so whether this can be written or not: what is not in the log is found out again after a load."""
 
-    entry: Entry
+    entry: CoordinatorRecord
 
 
-class Rebalancing(NamedTuple):
+class RebalanceBegan(NamedTuple):
     """Members can be told now that they have to join again."""
 
 
-Effect = Answer | Session | JoinDue | InitialDue | SyncDue | WithheldDue | Write | Rebalancing
+Effect = (
+    SendResponse
+    | SetSession
+    | SetJoinDeadline
+    | SetInitialDelay
+    | SetSyncDeadline
+    | SetWithheldDeadline
+    | WriteRecord
+    | RebalanceBegan
+)
 
 
-class Turn:
-    def __init__(self, group: ClassicGroup, settings: Settings, now_ms: int) -> None:
+class GroupStep:
+    def __init__(self, group: ClassicGroup, settings: RebalanceSettings, now_ms: int) -> None:
         self.group = group
         self.settings = settings
         self.now_ms = now_ms
@@ -91,46 +100,46 @@ class Turn:
 
     def prepare_or_complete(self) -> None:
         """Somebody joined or left."""
-        if self.group.state is State.PREPARING:
+        if self.group.state is ClassicState.PREPARING:
             self.complete_if_all_joined()
-        elif self.group.state is not State.DEAD:
+        elif self.group.state is not ClassicState.DEAD:
             self.prepare()
 
     def prepare(self) -> None:
         group = self.group
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
         self.answer_syncs(errors.RebalanceInProgress.code)
         self._no_sync_due()
         self._no_withheld()  # those count as joined
-        group.initial = group.state is State.EMPTY
-        group.moved_to(State.PREPARING, self.now_ms)
-        self.effects.append(Rebalancing())
+        group.initial = group.state is ClassicState.EMPTY
+        group.moved_to(ClassicState.PREPARING, self.now_ms)
+        self.effects.append(RebalanceBegan())
         if group.initial:
             delay_ms = self.settings.initial_delay_ms
-            self.effects.append(InitialDue(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
+            self.effects.append(SetInitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
         elif group.all_joined:
             self.complete()
         else:
-            self.effects.append(JoinDue(group.rebalance_timeout_ms))
+            self.effects.append(SetJoinDeadline(group.rebalance_timeout_ms))
 
     def complete_if_all_joined(self) -> None:
         group = self.group
-        if group.state is State.PREPARING and not group.initial and group.all_joined:
+        if group.state is ClassicState.PREPARING and not group.initial and group.all_joined:
             self.complete()
 
-    def initial_over(self, due: InitialDue) -> None:
+    def initial_over(self, due: SetInitialDelay) -> None:
         """The delay that `due` asked for is over; it is extended while members keep coming."""
         group = self.group
-        if group.state is not State.PREPARING:
+        if group.state is not ClassicState.PREPARING:
             return
         if not group.joined_lately or due.remaining_ms == 0:
             self.complete()
             return
         group.joined_lately = False
         self.effects.append(
-            InitialDue(
+            SetInitialDelay(
                 min(self.settings.initial_delay_ms, due.remaining_ms),
                 max(due.remaining_ms - due.after_ms, 0),
             )
@@ -139,15 +148,15 @@ class Turn:
     def complete(self) -> None:
         """Joining is over: the next generation begins with those who are there."""
         group = self.group
-        self.effects.append(JoinDue(None))
+        self.effects.append(SetJoinDeadline(None))
         for member in list(group.members.values()):
             if member.joining is None and not member.is_static:
                 group.remove(member.id)
-                self.effects.append(Session(member.id, None))
-        if group.state is State.DEAD:
+                self.effects.append(SetSession(member.id, None))
+        if group.state is ClassicState.DEAD:
             return
         if group.members and not self._elect():
-            self.effects.append(JoinDue(group.rebalance_timeout_ms))
+            self.effects.append(SetJoinDeadline(group.rebalance_timeout_ms))
             return
         group.generation += 1
         group.joined_lately = False
@@ -155,20 +164,20 @@ class Turn:
         group.protocol = group.choose_protocol() if group.members else None
         group.topics = group.subscribed_topics()
         if not group.members:
-            group.moved_to(State.EMPTY, self.now_ms)
-            self.effects.append(Write(group.entry()))
+            group.moved_to(ClassicState.EMPTY, self.now_ms)
+            self.effects.append(WriteRecord(group.entry()))
             return
-        group.moved_to(State.COMPLETING, self.now_ms)
+        group.moved_to(ClassicState.COMPLETING, self.now_ms)
         group.withheld = self._to_withhold()
         for member in group.members.values():
             if member.id not in group.withheld:
                 self._begin(member)
-        self.effects.append(SyncDue(group.rebalance_timeout_ms))
+        self.effects.append(SetSyncDeadline(group.rebalance_timeout_ms))
 
-    def _begin(self, member: Member) -> None:
+    def _begin(self, member: ClassicMember) -> None:
         """The member takes part in this generation."""
         self.answer_join(member, joined(self.group, member))
-        self.effects.append(Session(member.id, member.session_timeout_ms))
+        self.effects.append(SetSession(member.id, member.session_timeout_ms))
         member.new = False
         self.group.unsynced.add(member.id)
 
@@ -197,22 +206,22 @@ class Turn:
             if not again or assigned(member.assignment):
                 self._release(member)
         if group.withheld:
-            self.effects.append(WithheldDue(self.settings.withhold_ms))
+            self.effects.append(SetWithheldDeadline(self.settings.withhold_ms))
 
     def withheld_over(self) -> None:
         """Whoever has to give something up takes long: there is no point in waiting for that."""
         for member_id in list(self.group.withheld):
             self._release(self.group.members[member_id])
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ClassicMember) -> None:
         self.group.withheld.discard(member.id)
         self._begin(member)
-        self.effects.append(SyncDue(self.group.rebalance_timeout_ms))
+        self.effects.append(SetSyncDeadline(self.group.rebalance_timeout_ms))
 
     def _no_withheld(self) -> None:
         if self.group.withheld:
             self.group.withheld.clear()
-            self.effects.append(WithheldDue(None))
+            self.effects.append(SetWithheldDeadline(None))
 
     def _elect(self) -> bool:
         """The leader is one that has joined; false when nobody has."""
@@ -232,14 +241,14 @@ class Turn:
         group = self.group
         if member_id in group.promised:
             group.remove(member_id)
-            if group.state is State.PREPARING and group.all_joined:
+            if group.state is ClassicState.PREPARING and group.all_joined:
                 self.complete()
             return
         member = group.members.get(member_id)
-        if member is None or member.waits or group.state is State.DEAD:
+        if member is None or member.waits or group.state is ClassicState.DEAD:
             return
         self.drop(member)
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             if group.all_joined:
                 self.complete()
         else:
@@ -247,34 +256,37 @@ class Turn:
 
     def sync_over(self, generation: int) -> None:
         group = self.group
-        if generation != group.generation or group.state not in (State.COMPLETING, State.STABLE):
+        if generation != group.generation or group.state not in (
+            ClassicState.COMPLETING,
+            ClassicState.STABLE,
+        ):
             return
         if not group.unsynced:
             return
         for member_id in list(group.unsynced):
             group.remove(member_id)
-            self.effects.append(Session(member_id, None))
+            self.effects.append(SetSession(member_id, None))
         self.prepare()
 
-    def drop(self, member: Member) -> None:
+    def drop(self, member: ClassicMember) -> None:
         """A member is no more; requests of it that wait are told."""
         self.answer_join(member, JoinGroupResponse(error_code=errors.UnknownMemberId.code))
         self.answer_sync(member, errors.UnknownMemberId.code)
-        self.effects.append(Session(member.id, None))
+        self.effects.append(SetSession(member.id, None))
         self.group.remove(member.id)
 
     # Answers
 
-    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
+    def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
         if member.joining is not None:
-            self.effects.append(Answer(member.joining, response))
+            self.effects.append(SendResponse(member.joining, response))
             member.joining = None
 
-    def answer_sync(self, member: Member, error_code: int) -> None:
+    def answer_sync(self, member: ClassicMember, error_code: int) -> None:
         if member.syncing is not None:
             response = SyncGroupResponse(error_code=error_code) if error_code else synced(self.group, member)
-            self.effects.append(Answer(member.syncing, response))
-            self.effects.append(Session(member.id, member.session_timeout_ms))
+            self.effects.append(SendResponse(member.syncing, response))
+            self.effects.append(SetSession(member.id, member.session_timeout_ms))
             member.syncing = None
 
     def answer_syncs(self, error_code: int) -> None:
@@ -283,10 +295,10 @@ class Turn:
 
     def _no_sync_due(self) -> None:
         self.group.unsynced.clear()
-        self.effects.append(SyncDue(None))
+        self.effects.append(SetSyncDeadline(None))
 
 
-def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
+def joined(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
     """The leader is told who the others are."""
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -305,7 +317,7 @@ def listed(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     ]
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

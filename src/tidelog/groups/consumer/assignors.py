@@ -18,7 +18,7 @@ Partitions = Mapping[UUID, frozenset[int]]
 ROUNDS_MAX = 16
 
 
-class Subscriber(NamedTuple):
+class MemberSubscription(NamedTuple):
     """A member: the topics it wants (all exist), and the partitions it was assigned last."""
 
     id: str
@@ -27,10 +27,10 @@ class Subscriber(NamedTuple):
     held: Partitions
 
 
-Assignor = Callable[[Sequence[Subscriber], Mapping[UUID, int]], dict[str, Partitions]]
+Assignor = Callable[[Sequence[MemberSubscription], Mapping[UUID, int]], dict[str, Partitions]]
 
 
-def assign_range(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
+def assign_range(members: Sequence[MemberSubscription], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
     """`counts`: how many partitions each subscribed topic has."""
     # Static members come first, by their instance id: a restart, which changes the member id, moves nothing.
     ordered = sorted(
@@ -52,7 +52,9 @@ def assign_range(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> d
     return dict(given)
 
 
-def assign_uniform(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
+def assign_uniform(
+    members: Sequence[MemberSubscription], counts: Mapping[UUID, int]
+) -> dict[str, Partitions]:
     """`counts`: how many partitions each subscribed topic has."""
     ordered = sorted(members, key=lambda one: one.id)
     if not ordered:
@@ -65,7 +67,7 @@ def assign_uniform(members: Sequence[Subscriber], counts: Mapping[UUID, int]) ->
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def _assign_alike(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
+def _assign_alike(members: Sequence[MemberSubscription], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
     """All subscribe to the same: nobody gets more than one partition more than anybody else."""
     topics = sorted(members[0].topics)
     free = {topic: set(range(counts[topic])) for topic in topics}
@@ -96,7 +98,9 @@ def _assign_alike(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> 
     return _frozen(given)
 
 
-def _assign_unlike(members: Sequence[Subscriber], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
+def _assign_unlike(
+    members: Sequence[MemberSubscription], counts: Mapping[UUID, int]
+) -> dict[str, Partitions]:
     """Subscriptions differ: a partition goes to the subscriber with the least, and then moves while that evens out."""
     subscribers: dict[UUID, list[str]] = {}
     for one in members:
@@ -149,7 +153,7 @@ def _even_out(
         moved = True
 
 
-def _still_free(one: Subscriber, free: Mapping[UUID, set[int]]) -> list[tuple[UUID, int]]:
+def _still_free(one: MemberSubscription, free: Mapping[UUID, set[int]]) -> list[tuple[UUID, int]]:
     """What it holds, still wants, and nobody before it has taken; it is taken now."""
     kept = []
     for topic in sorted(one.held):

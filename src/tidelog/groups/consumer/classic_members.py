@@ -28,10 +28,10 @@ from tidelog.groups.consumer.heartbeat import (
     replace_static,
     subscribe,
 )
-from tidelog.groups.consumer.member import ClassicTraits, Member, MemberState, without_epochs
+from tidelog.groups.consumer.member import ClassicTraits, ConsumerMember, MemberState, without_epochs
 from tidelog.groups.consumer.migration import DISABLED
 from tidelog.groups.consumer.reconciliation import waits_for_others
-from tidelog.groups.consumer.target_assignment import Draft, World, assign, goal_of
+from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, goal_of
 from tidelog.metadata.image import Image
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from tidelog.wire.messages.join_group import JoinGroupRequest
@@ -42,16 +42,21 @@ from tidelog.wire.primitives import Malformed
 ID_REQUIRED_FROM = 4
 
 
-class Joined(NamedTuple):
+class ClassicJoin(NamedTuple):
     """`member` None: it is to join again under `member_id`."""
 
     member_id: str
-    member: Member | None
+    member: ConsumerMember | None
 
 
 def join(
-    draft: Draft, request: JoinGroupRequest, version: int, client_id: str, client_host: str, world: World
-) -> Joined:
+    draft: GroupDraft,
+    request: JoinGroupRequest,
+    version: int,
+    client_id: str,
+    client_host: str,
+    world: GroupFacts,
+) -> ClassicJoin:
     """A classic member joins, or joins again.  Whether that ends the migration is the driver's next question."""
     group = draft.group
     if world.config.group_consumer_migration_policy == DISABLED:
@@ -63,7 +68,7 @@ def join(
     if not _supports(group, request):
         raise errors.InconsistentGroupProtocol(f"group {group.id} has no protocol in common with {member_id}")
     if not request.member_id and request.group_instance_id is None and version >= ID_REQUIRED_FROM:
-        return Joined(member_id, None)
+        return ClassicJoin(member_id, None)
     said = _subscription(request)
     before = _found(draft, request, member_id)
     member = replace(
@@ -81,7 +86,7 @@ def join(
     resubscribed = subscribe(draft, before, member, world)
     assign(draft, world)
     member = follow(draft, member, owned, resubscribed, world)
-    return Joined(member.id, member)
+    return ClassicJoin(member.id, member)
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
@@ -102,19 +107,19 @@ def _supports(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     return bool(names)
 
 
-def _found(draft: Draft, request: JoinGroupRequest, member_id: str) -> Member:
+def _found(draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
     group = draft.group
     if request.group_instance_id is None:
-        return group.members.get(member_id) or Member(member_id)
+        return group.members.get(member_id) or ConsumerMember(member_id)
     known = group.static_member(request.group_instance_id)
     if request.member_id:
         return check_instance(known, group.id, member_id, request.group_instance_id)
     if known is None:
-        return Member(member_id)
+        return ConsumerMember(member_id)
     return replace_static(draft, known, member_id)
 
 
-def protocol_of(member: Member) -> str:
+def protocol_of(member: ConsumerMember) -> str:
     assert member.classic is not None
     return member.classic.protocols[0][0]
 
@@ -122,7 +127,7 @@ def protocol_of(member: Member) -> str:
 # The rest of a classic member's life
 
 
-def find(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+def find(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -151,7 +156,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, image: Image) -> bytes
     return write_assignment(partitions, image, version)
 
 
-def must_rejoin(group: ConsumerGroup, member: Member, image: Image) -> bool:
+def must_rejoin(group: ConsumerGroup, member: ConsumerMember, image: Image) -> bool:
     """It has to give something back, or everything it waits for is there: to a classic member that is a rebalance."""
     if member.state is MemberState.UNREVOKED or member.epoch < group.assignment_epoch:
         return True
@@ -162,7 +167,7 @@ def must_rejoin(group: ConsumerGroup, member: Member, image: Image) -> bool:
 
 def leave(
     group: ConsumerGroup, leaving: Sequence[MemberIdentity]
-) -> tuple[list[MemberResponse], dict[str, Member]]:
+) -> tuple[list[MemberResponse], dict[str, ConsumerMember]]:
     """An answer for each, and the members that go."""
     answers, gone = [], {}
     for one in leaving:

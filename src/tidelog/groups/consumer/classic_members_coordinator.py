@@ -8,15 +8,15 @@ from functools import partial
 
 from tidelog import errors
 from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE
-from tidelog.groups.classic.coordinator import HELD_SESSIONS_MAX, Caller, ClassicGroups
+from tidelog.groups.classic.coordinator import HELD_SESSIONS_MAX, ClassicGroups, MemberConnection
 from tidelog.groups.consumer import classic_members
 from tidelog.groups.consumer.classic_members import must_rejoin, protocol_of
 from tidelog.groups.consumer.coordinator import ConsumerGroups
 from tidelog.groups.consumer.driver import GroupShard
 from tidelog.groups.consumer.group import ConsumerGroup
-from tidelog.groups.consumer.member import Member
+from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.migration import may_downgrade
-from tidelog.groups.consumer.target_assignment import Draft
+from tidelog.groups.consumer.target_assignment import GroupDraft
 from tidelog.groups.group import CONSUMER
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -41,7 +41,7 @@ class ClassicMembers:
             return False
         return isinstance(group, ConsumerGroup) and not group.is_empty
 
-    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+    async def join(self, request: JoinGroupRequest, caller: MemberConnection) -> JoinGroupResponse:
         try:
             self._classic.check_join(request)
             return await self._join(request, caller)
@@ -50,11 +50,11 @@ class ClassicMembers:
         except errors.TidelogError as problem:
             return JoinGroupResponse(member_id=request.member_id, error_code=problem.code)
 
-    async def _join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+    async def _join(self, request: JoinGroupRequest, caller: MemberConnection) -> JoinGroupResponse:
         driver = self._driver
         shard = self._groups.shard(request.group_id)
         world = driver.world(request.group_id)
-        draft = Draft(driver.find(shard, request.group_id))
+        draft = GroupDraft(driver.find(shard, request.group_id))
         joined = classic_members.join(
             draft, request, caller.version, caller.client_id, caller.client_host, world
         )
@@ -76,7 +76,7 @@ class ClassicMembers:
             protocol_name=protocol_of(member),
         )
 
-    def _joined(self, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    def _joined(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         assert member.classic is not None
         self._groups.timers.cancel((CONSUMER, group.id, member.id, "join"))
         self._driver.set_session(shard, group, member, member.classic.session_timeout_ms)
@@ -99,7 +99,7 @@ class ClassicMembers:
             protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
         )
 
-    async def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> int:
+    async def heartbeat(self, request: HeartbeatRequest, caller: MemberConnection) -> int:
         """The error code to answer."""
         try:
             member, rejoin = self._beat(request)
@@ -112,7 +112,7 @@ class ClassicMembers:
             return problem.code
         return errors.RebalanceInProgress.code if rejoin else errors.NONE
 
-    def _beat(self, request: HeartbeatRequest) -> tuple[Member, bool]:
+    def _beat(self, request: HeartbeatRequest) -> tuple[ConsumerMember, bool]:
         shard = self._groups.shard(request.group_id)
         group = self._driver.find(shard, request.group_id)
         member = classic_members.find(
@@ -127,7 +127,9 @@ class ClassicMembers:
             self._groups.timers.set(name, member.rebalance_timeout_ms, act)
         return member, rejoin
 
-    async def _hold(self, request: HeartbeatRequest, member: Member, caller: Caller) -> None:
+    async def _hold(
+        self, request: HeartbeatRequest, member: ConsumerMember, caller: MemberConnection
+    ) -> None:
         if self._consumers.draining:
             return
         assert member.classic is not None

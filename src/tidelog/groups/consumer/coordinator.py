@@ -7,12 +7,18 @@ from random import Random
 
 from tidelog import errors
 from tidelog.coordination.shard import Shard
-from tidelog.groups.classic.coordinator import Caller, ClassicGroups
+from tidelog.groups.classic.coordinator import ClassicGroups, MemberConnection
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.consumer.driver import ConsumerDriver
 from tidelog.groups.consumer.group import ConsumerGroup
-from tidelog.groups.consumer.heartbeat import Beat, beat, check_request, leaving, step_out
-from tidelog.groups.consumer.heartbeat_interval import Outcome, hold_ms, next_ms
+from tidelog.groups.consumer.heartbeat import (
+    HeartbeatResult,
+    check_request,
+    leaving,
+    member_heartbeat,
+    step_out,
+)
+from tidelog.groups.consumer.heartbeat_interval import HeartbeatOutcome, hold_ms, next_ms
 from tidelog.groups.consumer.member import (
     JOINING_EPOCH,
     LEFT_EPOCH,
@@ -21,9 +27,9 @@ from tidelog.groups.consumer.member import (
     Owned,
 )
 from tidelog.groups.consumer.migration import check_upgrade, upgraded
-from tidelog.groups.consumer.target_assignment import Draft, World
+from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts
 from tidelog.groups.coordinator import Groups
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.replication.promises import Appended
 from tidelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -32,7 +38,7 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 
 
 class ConsumerGroups:
@@ -44,7 +50,7 @@ class ConsumerGroups:
     # Requests
 
     async def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+        self, request: ConsumerGroupHeartbeatRequest, caller: MemberConnection
     ) -> ConsumerGroupHeartbeatResponse:
         """Raises what is wrong with it."""
         check_request(request, caller.version, self._groups.config.group_consumer_assignors)
@@ -78,7 +84,7 @@ class ConsumerGroups:
         self,
         shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
-        came: Beat,
+        came: HeartbeatResult,
         written: bool,
         held_ms: int,
         expired: bool,
@@ -92,7 +98,7 @@ class ConsumerGroups:
         else:
             news = written or not _nothing_to_tell(came, request)
             waiting = group.epoch > group.assignment_epoch or member.state is MemberState.UNRELEASED
-            outcome = Outcome(news, waiting, held_ms, expired)
+            outcome = HeartbeatOutcome(news, waiting, held_ms, expired)
             told_ms = next_ms(told.get(member.id, 0), interval_ms, outcome)
         told[member.id] = told_ms
         return told_ms
@@ -102,11 +108,11 @@ class ConsumerGroups:
         return self._groups.config.tidelog_group_heartbeat_hold_ms > 0 and not self.draining
 
     def _beat(
-        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> tuple[Beat, Appended | None]:
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: MemberConnection
+    ) -> tuple[HeartbeatResult, Appended | None]:
         world = self.driver.world(request.group_id)
         draft, was = self._draft(shard, request, world)
-        came = beat(draft, request, caller.client_id, caller.client_host, world)
+        came = member_heartbeat(draft, request, caller.client_id, caller.client_host, world)
         appended = self.driver.write(shard, draft)
         group = self.driver.find(shard, request.group_id)
         if was is not None:
@@ -119,20 +125,20 @@ class ConsumerGroups:
         return came, appended
 
     def _draft(
-        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, world: World
-    ) -> tuple[Draft, ClassicGroup | None]:
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, world: GroupFacts
+    ) -> tuple[GroupDraft, ClassicGroup | None]:
         """The group to join or to stay in; a classic one that is to become a consumer group comes along."""
         group_id = request.group_id
         known = shard.machine.groups.get(group_id)
         if isinstance(known, ConsumerGroup):
-            return Draft(known), None
+            return GroupDraft(known), None
         if request.member_epoch != JOINING_EPOCH:
             raise errors.GroupIdNotFound(f"there is no consumer group {group_id}")
         if known is None:
-            return Draft(ConsumerGroup(group_id)), None
+            return GroupDraft(ConsumerGroup(group_id)), None
         if not isinstance(known, ClassicGroup):
             raise errors.GroupIdNotFound(f"group {group_id} is a {known.kind} group")
-        draft = Draft(ConsumerGroup(group_id), known.tombstones())
+        draft = GroupDraft(ConsumerGroup(group_id), known.tombstones())
         if known.is_empty:
             return draft, known
         check_upgrade(known, world.config)
@@ -145,7 +151,7 @@ class ConsumerGroups:
         group = self.driver.find(shard, request.group_id)
         member = leaving(group, request)
         if request.member_epoch == STATIC_LEFT_EPOCH:
-            draft = Draft(group)
+            draft = GroupDraft(group)
             step_out(draft, member)
             appended = self.driver.write(shard, draft)
             self.driver.held.release(group.id, member.id)
@@ -167,7 +173,7 @@ class ConsumerGroups:
         self.driver.held.release_all()
 
 
-def _nothing_to_tell(came: Beat, request: ConsumerGroupHeartbeatRequest) -> bool:
+def _nothing_to_tell(came: HeartbeatResult, request: ConsumerGroupHeartbeatRequest) -> bool:
     """And nothing to wait for from the member, whose next heartbeat would come late if this one were held."""
     member = came.member
     if came.assigned is not None or member.epoch != request.member_epoch:

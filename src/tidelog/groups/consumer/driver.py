@@ -22,23 +22,30 @@ from tidelog.groups.consumer.classic_members import must_rejoin
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.heartbeat import remove
 from tidelog.groups.consumer.member import (
-    Member,
+    ConsumerMember,
     MemberState,
 )
 from tidelog.groups.consumer.migration import downgraded, may_downgrade
 from tidelog.groups.consumer.reconciliation import can_follow
 from tidelog.groups.consumer.regex import Expressions
-from tidelog.groups.consumer.target_assignment import Draft, World, assign, goal_of, refresh, wait_ms
+from tidelog.groups.consumer.target_assignment import (
+    GroupDraft,
+    GroupFacts,
+    assign,
+    goal_of,
+    refresh,
+    wait_ms,
+)
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
 from tidelog.groups.held import Held
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.replication.promises import Appended
 
 log = logging.getLogger("tidelog.groups")
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 
 REFRESH_AFTER_MS = 100  # topics often come and go together
 RETRY_MS = 1000
@@ -74,8 +81,8 @@ class ConsumerDriver:
         overrides = self.groups.image.group_overrides(group_id)
         return GroupConfig.of(overrides, broker) if overrides else self._plain[1]
 
-    def world(self, group_id: str) -> World:
-        return World(
+    def world(self, group_id: str) -> GroupFacts:
+        return GroupFacts(
             self.groups.image,
             self.groups.config,
             self.config(group_id),
@@ -87,7 +94,7 @@ class ConsumerDriver:
     def _new_id(self) -> str:
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
-    def write(self, shard: GroupShard, draft: Draft) -> Appended | None:
+    def write(self, shard: GroupShard, draft: GroupDraft) -> Appended | None:
         """What was decided, in one batch.  None when it was nothing."""
         appended = shard.append(draft.entries)
         group = shard.machine.groups.get(draft.id)
@@ -95,12 +102,14 @@ class ConsumerDriver:
             group.seen = draft.seen
         return appended
 
-    def remove(self, shard: GroupShard, group: ConsumerGroup, members: dict[str, Member]) -> Appended | None:
+    def remove(
+        self, shard: GroupShard, group: ConsumerGroup, members: dict[str, ConsumerMember]
+    ) -> Appended | None:
         """They left, or are taken for dead.  Who is left may be a classic group."""
         world = self.world(group.id)
         if may_downgrade(group, members, world.config):
-            return self.downgrade(shard, Draft(group), members, world)
-        draft = Draft(group)
+            return self.downgrade(shard, GroupDraft(group), members, world)
+        draft = GroupDraft(group)
         remove(draft, members.values(), world)
         appended = self.write(shard, draft)
         for member_id in members:
@@ -110,7 +119,7 @@ class ConsumerDriver:
         return appended
 
     def downgrade(
-        self, shard: GroupShard, draft: Draft, leaving: Collection[str], world: World
+        self, shard: GroupShard, draft: GroupDraft, leaving: Collection[str], world: GroupFacts
     ) -> Appended | None:
         """The classic members that are left are a classic group again."""
         group = draft.group
@@ -134,7 +143,7 @@ class ConsumerDriver:
             world = self.world(group.id)
             after_ms = wait_ms(group, world)
             if not after_ms:
-                draft = Draft(group)
+                draft = GroupDraft(group)
                 assign(draft, world)
                 after_ms = 0 if self._wrote(shard, draft) else RETRY_MS
             if after_ms:
@@ -146,7 +155,7 @@ class ConsumerDriver:
             if member is None or self._has_news(group, member):
                 self.held.release(group.id, member_id)
 
-    def _has_news(self, group: ConsumerGroup, member: Member) -> bool:
+    def _has_news(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         if member.is_reconciled(group.assignment_epoch):
             return False
         image = self.groups.image
@@ -162,12 +171,12 @@ class ConsumerDriver:
         """Topics came, grew or went."""
         if not self._is_here(shard, group):
             return
-        draft = Draft(group)
+        draft = GroupDraft(group)
         refresh(draft, self.world(group.id), changed=False)
         if self._wrote(shard, draft):
             self.changed(shard, group)
 
-    def _wrote(self, shard: GroupShard, draft: Draft) -> bool:
+    def _wrote(self, shard: GroupShard, draft: GroupDraft) -> bool:
         """As `write`, where nobody waits for it.  What cannot be written now is decided again later."""
         try:
             self.write(shard, draft)
@@ -177,14 +186,14 @@ class ConsumerDriver:
         return True
 
     def set_session(
-        self, shard: GroupShard, group: ConsumerGroup, member: Member, within_ms: int | None = None
+        self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember, within_ms: int | None = None
     ) -> None:
         if within_ms is None:
             within_ms = self.config(group.id).consumer_session_timeout_ms
         act = partial(self.expire, shard, group, member.id, "was not heard of in time")
         self.groups.timers.set((CONSUMER, group.id, member.id, "session"), within_ms, act)
 
-    def set_rebalance(self, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    def set_rebalance(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         """A member that has to give partitions back has its rebalance timeout to do so."""
         name = (CONSUMER, group.id, member.id, "rebalance")
         if member.state is not MemberState.UNREVOKED:

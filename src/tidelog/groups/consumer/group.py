@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.consumer.assignors import Partitions
 from tidelog.groups.consumer.member import (
     LEFT_EPOCH,
     NOTHING,
-    Member,
+    ConsumerMember,
     Owned,
     assignment_of,
     subscription_of,
@@ -47,14 +47,14 @@ from tidelog.wire.messages.consumer_group_target_assignment_metadata_record impo
 )
 
 if TYPE_CHECKING:
-    from tidelog.groups.state_machine import GroupMachine
+    from tidelog.groups.state_machine import GroupStateMachine
 
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 OFFSET_COMMIT_WITH_EPOCHS = 9
 NO_PARTITIONS: Partitions = {}
 
 
-class Resolved(NamedTuple):
+class ResolvedRegex(NamedTuple):
     """The topics that a regular expression stood for, at a revision of the metadata and a time."""
 
     topics: frozenset[str]
@@ -73,10 +73,10 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assignment_ms = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Partitions] = {}
-        self.resolved: dict[str, Resolved] = {}
+        self.resolved: dict[str, ResolvedRegex] = {}
         self.owners: dict[UUID, dict[int, str]] = {}  # who has a partition, or has not given it back yet
         self.has_old_metadata = False  # a record of a broker before Kafka 4.1, to be deleted
         self._topics: frozenset[str] | None = None
@@ -144,23 +144,29 @@ class ConsumerGroup:
         if self.members:
             raise errors.NonEmptyGroup(f"group {self.id} has members")
 
-    def tombstones(self) -> list[Entry]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         entries = [
             *(
-                Entry(ConsumerGroupCurrentMemberAssignmentKey(self.id, member), None)
+                CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(self.id, member), None)
                 for member in self.members
             ),
             *(
-                Entry(ConsumerGroupTargetAssignmentMemberKey(self.id, member), None)
+                CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(self.id, member), None)
                 for member in self.members
             ),
-            Entry(ConsumerGroupTargetAssignmentMetadataKey(self.id), None),
-            *(Entry(ConsumerGroupMemberMetadataKey(self.id, member), None) for member in self.members),
-            *(Entry(ConsumerGroupRegularExpressionKey(self.id, regex), None) for regex in self.resolved),
-            Entry(ConsumerGroupMetadataKey(self.id), None),
+            CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(self.id), None),
+            *(
+                CoordinatorRecord(ConsumerGroupMemberMetadataKey(self.id, member), None)
+                for member in self.members
+            ),
+            *(
+                CoordinatorRecord(ConsumerGroupRegularExpressionKey(self.id, regex), None)
+                for regex in self.resolved
+            ),
+            CoordinatorRecord(ConsumerGroupMetadataKey(self.id), None),
         ]
         if self.has_old_metadata:
-            entries.insert(-1, Entry(ConsumerGroupPartitionMetadataKey(self.id), None))
+            entries.insert(-1, CoordinatorRecord(ConsumerGroupPartitionMetadataKey(self.id), None))
         return entries
 
     def is_subscribed(self, topic: str) -> bool:
@@ -171,13 +177,13 @@ class ConsumerGroup:
 
     # Members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
             raise errors.UnknownMemberId(f"group {self.id} has no member {member_id!r}")
         return member
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         known = self.static.get(instance_id) if instance_id is not None else None
         return None if known is None else self.members[known]
 
@@ -191,7 +197,7 @@ class ConsumerGroup:
             )
         return self._topics
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         found = self.resolved.get(member.regex) if member.regex else None
         return member.topics if found is None else member.topics | found.topics
 
@@ -215,7 +221,7 @@ class ConsumerGroup:
 
     def member_changed(self, member_id: str, fields: dict[str, Any]) -> None:
         old = self.members.get(member_id)
-        member = replace(old if old is not None else Member(member_id), **fields)
+        member = replace(old if old is not None else ConsumerMember(member_id), **fields)
         self.members[member_id] = member
         self._topics = None
         if "instance_id" in fields and member.instance_id is not None:
@@ -238,7 +244,7 @@ class ConsumerGroup:
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
             del self.static[member.instance_id]
 
-    def resolved_as(self, regex: str, resolved: Resolved | None) -> None:
+    def resolved_as(self, regex: str, resolved: ResolvedRegex | None) -> None:
         self._topics = None
         if resolved is None:
             self.resolved.pop(regex, None)
@@ -272,21 +278,21 @@ class ConsumerGroup:
         )
 
 
-def _stale(member: Member, what: str) -> errors.TidelogError:
+def _stale(member: ConsumerMember, what: str) -> errors.TidelogError:
     return errors.StaleMemberEpoch(what) if member.classic is None else errors.IllegalGeneration(what)
 
 
 # Entries
 
 
-def epoch_entry(group: str, epoch: int, metadata_hash: int) -> Entry:
-    return Entry(
+def epoch_entry(group: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupMetadataKey(group), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     )
 
 
-def target_entry(group: str, member: str, partitions: Partitions) -> Entry:
-    return Entry(
+def target_entry(group: str, member: str, partitions: Partitions) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupTargetAssignmentMemberKey(group, member),
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
@@ -296,25 +302,25 @@ def target_entry(group: str, member: str, partitions: Partitions) -> Entry:
     )
 
 
-def target_epoch_entry(group: str, epoch: int, now_ms: int) -> Entry:
-    return Entry(
+def target_epoch_entry(group: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms),
     )
 
 
-def regex_entry(group: str, regex: str, resolved: Resolved | None) -> Entry:
+def regex_entry(group: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
     value = resolved and ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp
     )
-    return Entry(ConsumerGroupRegularExpressionKey(group, regex), value)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group, regex), value)
 
 
-def gone_entries(group: str, member: str) -> list[Entry]:
+def gone_entries(group: str, member: str) -> list[CoordinatorRecord]:
     return [
-        Entry(ConsumerGroupCurrentMemberAssignmentKey(group, member), None),
-        Entry(ConsumerGroupTargetAssignmentMemberKey(group, member), None),
-        Entry(ConsumerGroupMemberMetadataKey(group, member), None),
+        CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group, member), None),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group, member), None),
+        CoordinatorRecord(ConsumerGroupMemberMetadataKey(group, member), None),
     ]
 
 
@@ -331,7 +337,7 @@ CONSUMER_RECORDS: tuple[type, ...] = (
 # Replays.  A record about a group makes it if it must, in place of one of another kind; a deletion never does.
 
 
-def _found(machine: GroupMachine, group_id: str, value: object) -> ConsumerGroup | None:
+def _found(machine: GroupStateMachine, group_id: str, value: object) -> ConsumerGroup | None:
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -341,7 +347,7 @@ def _found(machine: GroupMachine, group_id: str, value: object) -> ConsumerGroup
     return made
 
 
-def replay_consumer_record(machine: GroupMachine, key: Any, value: Any, producer_id: int) -> None:
+def replay_consumer_record(machine: GroupStateMachine, key: Any, value: Any, producer_id: int) -> None:
     group = _found(machine, key.group_id, value)
     if group is not None:
         take_record(group, key, value)
@@ -375,7 +381,7 @@ def take_record(group: ConsumerGroup, key: Any, value: Any) -> None:
         if value is not None:
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
     elif isinstance(key, ConsumerGroupRegularExpressionKey):
-        resolved = value and Resolved(frozenset(value.topics), value.version, value.timestamp)
+        resolved = value and ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
         group.resolved_as(key.regular_expression, resolved)
     elif isinstance(key, ConsumerGroupPartitionMetadataKey):
         group.has_old_metadata = value is not None

@@ -16,21 +16,21 @@ from tidelog.groups.consumer.member import (
     JOINING_EPOCH,
     LEFT_EPOCH,
     STATIC_LEFT_EPOCH,
-    Member,
+    ConsumerMember,
     Owned,
 )
 from tidelog.groups.consumer.reconciliation import reconciled
-from tidelog.groups.consumer.target_assignment import Draft, World, assign, goal_of, refresh
+from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, goal_of, refresh
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _NOTHING_SAID = (None,) * 5
 VERSION_WITH_CLIENTS_IDS = 1  # from here on a member brings an id of its own
 
 
-class Beat(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What came of a heartbeat.  `assigned` None: nothing new to tell about partitions."""
 
-    member: Member
+    member: ConsumerMember
     assigned: Owned | None
 
 
@@ -77,9 +77,13 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
     return {one.topic_id: frozenset(one.partitions) for one in request.topic_partitions}
 
 
-def beat(
-    draft: Draft, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, world: World
-) -> Beat:
+def member_heartbeat(
+    draft: GroupDraft,
+    request: ConsumerGroupHeartbeatRequest,
+    client_id: str,
+    client_host: str,
+    world: GroupFacts,
+) -> HeartbeatResult:
     """A member joins, or is still there."""
     check_room(draft.group, request.member_id, world)
     owned = owned_partitions(request)
@@ -89,12 +93,12 @@ def beat(
     assign(draft, world)
     member = follow(draft, member, owned, resubscribed, world)
     tell = request.member_epoch == JOINING_EPOCH or is_full(request) or member.assigned != before.assigned
-    return Beat(member, member.assigned if tell else None)
+    return HeartbeatResult(member, member.assigned if tell else None)
 
 
 def _as_it_says(
-    before: Member, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
-) -> Member:
+    before: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+) -> ConsumerMember:
     """With what the request says about it, which is nothing, nearly always."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     said = (names, regex, request.rack_id, request.server_assignor, before.classic)
@@ -118,15 +122,15 @@ def _as_it_says(
     )
 
 
-def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
+def check_room(group: ConsumerGroup, member_id: str, world: GroupFacts) -> None:
     most = world.config.group_consumer_max_size
     if len(group.members) >= most and member_id not in group.members:
         raise errors.GroupMaxSizeReached(f"group {group.id} has {most} members, and may have no more")
 
 
 def _found(
-    draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None, world: World
-) -> Member:
+    draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None, world: GroupFacts
+) -> ConsumerMember:
     """The member as it is known, or a new one."""
     group, epoch = draft.group, request.member_epoch
     member_id = request.member_id or world.new_id()
@@ -135,12 +139,12 @@ def _found(
         if known is None:
             if epoch != JOINING_EPOCH:
                 return group.member(member_id)  # raises
-            return Member(member_id)
+            return ConsumerMember(member_id)
     else:
         known = group.static_member(request.instance_id)
         if epoch == JOINING_EPOCH:
             if known is None:
-                return group.members.get(member_id) or Member(member_id)
+                return group.members.get(member_id) or ConsumerMember(member_id)
             if known.classic is None and known.epoch != STATIC_LEFT_EPOCH:
                 raise errors.UnreleasedInstanceId(
                     f"instance {request.instance_id} of group {group.id} is member {known.id}, which is still there"
@@ -151,7 +155,9 @@ def _found(
     return known
 
 
-def check_instance(known: Member | None, group: str, member_id: str, instance_id: str) -> Member:
+def check_instance(
+    known: ConsumerMember | None, group: str, member_id: str, instance_id: str
+) -> ConsumerMember:
     if known is None:
         raise errors.UnknownMemberId(f"group {group} has no member with instance id {instance_id}")
     if known.id != member_id:
@@ -159,7 +165,7 @@ def check_instance(known: Member | None, group: str, member_id: str, instance_id
     return known
 
 
-def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     if epoch > member.epoch:
@@ -176,7 +182,7 @@ def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
         )
 
 
-def replace_static(draft: Draft, known: Member, member_id: str) -> Member:
+def replace_static(draft: GroupDraft, known: ConsumerMember, member_id: str) -> ConsumerMember:
     """A static member is back under a new id, with all that it had."""
     group = draft.group
     member = replace(known, id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
@@ -187,7 +193,7 @@ def replace_static(draft: Draft, known: Member, member_id: str) -> Member:
     return member
 
 
-def subscribe(draft: Draft, before: Member, member: Member, world: World) -> bool:
+def subscribe(draft: GroupDraft, before: ConsumerMember, member: ConsumerMember, world: GroupFacts) -> bool:
     """Notes what is new about the member; true if it subscribes to something else."""
     group = draft.group
     topics_changed, regex_changed = member.topics != before.topics, member.regex != before.regex
@@ -201,15 +207,15 @@ def subscribe(draft: Draft, before: Member, member: Member, world: World) -> boo
     return topics_changed or regex_changed
 
 
-def drop_unused(draft: Draft, regex: str) -> None:
+def drop_unused(draft: GroupDraft, regex: str) -> None:
     group = draft.group
     if regex in group.resolved and all(member.regex != regex for member in group.members.values()):
         draft.add(regex_entry(group.id, regex, None))
 
 
 def follow(
-    draft: Draft, member: Member, owned: Partitions | None, resubscribed: bool, world: World
-) -> Member:
+    draft: GroupDraft, member: ConsumerMember, owned: Partitions | None, resubscribed: bool, world: GroupFacts
+) -> ConsumerMember:
     """One step of the member towards its target."""
     group = draft.group
     if not resubscribed and member.is_reconciled(group.assignment_epoch):
@@ -223,7 +229,7 @@ def follow(
 # Leaving
 
 
-def leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+def leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
     """The member that says goodbye."""
     if request.instance_id is None:
         return group.member(request.member_id)
@@ -231,7 +237,7 @@ def leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Mem
     return check_instance(known, group.id, request.member_id, request.instance_id)
 
 
-def step_out(draft: Draft, member: Member) -> None:
+def step_out(draft: GroupDraft, member: ConsumerMember) -> None:
     """A static member goes away, and its partitions wait for it until its session ends."""
     out = replace(
         member,
@@ -242,7 +248,7 @@ def step_out(draft: Draft, member: Member) -> None:
     draft.add(out.assignment_entry(draft.group.id))
 
 
-def remove(draft: Draft, members: Collection[Member], world: World) -> None:
+def remove(draft: GroupDraft, members: Collection[ConsumerMember], world: GroupFacts) -> None:
     """They left, or are taken for dead."""
     for member in members:
         draft.add(*gone_entries(draft.group.id, member.id))

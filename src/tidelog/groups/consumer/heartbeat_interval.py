@@ -16,7 +16,7 @@ WAITING_MS = 1000  # the longest, for a member that others keep waiting
 SLOWER = 1.5
 
 
-class Outcome(NamedTuple):
+class HeartbeatOutcome(NamedTuple):
     """What became of a heartbeat.  `expired`: it was held as long as it may be."""
 
     news: bool
@@ -29,7 +29,7 @@ def hold_ms(told_ms: int) -> int:
     return int(told_ms * HELD_PART)
 
 
-def next_ms(told_ms: int, interval_ms: int, came: Outcome) -> int:
+def next_ms(told_ms: int, interval_ms: int, came: HeartbeatOutcome) -> int:
     """The interval to tell; `told_ms`: the last one, 0 when it is not known."""
     if came.news:
         paced = NEWS_MS

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic.member import Protocols
 from tidelog.groups.consumer.assignors import Partitions
 from tidelog.wire.messages.consumer_group_current_member_assignment_record import (
@@ -53,7 +53,7 @@ class ClassicTraits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     id: str
     instance_id: str | None = None
     rack: str | None = None
@@ -81,7 +81,7 @@ class Member:
 
     # Records
 
-    def subscription_entry(self, group: str) -> Entry:
+    def subscription_entry(self, group: str) -> CoordinatorRecord:
         classic = None
         if self.classic is not None:
             classic = ClassicMemberMetadata(
@@ -90,7 +90,7 @@ class Member:
                     ClassicProtocol(name=name, metadata=metadata) for name, metadata in self.classic.protocols
                 ],
             )
-        return Entry(
+        return CoordinatorRecord(
             ConsumerGroupMemberMetadataKey(group, self.id),
             ConsumerGroupMemberMetadataValue(
                 instance_id=self.instance_id,
@@ -105,8 +105,8 @@ class Member:
             ),
         )
 
-    def assignment_entry(self, group: str) -> Entry:
-        return Entry(
+    def assignment_entry(self, group: str) -> CoordinatorRecord:
+        return CoordinatorRecord(
             ConsumerGroupCurrentMemberAssignmentKey(group, self.id),
             ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=self.epoch,
@@ -119,7 +119,7 @@ class Member:
 
 
 def subscription_of(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """The fields of a Member that its first record holds."""
+    """The fields of a ConsumerMember that its first record holds."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -139,7 +139,7 @@ def subscription_of(value: ConsumerGroupMemberMetadataValue) -> dict[str, object
 
 
 def assignment_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """The fields of a Member that its second record holds."""
+    """The fields of a ConsumerMember that its second record holds."""
     known = value.state in MemberState.__members__.values()
     return {
         "epoch": value.member_epoch,

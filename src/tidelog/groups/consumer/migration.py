@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.config import BrokerConfig
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic import member as classic_member
 from tidelog.groups.classic.consumer_protocol import PROTOCOL_TYPE
 from tidelog.groups.classic.group import ClassicGroup
@@ -25,7 +25,7 @@ from tidelog.groups.consumer.embedded_protocol import (
     write_assignment,
 )
 from tidelog.groups.consumer.group import ConsumerGroup, epoch_entry, target_entry, target_epoch_entry
-from tidelog.groups.consumer.member import ClassicTraits, Member, at_epoch
+from tidelog.groups.consumer.member import ClassicTraits, ConsumerMember, at_epoch
 from tidelog.groups.consumer.target_assignment import metadata_hash
 from tidelog.metadata.image import Image
 from tidelog.wire.primitives import Malformed
@@ -51,7 +51,7 @@ def check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
         raise refuse(f"group {group.id} has more members than a consumer group may have")
 
 
-def upgraded(group: ClassicGroup, image: Image) -> list[Entry]:
+def upgraded(group: ClassicGroup, image: Image) -> list[CoordinatorRecord]:
     """The records of the consumer group that a classic group becomes."""
     try:
         members = [_upgraded_member(group, member, image) for member in group.members.values()]
@@ -74,13 +74,15 @@ def upgraded(group: ClassicGroup, image: Image) -> list[Entry]:
     ]
 
 
-def _upgraded_member(group: ClassicGroup, member: classic_member.Member, image: Image) -> Member:
+def _upgraded_member(
+    group: ClassicGroup, member: classic_member.ClassicMember, image: Image
+) -> ConsumerMember:
     chosen = group.protocol if group.protocol is not None else next(iter(member.protocols))[0]
     said = read_subscription(member.metadata(chosen))
     assignment = read_assignment(member.assignment)
     if assignment.user_data and chosen not in FORGETFUL:
         raise Malformed("an assignor of the clients' own keeps data that would be lost")
-    return Member(
+    return ConsumerMember(
         id=member.id,
         instance_id=member.instance_id,
         rack=said.rack_id or None,
@@ -101,7 +103,7 @@ def _upgraded_member(group: ClassicGroup, member: classic_member.Member, image: 
 class Downgrade(NamedTuple):
     """`protocols`: what the record of a classic group does not hold of its members."""
 
-    entries: list[Entry]
+    entries: list[CoordinatorRecord]
     protocols: Mapping[str, Protocols]
 
 
@@ -124,7 +126,7 @@ def downgraded(group: ConsumerGroup, leaving: Collection[str], image: Image, now
     for member in left:
         assert member.classic is not None
         after.add(
-            classic_member.Member(
+            classic_member.ClassicMember(
                 member.id,
                 member.instance_id,
                 member.client_id,

@@ -12,13 +12,13 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.groups.consumer.assignors import Partitions
-from tidelog.groups.consumer.member import NOTHING, Member, MemberState, Owned
+from tidelog.groups.consumer.member import NOTHING, ConsumerMember, MemberState, Owned
 
 NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class ReconciliationGoal:
     """What a member is to follow.  `subscribed`: the topics it wants now, whatever the target says of others.
     `owned`: what it says it has; None when it did not say."""
 
@@ -30,7 +30,7 @@ class Goal:
     resubscribed: bool
 
 
-def reconciled(member: Member, goal: Goal) -> Member:
+def reconciled(member: ConsumerMember, goal: ReconciliationGoal) -> ConsumerMember:
     """The member after its heartbeat; itself when there is nothing to do, or it must act first."""
     if member.state is MemberState.STABLE and member.epoch == goal.epoch:
         return _unsubscribed(member, goal) if goal.resubscribed else member
@@ -45,19 +45,19 @@ def reconciled(member: Member, goal: Goal) -> Member:
     return _followed(member, member.epoch, goal)
 
 
-def can_follow(member: Member, goal: Goal) -> bool:
+def can_follow(member: ConsumerMember, goal: ReconciliationGoal) -> bool:
     """Would its next heartbeat, whatever it says, get it further?"""
     if member.state is MemberState.UNREVOKED or member.is_reconciled(goal.epoch):
         return False
     return member.epoch != goal.epoch or any(owner is None for owner in _missing(member, goal))
 
 
-def waits_for_others(member: Member, goal: Goal) -> bool:
+def waits_for_others(member: ConsumerMember, goal: ReconciliationGoal) -> bool:
     """Has somebody else something of its target?"""
     return any(owner is not None for owner in _missing(member, goal))
 
 
-def _missing(member: Member, goal: Goal) -> Iterator[str | None]:
+def _missing(member: ConsumerMember, goal: ReconciliationGoal) -> Iterator[str | None]:
     """Who has the partitions of its target that it has not."""
     for topic, partitions in goal.target.items():
         if topic in goal.subscribed:
@@ -65,7 +65,7 @@ def _missing(member: Member, goal: Goal) -> Iterator[str | None]:
                 yield goal.owner(topic, partition)
 
 
-def _followed(member: Member, epoch: int, goal: Goal) -> Member:
+def _followed(member: ConsumerMember, epoch: int, goal: ReconciliationGoal) -> ConsumerMember:
     """One step towards the target, at `epoch` until everything that must go is given back."""
     kept: dict[UUID, dict[int, int]] = {}
     leaving: dict[UUID, dict[int, int]] = {}
@@ -94,7 +94,7 @@ def _followed(member: Member, epoch: int, goal: Goal) -> Member:
     return _moved(member, goal.epoch, state, kept, NOTHING)
 
 
-def _unsubscribed(member: Member, goal: Goal) -> Member:
+def _unsubscribed(member: ConsumerMember, goal: ReconciliationGoal) -> ConsumerMember:
     """Of topics that it does not subscribe to any more it has nothing, before there is a new target."""
     if all(topic in goal.subscribed for topic in member.assigned):
         return member
@@ -108,7 +108,9 @@ def _unsubscribed(member: Member, goal: Goal) -> Member:
     return _moved(member, member.epoch, member.state, assigned, member.revoking)
 
 
-def _moved(member: Member, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> Member:
+def _moved(
+    member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, revoking: Owned
+) -> ConsumerMember:
     return replace(
         member,
         epoch=epoch,

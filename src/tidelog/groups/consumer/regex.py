@@ -19,7 +19,7 @@ REFRESH_MS = 1_000
 KEPT_MAX = 1_000
 
 
-class Found(NamedTuple):
+class ExpressionTopics(NamedTuple):
     """`names`: the topics there were when it was looked up."""
 
     topics: frozenset[str]
@@ -29,15 +29,15 @@ class Found(NamedTuple):
 
 class Expressions:
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Any, Found]] = {}
+        self._known: dict[str, tuple[Any, ExpressionTopics]] = {}
 
     def check(self, regex: str) -> None:
         """InvalidRegularExpression says what is wrong with it."""
         if regex not in self._known:
             compiled(regex)
 
-    def find(self, regex: str, names: Names, now_ms: int) -> Found:
-        """The topics whose whole name matches; as of a moment ago at worst, which `Found.names` tells."""
+    def find(self, regex: str, names: Names, now_ms: int) -> ExpressionTopics:
+        """The topics whose whole name matches; as of a moment ago at worst, which `ExpressionTopics.names` tells."""
         known = self._known.pop(regex, None)
         if known is None:
             pattern = compiled(regex)
@@ -47,7 +47,7 @@ class Expressions:
                 self._known[regex] = known  # the last that is dropped
                 return found
         match = pattern.fullmatch
-        found = Found(frozenset(name for name in names.values() if match(name)), names, now_ms)
+        found = ExpressionTopics(frozenset(name for name in names.values() if match(name)), names, now_ms)
         if len(self._known) >= KEPT_MAX:
             del self._known[next(iter(self._known))]
         self._known[regex] = (pattern, found)

@@ -14,20 +14,20 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.config import BrokerConfig, GroupConfig
-from tidelog.coordination.entries import Entry
-from tidelog.groups.consumer.assignors import ASSIGNORS, Partitions, Subscriber
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.groups.consumer.assignors import ASSIGNORS, MemberSubscription, Partitions
 from tidelog.groups.consumer.group import (
     NO_PARTITIONS,
     ConsumerGroup,
-    Resolved,
+    ResolvedRegex,
     epoch_entry,
     regex_entry,
     take_record,
     target_entry,
     target_epoch_entry,
 )
-from tidelog.groups.consumer.member import Member
-from tidelog.groups.consumer.reconciliation import Goal
+from tidelog.groups.consumer.member import ConsumerMember
+from tidelog.groups.consumer.reconciliation import ReconciliationGoal
 from tidelog.groups.consumer.regex import Expressions
 from tidelog.metadata.image import Image
 
@@ -35,7 +35,7 @@ _HASH = Struct(">q")
 _COUNT = Struct(">i")
 
 
-class World(NamedTuple):
+class GroupFacts(NamedTuple):
     """The facts beside the group that a decision looks at."""
 
     image: Image
@@ -46,19 +46,19 @@ class World(NamedTuple):
     new_id: Callable[[], str]
 
 
-class Draft:
+class GroupDraft:
     """A group as it will be: what was decided so far is in `entries`, and in effect in `group`."""
 
-    def __init__(self, group: ConsumerGroup, before: Sequence[Entry] = ()) -> None:
+    def __init__(self, group: ConsumerGroup, before: Sequence[CoordinatorRecord] = ()) -> None:
         """`before`: entries about other records, to be written first."""
         self.id = group.id
-        self.entries: list[Entry] = list(before)
+        self.entries: list[CoordinatorRecord] = list(before)
         self.seen: tuple[object, ...] | None = None
         self._group = group
         self._real = True
         self._applied = len(self.entries)
 
-    def add(self, *entries: Entry) -> None:
+    def add(self, *entries: CoordinatorRecord) -> None:
         self.entries.extend(entries)
 
     @property
@@ -75,7 +75,7 @@ class Draft:
 # Which epoch
 
 
-def refresh(draft: Draft, world: World, changed: bool) -> None:
+def refresh(draft: GroupDraft, world: GroupFacts, changed: bool) -> None:
     """A new group epoch if `changed`, or if the topics behind the subscriptions did."""
     group = draft.group
     names: object = world.image.names
@@ -90,7 +90,7 @@ def refresh(draft: Draft, world: World, changed: bool) -> None:
         found = world.expressions.find(regex, world.image.names, world.now_ms)
         known = group.resolved.get(regex)
         if known is None or known.topics != found.topics:
-            resolved = Resolved(found.topics, world.image.revision, world.now_ms)
+            resolved = ResolvedRegex(found.topics, world.image.revision, world.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
             changed = True
         if found.names is not names:
@@ -125,7 +125,7 @@ def metadata_hash(topics: Iterable[str], image: Image) -> int:
 # Which target
 
 
-def wait_ms(group: ConsumerGroup, world: World) -> int:
+def wait_ms(group: ConsumerGroup, world: GroupFacts) -> int:
     """How long the next target has to wait for the assignment interval; 0 when it is due."""
     interval = world.group_config.consumer_assignment_interval_ms
     if not group.assignment_ms or not interval:
@@ -133,13 +133,13 @@ def wait_ms(group: ConsumerGroup, world: World) -> int:
     return max(group.assignment_ms + interval - world.now_ms, 0)
 
 
-def assign(draft: Draft, world: World) -> None:
+def assign(draft: GroupDraft, world: GroupFacts) -> None:
     """A target for the newest epoch, if that has none yet and it is time."""
     group = draft.group
     if group.assignment_epoch >= group.epoch or wait_ms(group, world):
         return
     members = [
-        Subscriber(
+        MemberSubscription(
             member.id,
             member.instance_id,
             topic_ids(group.topics_of(member), world.image),
@@ -175,12 +175,12 @@ def topic_ids(topics: Iterable[str], image: Image) -> frozenset[UUID]:
 
 def goal_of(
     group: ConsumerGroup,
-    member: Member,
+    member: ConsumerMember,
     image: Image,
     owned: Partitions | None = None,
     resubscribed: bool = False,
-) -> Goal:
-    return Goal(
+) -> ReconciliationGoal:
+    return ReconciliationGoal(
         group.assignment_epoch,
         group.targets.get(member.id, NO_PARTITIONS),
         topic_ids(group.topics_of(member), image),

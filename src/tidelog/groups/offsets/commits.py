@@ -9,17 +9,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.group import Group
-from tidelog.groups.offsets.committed import NEVER, NO_TOPIC_ID, Committed
+from tidelog.groups.offsets.committed import NEVER, NO_TOPIC_ID, CommittedOffset
 from tidelog.groups.offsets.records import tombstone
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 
 GROUP_NOT_FOUND_FROM = 9  # OffsetCommit's version
 
 
-class Commit(NamedTuple):
+class OffsetCommit(NamedTuple):
     topic: str
     topic_id: UUID
     partition: int
@@ -28,7 +28,7 @@ class Commit(NamedTuple):
     metadata: str | None
 
 
-class Committer(NamedTuple):
+class OffsetCommitter(NamedTuple):
     """Who commits; `epoch` is the generation of a classic member, the epoch of a consumer group's."""
 
     group_id: str
@@ -38,15 +38,15 @@ class Committer(NamedTuple):
     version: int
 
 
-class Limits(NamedTuple):
+class CommitLimits(NamedTuple):
     now_ms: int
     metadata_max: int
     retention_ms: int = -1  # of this request; -1: as the broker's setting says
 
 
 def commit(
-    machine: GroupMachine, who: Committer, commits: Sequence[Commit], limits: Limits
-) -> tuple[list[Entry], list[int]]:
+    machine: GroupStateMachine, who: OffsetCommitter, commits: Sequence[OffsetCommit], limits: CommitLimits
+) -> tuple[list[CoordinatorRecord], list[int]]:
     """(what to write, an error code for each); raises what is wrong with all of them."""
     group = machine.groups.get(who.group_id)
     check = None
@@ -71,8 +71,8 @@ def commit(
 
 
 def commit_transactional(
-    machine: GroupMachine, who: Committer, commits: Sequence[Commit], limits: Limits
-) -> tuple[list[Entry], list[int]]:
+    machine: GroupStateMachine, who: OffsetCommitter, commits: Sequence[OffsetCommit], limits: CommitLimits
+) -> tuple[list[CoordinatorRecord], list[int]]:
     """The same for TxnOffsetCommit: what it writes counts when the transaction is committed."""
     group = machine.groups.get(who.group_id)
     check = None
@@ -98,10 +98,10 @@ def commit_transactional(
     return entries, codes
 
 
-def entry_of(group_id: str, one: Commit, now_ms: int, expire_ms: int) -> Entry:
+def entry_of(group_id: str, one: OffsetCommit, now_ms: int, expire_ms: int) -> CoordinatorRecord:
     # The version that carries a time of expiry carries neither epochs nor topic ids.
     kept = expire_ms == NEVER
-    return Entry(
+    return CoordinatorRecord(
         OffsetCommitKey(group_id, one.topic, one.partition),
         OffsetCommitValue(
             one.offset,
@@ -117,14 +117,14 @@ def entry_of(group_id: str, one: Commit, now_ms: int, expire_ms: int) -> Entry:
 # Reading
 
 
-class Found(NamedTuple):
+class FetchedOffset(NamedTuple):
     """`committed` None: no offset."""
 
-    committed: Committed | None
+    committed: CommittedOffset | None
     error_code: int = errors.NONE
 
 
-def readable(machine: GroupMachine, group_id: str, member_id: str | None, epoch: int) -> bool:
+def readable(machine: GroupStateMachine, group_id: str, member_id: str | None, epoch: int) -> bool:
     """False when there is no such group, which has no offsets then; raises when this member may not ask."""
     group = machine.groups.get(group_id)
     if group is None:
@@ -137,17 +137,17 @@ def readable(machine: GroupMachine, group_id: str, member_id: str | None, epoch:
 
 
 def find(
-    machine: GroupMachine, group_id: str, topic: str, present: UUID | None, partition: int, stable: bool
-) -> Found:
+    machine: GroupStateMachine, group_id: str, topic: str, present: UUID | None, partition: int, stable: bool
+) -> FetchedOffset:
     """`present`: the id of the topic that has this name now, None without one.  `stable`: an offset that an open
     transaction may replace is not told."""
     if stable and machine.offsets.is_pending(group_id, topic, partition):
-        return Found(None, errors.UnstableOffsetCommit.code)
+        return FetchedOffset(None, errors.UnstableOffsetCommit.code)
     committed = machine.offsets.get(group_id, topic, partition)
-    return Found(committed if committed is not None and is_of(committed, present) else None)
+    return FetchedOffset(committed if committed is not None and is_of(committed, present) else None)
 
 
-def is_of(committed: Committed, present: UUID | None) -> bool:
+def is_of(committed: CommittedOffset, present: UUID | None) -> bool:
     """Was it committed for the topic that has the name now?  A record without an id (an older broker's, or one with a time
     of expiry) cannot tell: it counts until a deletion of the topic is seen."""
     return committed.topic_id in (NO_TOPIC_ID, present)
@@ -157,8 +157,8 @@ def is_of(committed: Committed, present: UUID | None) -> bool:
 
 
 def delete(
-    machine: GroupMachine, group: Group, places: Iterable[tuple[str, int]]
-) -> tuple[list[Entry], list[int]]:
+    machine: GroupStateMachine, group: Group, places: Iterable[tuple[str, int]]
+) -> tuple[list[CoordinatorRecord], list[int]]:
     group.check_offset_delete()
     entries, codes = [], []
     for topic, partition in places:
@@ -172,13 +172,13 @@ def delete(
     return entries, codes
 
 
-def delete_all(machine: GroupMachine, group_id: str) -> list[Entry]:
+def delete_all(machine: GroupStateMachine, group_id: str) -> list[CoordinatorRecord]:
     """Every offset of the group, those of open transactions too."""
     places = {**machine.offsets.of(group_id), **dict.fromkeys(machine.offsets.pending(group_id))}
     return [tombstone(group_id, topic, partition) for topic, partition in places]
 
 
-def of_deleted_topics(machine: GroupMachine, deleted: dict[str, UUID]) -> list[Entry]:
+def of_deleted_topics(machine: GroupStateMachine, deleted: dict[str, UUID]) -> list[CoordinatorRecord]:
     """`deleted`: the ids that the topics of these names had."""
     return [
         tombstone(group_id, topic, partition)
@@ -187,7 +187,9 @@ def of_deleted_topics(machine: GroupMachine, deleted: dict[str, UUID]) -> list[E
     ]
 
 
-def of_replaced_topics(machine: GroupMachine, present: Callable[[str], UUID | None]) -> list[Entry]:
+def of_replaced_topics(
+    machine: GroupStateMachine, present: Callable[[str], UUID | None]
+) -> list[CoordinatorRecord]:
     """Offsets whose topic was deleted and made anew while nobody had this state loaded.  Those of a name that no topic has
     are not told either, but stay until they expire: metadata that is behind is no reason to delete them."""
     return [
@@ -197,14 +199,16 @@ def of_replaced_topics(machine: GroupMachine, present: Callable[[str], UUID | No
     ]
 
 
-def _all(machine: GroupMachine) -> Iterator[tuple[str, str, int, Committed]]:
+def _all(machine: GroupStateMachine) -> Iterator[tuple[str, str, int, CommittedOffset]]:
     for group_id in machine.offsets.groups():
         for (topic, partition), known in machine.offsets.of(group_id).items():
             yield group_id, topic, partition, known
     yield from machine.offsets.all_pending()
 
 
-def expired(machine: GroupMachine, group: Group, now_ms: int, retention_ms: int) -> list[Entry]:
+def expired(
+    machine: GroupStateMachine, group: Group, now_ms: int, retention_ms: int
+) -> list[CoordinatorRecord]:
     """The offsets of a group that were kept long enough; the group itself, when nothing is left of it."""
     entries = []
     offsets = machine.offsets

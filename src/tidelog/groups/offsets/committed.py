@@ -1,7 +1,7 @@
 """The committed offsets of one shard's groups, and those of transactions that are still open.
 
 What records add up to: an offset committed in a transaction is pending until the transaction's marker comes, and
-then counts only if nothing later in the log has replaced it.  Pure; `GroupMachine` owns it."""
+then counts only if nothing later in the log has replaced it.  Pure; `GroupStateMachine` owns it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = tuple[str, int]  # topic, partition
 Partition = tuple[int, int, int, str | None]  # index, offset, leader epoch, metadata
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """`order` says which of two records about one partition is the later one in the log."""
 
     offset: int
@@ -30,20 +30,20 @@ class Committed(NamedTuple):
     order: int
 
 
-class Offsets:
+class OffsetsState:
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Place, Committed]] = {}
-        self._pending: dict[int, dict[str, dict[Place, Committed]]] = {}  # by producer id
+        self._groups: dict[str, dict[Place, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}  # by producer id
         self._open: dict[str, dict[Place, set[int]]] = {}  # the producers that have something pending
         self._order = 0
 
     # Reading
 
-    def of(self, group: str) -> dict[Place, Committed]:
+    def of(self, group: str) -> dict[Place, CommittedOffset]:
         """What the group has committed; not to be changed."""
         return self._groups.get(group, {})
 
-    def get(self, group: str, topic: str, partition: int) -> Committed | None:
+    def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         found = self._groups.get(group)
         return None if found is None else found.get((topic, partition))
 
@@ -63,7 +63,7 @@ class Offsets:
         """Those that have committed something."""
         return iter(list(self._groups))
 
-    def all_pending(self) -> Iterator[tuple[str, str, int, Committed]]:
+    def all_pending(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
         for groups in self._pending.values():
             for group, places in groups.items():
                 for (topic, partition), committed in places.items():
@@ -87,7 +87,7 @@ class Offsets:
         if value is None:
             self._forget(key.group, place)
             return
-        committed = Committed(
+        committed = CommittedOffset(
             value.offset,
             value.leader_epoch,
             value.metadata,
@@ -110,7 +110,7 @@ class Offsets:
         order = self._order
         for index, offset, leader_epoch, metadata in partitions:
             order += 1
-            mine[topic, index] = Committed(
+            mine[topic, index] = CommittedOffset(
                 offset, leader_epoch, metadata or "", now_ms, NEVER, topic_id, order
             )
         self._order = order

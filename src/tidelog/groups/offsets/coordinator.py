@@ -9,22 +9,22 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.commits import offsets_batch
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.coordination.shard import Shard, Writer
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.offsets import commits
-from tidelog.groups.offsets.commits import Commit, Committer, Found, Limits
-from tidelog.groups.offsets.committed import Committed, Partition, Place
+from tidelog.groups.offsets.commits import CommitLimits, FetchedOffset, OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.committed import CommittedOffset, Partition, Place
 from tidelog.groups.offsets.records import tombstone
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Topic
 
 log = logging.getLogger("tidelog.groups")
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 Topics = Sequence[tuple[Topic, list[Partition]]]
 ENTRIES_MAX = 1000  # deleted in one batch
 _MINUTE_MS = 60_000
@@ -32,17 +32,17 @@ _EXPIRY = ("offsets", "expiry")
 _NOTHING = tombstone("", "", 0)  # no group has an empty name
 
 
-class Committing(NamedTuple):
+class PendingCommit(NamedTuple):
     """An error code for each offset; `wait`, if there is one, must be over before they are told."""
 
     codes: list[int]
     wait: Awaitable[None] | None
 
 
-_AT_ONCE = Committing([], None)
+_AT_ONCE = PendingCommit([], None)
 
 
-class GroupOffsets:
+class OffsetCoordinator:
     def __init__(self, groups: Groups, classic: ClassicGroups) -> None:
         self._groups = groups
         self._classic = classic
@@ -56,21 +56,23 @@ class GroupOffsets:
 
     # Requests
 
-    def commit(self, who: Committer, to_commit: Sequence[Commit], retention_ms: int) -> Committing:
+    def commit(
+        self, who: OffsetCommitter, to_commit: Sequence[OffsetCommit], retention_ms: int
+    ) -> PendingCommit:
         """Raises what is wrong with all of them.  Ask `wait` whether it can be told already."""
         shard = self._groups.shard(who.group_id)
         config = self._groups.config
-        limits = Limits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes, retention_ms)
+        limits = CommitLimits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes, retention_ms)
         entries, codes = commits.commit(shard.machine, who, to_commit, limits)
         appended = shard.append(entries)
         group = shard.machine.groups.get(who.group_id)
         if isinstance(group, ClassicGroup):
             self._classic.committed(shard, group, who.member_id)
         if shard.is_settled if appended is None else shard.is_committed(appended):
-            return Committing(codes, None)
-        return Committing(codes, shard.committed(appended, config.offsets_commit_timeout_ms))
+            return PendingCommit(codes, None)
+        return PendingCommit(codes, shard.committed(appended, config.offsets_commit_timeout_ms))
 
-    def commit_at_once(self, who: Committer, topics: Topics) -> Committing | None:
+    def commit_at_once(self, who: OffsetCommitter, topics: Topics) -> PendingCommit | None:
         """The same where nothing is in the way: members of groups that are there, with epochs that are theirs.  None
         when nothing was done, and `commit` has to look."""
         groups = self._groups
@@ -92,10 +94,10 @@ class GroupOffsets:
             self._classic.committed(shard, group, who.member_id)
         if shard.is_committed(appended):
             return _AT_ONCE
-        return Committing([], shard.committed(appended, groups.config.offsets_commit_timeout_ms))
+        return PendingCommit([], shard.committed(appended, groups.config.offsets_commit_timeout_ms))
 
     async def commit_transactional(
-        self, who: Committer, to_commit: Sequence[Commit], writer: Writer
+        self, who: OffsetCommitter, to_commit: Sequence[OffsetCommit], writer: Writer
     ) -> list[int]:
         """For TxnOffsetCommit, once it is known that the writer's transaction has this group's partition: the offsets
         count when the transaction is committed.  An error code for each; raises what is wrong with all of them."""
@@ -103,7 +105,7 @@ class GroupOffsets:
             raise errors.InvalidGroupId("the group id is empty")
         shard = self._groups.shard(who.group_id)
         config = self._groups.config
-        limits = Limits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes)
+        limits = CommitLimits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes)
         entries, codes = commits.commit_transactional(shard.machine, who, to_commit, limits)
         appended = shard.append(entries, writer)
         await shard.committed(appended, config.offsets_commit_timeout_ms)
@@ -116,7 +118,7 @@ class GroupOffsets:
         epoch: int,
         asked: Sequence[Place],
         stable: bool,
-    ) -> list[Found]:
+    ) -> list[FetchedOffset]:
         """What is committed for each (topic, partition)."""
         shard = self._groups.shard(group_id)
         machine = shard.machine
@@ -126,13 +128,13 @@ class GroupOffsets:
                 for topic, partition in asked
             ]
         else:
-            found = [Found(None) for _ in asked]
+            found = [FetchedOffset(None) for _ in asked]
         await self._latest(shard)
         return found
 
     async def fetch_all(
         self, group_id: str, member_id: str | None, epoch: int, stable: bool
-    ) -> dict[Place, Found]:
+    ) -> dict[Place, FetchedOffset]:
         shard = self._groups.shard(group_id)
         machine = shard.machine
         found = {}
@@ -174,7 +176,7 @@ class GroupOffsets:
     def expire(self, shard: GroupShard) -> None:
         now_ms = self._groups.clock.now_ms()
         retention_ms = self._groups.config.offsets_retention_minutes * _MINUTE_MS
-        entries: list[Entry] = []
+        entries: list[CoordinatorRecord] = []
         for group in list(shard.machine.groups.values()):
             entries += commits.expired(shard.machine, group, now_ms, retention_ms)
         self._write(shard, entries, "expired")
@@ -200,7 +202,7 @@ class GroupOffsets:
             for shard in self._groups.coordinator.shards():
                 self._write(shard, commits.of_deleted_topics(shard.machine, deleted), "of deleted topics")
 
-    def _write(self, shard: GroupShard, entries: list[Entry], which: str) -> None:
+    def _write(self, shard: GroupShard, entries: list[CoordinatorRecord], which: str) -> None:
         try:
             for at in range(0, len(entries), ENTRIES_MAX):
                 shard.append(entries[at : at + ENTRIES_MAX])
@@ -209,8 +211,8 @@ class GroupOffsets:
 
 
 def _unless_pending(
-    machine: GroupMachine, group_id: str, place: Place, known: Committed, stable: bool
-) -> Found:
+    machine: GroupStateMachine, group_id: str, place: Place, known: CommittedOffset, stable: bool
+) -> FetchedOffset:
     if stable and machine.offsets.is_pending(group_id, *place):
-        return Found(None, errors.UnstableOffsetCommit.code)
-    return Found(known)
+        return FetchedOffset(None, errors.UnstableOffsetCommit.code)
+    return FetchedOffset(known)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.classic.group import ClassicGroup
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 
 
 def replay_offset(
-    machine: GroupMachine, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int
+    machine: GroupStateMachine, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int
 ) -> None:
     if value is not None and key.group not in machine.groups:
         # A consumer that assigns itself its partitions: the group is there for its offsets only.
@@ -19,7 +19,10 @@ def replay_offset(
 
 
 def replay_legacy_offset(
-    machine: GroupMachine, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None, producer_id: int
+    machine: GroupStateMachine,
+    key: LegacyOffsetCommitKey,
+    value: LegacyOffsetCommitValue | None,
+    producer_id: int,
 ) -> None:
     """As brokers of a distant past wrote them."""
     now = None
@@ -28,5 +31,5 @@ def replay_legacy_offset(
     replay_offset(machine, OffsetCommitKey(key.group, key.topic, key.partition), now, producer_id)
 
 
-def tombstone(group: str, topic: str, partition: int) -> Entry:
-    return Entry(OffsetCommitKey(group, topic, partition), None)
+def tombstone(group: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group, topic, partition), None)

@@ -18,12 +18,12 @@ from tidelog.coordination.shard import Shard
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import SHARE
 from tidelog.groups.share import heartbeat
-from tidelog.groups.share.group import Kept, ShareGroup, share_group
+from tidelog.groups.share.group import ShareGroup, StatePartitions, share_group
 from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey
-from tidelog.groups.share.heartbeat import Beat, Limits, TopicFacts, Topics
+from tidelog.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeatResult, TopicFacts, Topics
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image
 from tidelog.wire.messages.share_group_heartbeat import (
@@ -35,7 +35,7 @@ from tidelog.wire.messages.share_group_heartbeat import (
 
 log = logging.getLogger("tidelog.groups")
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 
 
 class ShareGroups:
@@ -80,7 +80,7 @@ class ShareGroups:
 
     def _beat(
         self, request: ShareGroupHeartbeatRequest, client: tuple[str, str], may_assign: bool
-    ) -> tuple[GroupShard, Beat]:
+    ) -> tuple[GroupShard, ShareHeartbeatResult]:
         shard = self._groups.shard(request.group_id)
         group = self._find(shard, request.group_id)
         names = frozenset(request.subscribed_topic_names or ()) | (group.topics if group else frozenset())
@@ -130,13 +130,15 @@ class ShareGroups:
 
     # State of partitions
 
-    def _missing(self, request: ShareGroupHeartbeatRequest) -> dict[UUID, Kept]:
+    def _missing(self, request: ShareGroupHeartbeatRequest) -> dict[UUID, StatePartitions]:
         """Partitions that this member would read, if only their state was there."""
         group = self._find(self._groups.shard(request.group_id), request.group_id)
         names = frozenset(request.subscribed_topic_names or ()) | (group.topics if group else frozenset())
         return heartbeat.missing(group, names, self._topics(names))
 
-    async def _initialize(self, shard: GroupShard, group_id: str, missing: Mapping[UUID, Kept]) -> None:
+    async def _initialize(
+        self, shard: GroupShard, group_id: str, missing: Mapping[UUID, StatePartitions]
+    ) -> None:
         """What cannot be made now is made with a later heartbeat."""
         lock = self._initializing.setdefault(group_id, asyncio.Lock())
         try:
@@ -158,7 +160,9 @@ class ShareGroups:
             if not lock.locked():
                 self._initializing.pop(group_id, None)
 
-    async def make_states(self, group: ShareGroup, wanted: Mapping[UUID, Kept], start: int) -> None:
+    async def make_states(
+        self, group: ShareGroup, wanted: Mapping[UUID, StatePartitions], start: int
+    ) -> None:
         for topic, kept in wanted.items():
             for index in sorted(kept.partitions):
                 key = ShareKey(group.id, topic, index)
@@ -166,7 +170,7 @@ class ShareGroups:
                 if await self.persister.summary(key) is None:
                     await self.persister.initialize(key, group.epoch, start)
 
-    async def kept(self, shard: GroupShard, group_id: str, wanted: Mapping[UUID, Kept]) -> None:
+    async def kept(self, shard: GroupShard, group_id: str, wanted: Mapping[UUID, StatePartitions]) -> None:
         group = share_group(shard.machine, group_id)
         appended = shard.append(heartbeat.initialized(group, wanted))
         await shard.committed(appended, self._groups.commit_timeout_ms)
@@ -186,20 +190,20 @@ class ShareGroups:
         group.check_delete()
         await shard.committed(shard.append(group.tombstones()), self._groups.commit_timeout_ms)
 
-    def kept_anywhere(self, group: ShareGroup) -> dict[UUID, Kept]:
+    def kept_anywhere(self, group: ShareGroup) -> dict[UUID, StatePartitions]:
         """Everything that may have state: also what a crash left half made, or half deleted."""
         known = {
-            topic: Kept(name, frozenset(range(facts.partitions)))
+            topic: StatePartitions(name, frozenset(range(facts.partitions)))
             for topic, name in group.deleting.items()
             if (facts := self._topics([name]).get(name)) is not None and facts.id == topic
         }
         for part in (group.initializing, group.initialized):
             for topic, kept in part.items():
-                before = known.get(topic, Kept(kept.name, frozenset()))
-                known[topic] = Kept(kept.name, before.partitions | kept.partitions)
+                before = known.get(topic, StatePartitions(kept.name, frozenset()))
+                known[topic] = StatePartitions(kept.name, before.partitions | kept.partitions)
         return known
 
-    async def delete_states(self, group_id: str, known: Mapping[UUID, Kept]) -> None:
+    async def delete_states(self, group_id: str, known: Mapping[UUID, StatePartitions]) -> None:
         for topic, kept in known.items():
             for index in sorted(kept.partitions):
                 try:
@@ -266,8 +270,8 @@ class ShareGroups:
     def config(self, group_id: str) -> GroupConfig:
         return self._shares.group_config(group_id)
 
-    def _limits(self, group_id: str) -> Limits:
-        return Limits(
+    def _limits(self, group_id: str) -> ShareGroupLimits:
+        return ShareGroupLimits(
             members_max=self._groups.config.group_share_max_size,
             assignment_interval_ms=self.config(group_id).share_assignment_interval_ms,
         )

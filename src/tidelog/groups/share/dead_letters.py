@@ -11,9 +11,9 @@ import logging
 from tidelog import errors
 from tidelog._speed.records import Record
 from tidelog.clock import Clock
-from tidelog.groups.share.in_flight import Run
-from tidelog.groups.share.led_partition import LedShare
-from tidelog.groups.share.other_brokers import Elsewhere
+from tidelog.groups.share.in_flight import InFlightRun
+from tidelog.groups.share.led_partition import LedSharePartition
+from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.names import INTERNAL
 from tidelog.metadata.planning import NewTopic
@@ -32,17 +32,17 @@ READ_BYTES = 1 << 20
 BATCH_BYTES = 512 << 10
 
 
-class DeadLetters:
-    def __init__(self, controller: Controller, elsewhere: Elsewhere, clock: Clock) -> None:
+class ShareDeadLetters:
+    def __init__(self, controller: Controller, elsewhere: RemotePartitions, clock: Clock) -> None:
         self._controller = controller
         self._elsewhere = elsewhere
         self._clock = clock
 
-    def wake(self, led: LedShare) -> None:
+    def wake(self, led: LedSharePartition) -> None:
         if led.copying is None and led.current:
             led.copying = asyncio.get_running_loop().create_task(self._copy_all(led))
 
-    async def _copy_all(self, led: LedShare) -> None:
+    async def _copy_all(self, led: LedSharePartition) -> None:
         wait_s = RETRY_S_MIN
         try:
             while led.current and (runs := led.state.letters()):
@@ -56,7 +56,7 @@ class DeadLetters:
         finally:
             led.copying = None
 
-    async def _copy(self, led: LedShare, run: Run) -> None:
+    async def _copy(self, led: LedSharePartition, run: InFlightRun) -> None:
         """The first of its records that fit into one batch."""
         first, last = run.first, run.last
         name = led.config().share_dead_letter_topic
@@ -68,7 +68,7 @@ class DeadLetters:
                 await self._append(name, led.key.partition % count, letters)
         await led.submit(led.state.copied(first, last))
 
-    async def _count(self, led: LedShare, name: str) -> int:
+    async def _count(self, led: LedSharePartition, name: str) -> int:
         """How many partitions the topic has; made first if it must be."""
         if name == led.partition.topic or name in INTERNAL:
             raise errors.InvalidConfig(f"share.dead.letter.topic of {led.key.group} cannot be {name}")
@@ -91,7 +91,7 @@ class DeadLetters:
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise made
 
-    def _letter(self, led: LedShare, run: Run, record: Record) -> Record:
+    def _letter(self, led: LedSharePartition, run: InFlightRun, record: Record) -> Record:
         limit = led.config().share_delivery_count_limit
         rejected = run.rejected or run.deliveries < limit
         told = {

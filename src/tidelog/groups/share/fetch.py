@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.groups.share.led_partition import LedShare
+from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.log_window import AbortedRange, window
-from tidelog.groups.share.partition import Acquired, Terms, Wish
+from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareTerms
 from tidelog.groups.share.partitions import SharePartitions
-from tidelog.groups.share.sessions import Part
+from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.replication.waiters import FetchWait
 from tidelog.storage.reading import Slice
 
@@ -23,7 +23,7 @@ READ_BYTES_A_RECORD = 4 << 10
 READ_BYTES_MAX = 1 << 20
 
 
-class Limits(NamedTuple):
+class ShareFetchLimits(NamedTuple):
     """`strict`: not one record more than `records_max`."""
 
     wait_ms: int
@@ -34,25 +34,25 @@ class Limits(NamedTuple):
     strict: bool
 
 
-class Fetched(NamedTuple):
+class ShareFetchedRecords(NamedTuple):
     records: bytes
-    acquired: list[Acquired]
+    acquired: list[AcquiredRange]
 
 
-class Found(NamedTuple):
+class ReadableRecords(NamedTuple):
     """Where records for a member are; nothing is acquired yet."""
 
-    led: LedShare
-    terms: Terms
+    led: LedSharePartition
+    terms: ShareTerms
     offset: int
     part: Slice
 
 
-Results = dict[Part, Fetched | errors.TidelogError]
+Results = dict[SharePartitionId, ShareFetchedRecords | errors.TidelogError]
 
 
 class ShareFetch:
-    def __init__(self, shares: SharePartitions, group: str, member: str, limits: Limits) -> None:
+    def __init__(self, shares: SharePartitions, group: str, member: str, limits: ShareFetchLimits) -> None:
         self._shares = shares
         self._group = group
         self._member = member
@@ -61,7 +61,7 @@ class ShareFetch:
         self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
         self._results: Results = {}
 
-    async def run(self, parts: Sequence[Part]) -> Results:
+    async def run(self, parts: Sequence[SharePartitionId]) -> Results:
         """For every partition that there is something to tell about."""
         leds = await self._open(parts)
         clock, limits = self._shares.clock, self._limits
@@ -79,7 +79,7 @@ class ShareFetch:
             missing = max(limits.bytes_min - size, 1)
             await self._wait(leds, missing, (deadline_ms - clock.monotonic_ms()) / 1000)
 
-    async def _open(self, parts: Sequence[Part]) -> list[LedShare]:
+    async def _open(self, parts: Sequence[SharePartitionId]) -> list[LedSharePartition]:
         leds = []
         for part in parts:
             try:
@@ -88,9 +88,9 @@ class ShareFetch:
                 self._results[part] = problem
         return leds
 
-    def _look(self, leds: Sequence[LedShare]) -> list[Found]:
+    def _look(self, leds: Sequence[LedSharePartition]) -> list[ReadableRecords]:
         left = self._limits.bytes_max
-        found: list[Found] = []
+        found: list[ReadableRecords] = []
         for led in leds:
             try:
                 one = self._look_at(led, left, not found)
@@ -102,7 +102,7 @@ class ShareFetch:
                 left -= one.part.size
         return found
 
-    def _look_at(self, led: LedShare, left: int, first: bool) -> Found | None:
+    def _look_at(self, led: LedSharePartition, left: int, first: bool) -> ReadableRecords | None:
         if not led.current:
             raise errors.NotLeaderOrFollower(f"{led.key} is not served here any more")
         config = led.config()
@@ -116,9 +116,9 @@ class ShareFetch:
         if offset >= bound:
             return None
         part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
-        return None if part is None else Found(led, terms, offset, part)
+        return None if part is None else ReadableRecords(led, terms, offset, part)
 
-    def _take(self, found: Sequence[Found]) -> None:
+    def _take(self, found: Sequence[ReadableRecords]) -> None:
         left = self._limits.records_max
         for one in found:
             if left <= 0:
@@ -126,21 +126,21 @@ class ShareFetch:
             led, limits = one.led, self._limits
             data = one.part.file.read(one.part.size, one.part.position)
             seen = window(data, one.offset, self._aborted(one))
-            wish = Wish(self._member, left, limits.batch_records_max, limits.strict)
+            wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict)
             grant = led.acquire(wish, seen.spans, one.terms)
             if grant.acquired:
-                fetched = Fetched(seen.records(grant.acquired), grant.acquired)
+                fetched = ShareFetchedRecords(seen.records(grant.acquired), grant.acquired)
                 self._results[led.key.topic_id, led.key.partition] = fetched
                 left -= sum(one.last - one.first + 1 for one in grant.acquired)
 
-    def _aborted(self, one: Found) -> list[AbortedRange]:
+    def _aborted(self, one: ReadableRecords) -> list[AbortedRange]:
         if one.led.config().share_isolation_level != "read_committed":
             return []
         log = one.led.partition.log
         found = log.aborted(one.offset, one.led.partition.last_stable, one.part)
         return [AbortedRange(*each[:3]) for each in found]
 
-    async def _wait(self, leds: Sequence[LedShare], missing: int, seconds: float) -> None:
+    async def _wait(self, leds: Sequence[LedSharePartition], missing: int, seconds: float) -> None:
         wait = FetchWait(missing)
         for led in leds:
             led.waits[wait] = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.group import SHARE, CheckPartition
 from tidelog.groups.share.assignor import Assignment, TopicPartition
 from tidelog.wire.messages.share_group_current_member_assignment_record import (
@@ -35,7 +35,7 @@ from tidelog.wire.messages.share_group_target_assignment_metadata_record import 
 )
 
 if TYPE_CHECKING:
-    from tidelog.groups.state_machine import GroupMachine, Replay
+    from tidelog.groups.state_machine import GroupStateMachine, Replay
 
 EMPTY, STABLE = "Empty", "Stable"
 
@@ -51,7 +51,7 @@ class ShareMember(NamedTuple):
     assigned: frozenset[TopicPartition] = frozenset()
 
 
-class Kept(NamedTuple):
+class StatePartitions(NamedTuple):
     """Partitions of a topic that state is kept for."""
 
     name: str
@@ -70,8 +70,8 @@ class ShareGroup:
         self.assigned_ms = 0  # when the target assignment was made
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Assignment] = {}
-        self.initializing: dict[UUID, Kept] = {}
-        self.initialized: dict[UUID, Kept] = {}
+        self.initializing: dict[UUID, StatePartitions] = {}
+        self.initialized: dict[UUID, StatePartitions] = {}
         self.deleting: dict[UUID, str] = {}
         self.checked_revision = -1  # of the metadata that `metadata_hash` was last compared with
 
@@ -108,13 +108,13 @@ class ShareGroup:
         if self.members:
             raise errors.NonEmptyGroup(f"share group {self.id} has members: stop them first")
 
-    def tombstones(self) -> list[Entry]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         entries = [entry for member in self.members for entry in member_tombstones(self.id, member)]
         return [
             *entries,
-            Entry(ShareGroupTargetAssignmentMetadataKey(self.id), None),
-            Entry(ShareGroupStatePartitionMetadataKey(self.id), None),
-            Entry(ShareGroupMetadataKey(self.id), None),
+            CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(self.id), None),
+            CoordinatorRecord(ShareGroupStatePartitionMetadataKey(self.id), None),
+            CoordinatorRecord(ShareGroupMetadataKey(self.id), None),
         ]
 
     def is_subscribed(self, topic: str) -> bool:
@@ -128,15 +128,15 @@ class ShareGroup:
         return False  # its state is kept for as long as the group is
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Entry]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     return [
-        Entry(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        Entry(ShareGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        Entry(ShareGroupMemberMetadataKey(group_id, member_id), None),
+        CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        CoordinatorRecord(ShareGroupMemberMetadataKey(group_id, member_id), None),
     ]
 
 
-def share_group(machine: GroupMachine, group_id: str) -> ShareGroup:
+def share_group(machine: GroupStateMachine, group_id: str) -> ShareGroup:
     """The group, for requests that are about one that must be there."""
     group = machine.groups.get(group_id)
     if group is None:
@@ -149,7 +149,7 @@ def share_group(machine: GroupMachine, group_id: str) -> ShareGroup:
 # Replaying
 
 
-def _group(machine: GroupMachine, group_id: str, value: object) -> ShareGroup | None:
+def _group(machine: GroupStateMachine, group_id: str, value: object) -> ShareGroup | None:
     group = machine.groups.get(group_id)
     if isinstance(group, ShareGroup):
         return group
@@ -160,7 +160,7 @@ def _group(machine: GroupMachine, group_id: str, value: object) -> ShareGroup | 
 
 
 def _replay_metadata(
-    machine: GroupMachine, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None, _: int
+    machine: GroupStateMachine, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None, _: int
 ) -> None:
     group = _group(machine, key.group_id, value)
     if group is None:
@@ -172,7 +172,7 @@ def _replay_metadata(
 
 
 def _replay_member(
-    machine: GroupMachine,
+    machine: GroupStateMachine,
     key: ShareGroupMemberMetadataKey,
     value: ShareGroupMemberMetadataValue | None,
     _: int,
@@ -193,7 +193,7 @@ def _replay_member(
 
 
 def _replay_target_metadata(
-    machine: GroupMachine,
+    machine: GroupStateMachine,
     key: ShareGroupTargetAssignmentMetadataKey,
     value: ShareGroupTargetAssignmentMetadataValue | None,
     _: int,
@@ -205,7 +205,7 @@ def _replay_target_metadata(
 
 
 def _replay_target(
-    machine: GroupMachine,
+    machine: GroupStateMachine,
     key: ShareGroupTargetAssignmentMemberKey,
     value: ShareGroupTargetAssignmentMemberValue | None,
     _: int,
@@ -220,7 +220,7 @@ def _replay_target(
 
 
 def _replay_current(
-    machine: GroupMachine,
+    machine: GroupStateMachine,
     key: ShareGroupCurrentMemberAssignmentKey,
     value: ShareGroupCurrentMemberAssignmentValue | None,
     _: int,
@@ -244,7 +244,7 @@ def _replay_current(
 
 
 def _replay_kept(
-    machine: GroupMachine,
+    machine: GroupStateMachine,
     key: ShareGroupStatePartitionMetadataKey,
     value: ShareGroupStatePartitionMetadataValue | None,
     _: int,
@@ -254,10 +254,12 @@ def _replay_kept(
         return
     value = value or ShareGroupStatePartitionMetadataValue()
     group.initializing = {
-        one.topic_id: Kept(one.topic_name, frozenset(one.partitions)) for one in value.initializing_topics
+        one.topic_id: StatePartitions(one.topic_name, frozenset(one.partitions))
+        for one in value.initializing_topics
     }
     group.initialized = {
-        one.topic_id: Kept(one.topic_name, frozenset(one.partitions)) for one in value.initialized_topics
+        one.topic_id: StatePartitions(one.topic_name, frozenset(one.partitions))
+        for one in value.initialized_topics
     }
     group.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
 

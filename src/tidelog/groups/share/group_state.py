@@ -11,14 +11,16 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry, Kind, Kinds
+from tidelog.coordination.records import CoordinatorRecord, RecordType, RecordTypes
 from tidelog.groups.share.in_flight import StateBatch
 from tidelog.wire.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
 from tidelog.wire.messages.share_snapshot_record import StateBatch as SnapshotBatch
 from tidelog.wire.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
 from tidelog.wire.messages.share_update_record import StateBatch as UpdateBatch
 
-KINDS = Kinds(Kind(ShareSnapshotKey, ShareSnapshotValue, 0), Kind(ShareUpdateKey, ShareUpdateValue, 0))
+KINDS = RecordTypes(
+    RecordType(ShareSnapshotKey, ShareSnapshotValue, 0), RecordType(ShareUpdateKey, ShareUpdateValue, 0)
+)
 
 UNKNOWN_START = -1  # where the group starts is for the leader of the partition to find out
 UNCHANGED = -1
@@ -46,13 +48,13 @@ class ShareState(NamedTuple):
     updates: int
 
 
-class ShareMachine:
+class ShareStateMachine:
     """The state of one shard."""
 
     def __init__(self) -> None:
         self.states: dict[ShareKey, ShareState] = {}
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         key = ShareKey(entry.key.group_id, entry.key.topic_id, entry.key.partition)
         if isinstance(entry.key, ShareSnapshotKey):
             if entry.value is None:
@@ -77,7 +79,7 @@ def lag_of(state: ShareState, log_start: int, committed: int) -> int:
 # Decisions
 
 
-class Write(NamedTuple):
+class StateWrite(NamedTuple):
     """What the leader of a partition wants remembered."""
 
     state_epoch: int
@@ -87,7 +89,9 @@ class Write(NamedTuple):
     batches: Sequence[StateBatch]
 
 
-def write(machine: ShareMachine, key: ShareKey, what: Write, updates_max: int, now_ms: int) -> list[Entry]:
+def write(
+    machine: ShareStateMachine, key: ShareKey, what: StateWrite, updates_max: int, now_ms: int
+) -> list[CoordinatorRecord]:
     state = machine.states.get(key)
     if state is None:
         raise errors.InvalidRequest(f"{key} is not initialized")
@@ -106,12 +110,12 @@ def write(machine: ShareMachine, key: ShareKey, what: Write, updates_max: int, n
         delivery_complete_count=what.finished,
         state_batches=[UpdateBatch(*batch) for batch in what.batches],
     )
-    return [Entry(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
+    return [CoordinatorRecord(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
 
 
 def initialize(
-    machine: ShareMachine, key: ShareKey, state_epoch: int, start: int, now_ms: int
-) -> list[Entry]:
+    machine: ShareStateMachine, key: ShareKey, state_epoch: int, start: int, now_ms: int
+) -> list[CoordinatorRecord]:
     """From here on the group is at `start`, and nothing else is known."""
     known = machine.states.get(key)
     if known is not None and known.state_epoch > state_epoch:
@@ -122,7 +126,9 @@ def initialize(
     return [_snapshot(key, fresh, now_ms, epoch)]
 
 
-def read(machine: ShareMachine, key: ShareKey, leader_epoch: int) -> tuple[ShareState, list[Entry]]:
+def read(
+    machine: ShareStateMachine, key: ShareKey, leader_epoch: int
+) -> tuple[ShareState, list[CoordinatorRecord]]:
     """The state, and what remembers that a newer leader asked for it: writes of the old one are refused then."""
     state = machine.states.get(key)
     if state is None:
@@ -139,21 +145,21 @@ def read(machine: ShareMachine, key: ShareKey, leader_epoch: int) -> tuple[Share
         start_offset=UNCHANGED,
         delivery_complete_count=state.finished,
     )
-    return state, [Entry(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
+    return state, [CoordinatorRecord(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
 
 
-def delete(machine: ShareMachine, key: ShareKey) -> list[Entry]:
+def delete(machine: ShareStateMachine, key: ShareKey) -> list[CoordinatorRecord]:
     if key not in machine.states:
         return []
-    return [Entry(ShareSnapshotKey(key.group, key.topic_id, key.partition), None)]
+    return [CoordinatorRecord(ShareSnapshotKey(key.group, key.topic_id, key.partition), None)]
 
 
-def snapshots(machine: ShareMachine, keys: Iterable[ShareKey], now_ms: int) -> list[Entry]:
+def snapshots(machine: ShareStateMachine, keys: Iterable[ShareKey], now_ms: int) -> list[CoordinatorRecord]:
     """Everything about `keys` once more: what was written before can go then."""
     return [_snapshot(key, machine.states[key], now_ms) for key in keys if key in machine.states]
 
 
-def deletions(machine: ShareMachine, topics: frozenset[UUID]) -> list[Entry]:
+def deletions(machine: ShareStateMachine, topics: frozenset[UUID]) -> list[CoordinatorRecord]:
     """What is known of topics that are not there any more."""
     return [entry for key in machine.states if key.topic_id in topics for entry in delete(machine, key)]
 
@@ -204,7 +210,7 @@ def _without(batch: StateBatch, hole: StateBatch) -> list[StateBatch]:
     return parts
 
 
-def _taken(state: ShareState, what: Write) -> ShareState:
+def _taken(state: ShareState, what: StateWrite) -> ShareState:
     """The state after `what`."""
     # A write that comes twice, late, does not take anything back.
     start = max(state.start, what.start)
@@ -216,7 +222,7 @@ def _taken(state: ShareState, what: Write) -> ShareState:
     )
 
 
-def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None = None) -> Entry:
+def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None = None) -> CoordinatorRecord:
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch + 1 if epoch is None else epoch,
         state_epoch=state.state_epoch,
@@ -227,7 +233,7 @@ def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None =
         write_timestamp=now_ms,
         state_batches=[SnapshotBatch(*batch) for batch in state.batches],
     )
-    return Entry(ShareSnapshotKey(key.group, key.topic_id, key.partition), value)
+    return CoordinatorRecord(ShareSnapshotKey(key.group, key.topic_id, key.partition), value)
 
 
 def _of_snapshot(value: ShareSnapshotValue) -> ShareState:
@@ -246,7 +252,7 @@ def _of_snapshot(value: ShareSnapshotValue) -> ShareState:
 
 def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
     batches = [_batch(one) for one in value.state_batches]
-    what = Write(
+    what = StateWrite(
         state.state_epoch, value.leader_epoch, value.start_offset, value.delivery_complete_count, batches
     )
     return _taken(state, what)._replace(updates=state.updates + 1)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.share.assignor import Assignment, TopicPartition, assign
-from tidelog.groups.share.group import Kept, ShareGroup, ShareMember, member_tombstones
+from tidelog.groups.share.group import ShareGroup, ShareMember, StatePartitions, member_tombstones
 from tidelog.wire.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -59,16 +59,16 @@ Topics = Mapping[str, TopicFacts]
 """Those topics that there are, of the ones that members subscribe to."""
 
 
-class Limits(NamedTuple):
+class ShareGroupLimits(NamedTuple):
     members_max: int
     assignment_interval_ms: int
 
 
-class Beat(NamedTuple):
+class ShareHeartbeatResult(NamedTuple):
     """What comes of a heartbeat.  `assignment` is None when the member knows it; `again_ms` is there when the member's
     assignment is not settled yet: another heartbeat after that time settles it."""
 
-    entries: list[Entry]
+    entries: list[CoordinatorRecord]
     epoch: int
     assignment: Assignment | None
     again_ms: int | None
@@ -97,10 +97,10 @@ def heartbeat(
     request: ShareGroupHeartbeatRequest,
     client: tuple[str, str],
     topics: Topics,
-    limits: Limits,
+    limits: ShareGroupLimits,
     now_ms: int,
     may_assign: bool,
-) -> Beat:
+) -> ShareHeartbeatResult:
     """`client` is its id and its host.  Without `may_assign` the assignment stays as it is: the state of some
     partitions is still being made."""
     if group is None:
@@ -115,7 +115,9 @@ def heartbeat(
     changed = member.topics != _topics_of(group, member.id) or member.id not in group.members
     if changed or topics_hash != group.metadata_hash or (pending and epoch == group.assignment_epoch):
         epoch += 1
-        entries.append(Entry(ShareGroupMetadataKey(group.id), ShareGroupMetadataValue(epoch, topics_hash)))
+        entries.append(
+            CoordinatorRecord(ShareGroupMetadataKey(group.id), ShareGroupMetadataValue(epoch, topics_hash))
+        )
     target: Mapping[str, Assignment] = group.targets
     assignment_epoch = group.assignment_epoch
     again_ms = None
@@ -134,8 +136,8 @@ def heartbeat(
 
 
 def _joined(
-    group: ShareGroup, request: ShareGroupHeartbeatRequest, client: tuple[str, str], limits: Limits
-) -> tuple[ShareMember, list[Entry]]:
+    group: ShareGroup, request: ShareGroupHeartbeatRequest, client: tuple[str, str], limits: ShareGroupLimits
+) -> tuple[ShareMember, list[CoordinatorRecord]]:
     known = group.members.get(request.member_id)
     if request.member_epoch == JOIN:
         if known is None and len(group.members) >= limits.members_max:
@@ -165,7 +167,7 @@ def _joined(
         client_host=fresh.client_host,
         subscribed_topic_names=sorted(fresh.topics),
     )
-    return fresh, [Entry(ShareGroupMemberMetadataKey(group.id, fresh.id), value)]
+    return fresh, [CoordinatorRecord(ShareGroupMemberMetadataKey(group.id, fresh.id), value)]
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
@@ -212,9 +214,9 @@ def _target(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topic
 
 def _target_entries(
     group: ShareGroup, target: Mapping[str, Assignment], epoch: int, now_ms: int
-) -> list[Entry]:
+) -> list[CoordinatorRecord]:
     entries = [
-        Entry(
+        CoordinatorRecord(
             ShareGroupTargetAssignmentMemberKey(group.id, member),
             ShareGroupTargetAssignmentMemberValue(
                 [TargetPartition(topic, indexes) for topic, indexes in assignment.items()]
@@ -224,7 +226,7 @@ def _target_entries(
         if assignment != group.targets.get(member)
     ]
     value = ShareGroupTargetAssignmentMetadataValue(epoch, now_ms)
-    return [*entries, Entry(ShareGroupTargetAssignmentMetadataKey(group.id), value)]
+    return [*entries, CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group.id), value)]
 
 
 def _wanted_of(target: Assignment, member: ShareMember, topics: Topics) -> Assignment:
@@ -237,11 +239,11 @@ def _reconciled(
     group: ShareGroup,
     member: ShareMember,
     request: ShareGroupHeartbeatRequest,
-    entries: list[Entry],
+    entries: list[CoordinatorRecord],
     own: Assignment,
     assignment_epoch: int,
     again_ms: int | None,
-) -> Beat:
+) -> ShareHeartbeatResult:
     """The member goes to its part of the target at once: nobody has to give up anything first."""
     fresh = member
     if member.epoch != assignment_epoch or member.assigned != _flat(own):
@@ -252,29 +254,32 @@ def _reconciled(
             previous_member_epoch=fresh.previous_epoch,
             assigned_partitions=[CurrentPartitions(topic, indexes) for topic, indexes in own.items()],
         )
-        entries.append(Entry(ShareGroupCurrentMemberAssignmentKey(group.id, member.id), value))
+        entries.append(CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group.id, member.id), value))
     # Whoever comes with an older epoch, or says everything again, may not have heard the last answer.
     tell = (
         request.member_epoch != fresh.epoch
         or request.subscribed_topic_names is not None
         or fresh.assigned != member.assigned
     )
-    return Beat(entries, fresh.epoch, own if tell else None, again_ms)
+    return ShareHeartbeatResult(entries, fresh.epoch, own if tell else None, again_ms)
 
 
-def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[Entry]:
+def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[CoordinatorRecord]:
     """The member is gone: it said so, or was silent for too long."""
     if member_id not in group.members:
         raise errors.UnknownMemberId(f"{member_id} is not a member of share group {group.id}")
     rest = [member for member in group.members.values() if member.id != member_id]
     value = ShareGroupMetadataValue(group.epoch + 1, metadata_hash(topics, rest))
-    return [*member_tombstones(group.id, member_id), Entry(ShareGroupMetadataKey(group.id), value)]
+    return [
+        *member_tombstones(group.id, member_id),
+        CoordinatorRecord(ShareGroupMetadataKey(group.id), value),
+    ]
 
 
 # Which partitions state is kept for
 
 
-def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> dict[UUID, Kept]:
+def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> dict[UUID, StatePartitions]:
     """Partitions of these topics whose state is not there yet."""
     found = {}
     for name in names:
@@ -284,22 +289,22 @@ def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> d
         kept = None if group is None else group.initialized.get(facts.id)
         lacking = frozenset(range(facts.partitions)) - (frozenset() if kept is None else kept.partitions)
         if lacking:
-            found[facts.id] = Kept(name, lacking)
+            found[facts.id] = StatePartitions(name, lacking)
     return found
 
 
-def initializing(group: ShareGroup, what: Mapping[UUID, Kept]) -> list[Entry]:
+def initializing(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
     entry = kept_entry(group, _merged(group.initializing, what), group.initialized, group.deleting)
     return [] if _merged(group.initializing, what) == group.initializing else [entry]
 
 
-def initialized(group: ShareGroup, what: Mapping[UUID, Kept]) -> list[Entry]:
+def initialized(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
     deleting = {topic: name for topic, name in group.deleting.items() if topic not in what}
     entry = kept_entry(group, _without(group.initializing, what), _merged(group.initialized, what), deleting)
     return [entry]
 
 
-def deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> list[Entry]:
+def deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> list[CoordinatorRecord]:
     """Their state is about to go."""
     rest = [
         {topic: kept for topic, kept in known.items() if topic not in topics}
@@ -308,7 +313,7 @@ def deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> list[Entry]:
     return [kept_entry(group, rest[0], rest[1], {**group.deleting, **topics})]
 
 
-def deleted(group: ShareGroup, topics: Iterable[UUID]) -> list[Entry]:
+def deleted(group: ShareGroup, topics: Iterable[UUID]) -> list[CoordinatorRecord]:
     gone = frozenset(topics)
     known = (group.initializing, group.initialized, group.deleting)
     if not any(topic in gone for part in known for topic in part):
@@ -325,36 +330,40 @@ def deleted(group: ShareGroup, topics: Iterable[UUID]) -> list[Entry]:
 
 def kept_entry(
     group: ShareGroup,
-    initializing: Mapping[UUID, Kept],
-    initialized: Mapping[UUID, Kept],
+    initializing: Mapping[UUID, StatePartitions],
+    initialized: Mapping[UUID, StatePartitions],
     deleting: Mapping[UUID, str],
-) -> Entry:
+) -> CoordinatorRecord:
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
         initialized_topics=_infos(initialized),
         deleting_topics=[TopicInfo(topic, name) for topic, name in deleting.items()],
     )
-    return Entry(ShareGroupStatePartitionMetadataKey(group.id), value)
+    return CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group.id), value)
 
 
-def _infos(kept: Mapping[UUID, Kept]) -> list[TopicPartitionsInfo]:
+def _infos(kept: Mapping[UUID, StatePartitions]) -> list[TopicPartitionsInfo]:
     return [TopicPartitionsInfo(topic, one.name, sorted(one.partitions)) for topic, one in kept.items()]
 
 
-def _merged(known: Mapping[UUID, Kept], more: Mapping[UUID, Kept]) -> dict[UUID, Kept]:
+def _merged(
+    known: Mapping[UUID, StatePartitions], more: Mapping[UUID, StatePartitions]
+) -> dict[UUID, StatePartitions]:
     result = dict(known)
     for topic, kept in more.items():
-        before = result.get(topic, Kept(kept.name, frozenset()))
-        result[topic] = Kept(kept.name, before.partitions | kept.partitions)
+        before = result.get(topic, StatePartitions(kept.name, frozenset()))
+        result[topic] = StatePartitions(kept.name, before.partitions | kept.partitions)
     return result
 
 
-def _without(known: Mapping[UUID, Kept], less: Mapping[UUID, Kept]) -> dict[UUID, Kept]:
+def _without(
+    known: Mapping[UUID, StatePartitions], less: Mapping[UUID, StatePartitions]
+) -> dict[UUID, StatePartitions]:
     result = {}
     for topic, kept in known.items():
         rest = kept.partitions - (less[topic].partitions if topic in less else frozenset())
         if rest:
-            result[topic] = Kept(kept.name, rest)
+            result[topic] = StatePartitions(kept.name, rest)
     return result
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 NOBODY = ""
 
 
-class State(IntEnum):
+class RecordState(IntEnum):
     """Numbers as they are persisted: Kafka's."""
 
     AVAILABLE = 0
@@ -24,7 +24,7 @@ class State(IntEnum):
     ARCHIVED = 4
 
 
-FINISHED = frozenset((State.ACKNOWLEDGED, State.ARCHIVED))
+FINISHED = frozenset((RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))
 
 
 class StateBatch(NamedTuple):
@@ -36,12 +36,12 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-class Run:
+class InFlightRun:
     """`to` is there while a change of the state is being persisted: until then the run is nobody else's to touch."""
 
     __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "rejected", "state", "to")
 
-    def __init__(self, first: int, last: int, state: State, deliveries: int) -> None:
+    def __init__(self, first: int, last: int, state: RecordState, deliveries: int) -> None:
         self.first = first
         self.last = last
         self.state = state
@@ -49,10 +49,10 @@ class Run:
         self.member = NOBODY  # who has acquired it
         self.deadline_ms = 0  # until when
         self.rejected = False
-        self.to: State | None = None
+        self.to: RecordState | None = None
 
     def __repr__(self) -> str:
-        return f"Run({self.first}-{self.last} {self.state.name} x{self.deliveries} {self.member})"
+        return f"InFlightRun({self.first}-{self.last} {self.state.name} x{self.deliveries} {self.member})"
 
     @property
     def size(self) -> int:
@@ -64,15 +64,15 @@ class Run:
 
     @property
     def free(self) -> bool:
-        return self.state is State.AVAILABLE and self.to is None
+        return self.state is RecordState.AVAILABLE and self.to is None
 
-    def left(self, state: State) -> None:
+    def left(self, state: RecordState) -> None:
         """It is not with a member any more."""
         self.state = state
         self.member = NOBODY
         self.to = None
 
-    def like(self, other: Run) -> bool:
+    def like(self, other: InFlightRun) -> bool:
         if self.state is not other.state or self.to is not None or other.to is not None:
             return False
         if self.finished:
@@ -81,28 +81,28 @@ class Run:
             self.deliveries == other.deliveries
             and self.member == other.member
             and self.rejected == other.rejected
-            and (self.state is not State.ACQUIRED or self.deadline_ms == other.deadline_ms)
+            and (self.state is not RecordState.ACQUIRED or self.deadline_ms == other.deadline_ms)
         )
 
 
-class Runs:
+class InFlightRuns:
     def __init__(self, start: int) -> None:
         self.start = start
         self.end = start
-        self._runs: list[Run] = []
+        self._runs: list[InFlightRun] = []
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[InFlightRun]:
         return iter(self._runs)
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def extend(self, run: Run) -> None:
+    def extend(self, run: InFlightRun) -> None:
         assert run.first == self.end and run.last >= run.first
         self._runs.append(run)
         self.end = run.last + 1
 
-    def over(self, first: int, last: int) -> list[Run]:
+    def over(self, first: int, last: int) -> list[InFlightRun]:
         """Those that have an offset in common with `first` to `last`, as they are."""
         runs = self._runs
         at = max(bisect_right(runs, first, key=_first) - 1, 0)
@@ -113,7 +113,7 @@ class Runs:
             at += 1
         return found
 
-    def cut_out(self, first: int, last: int) -> list[Run]:
+    def cut_out(self, first: int, last: int) -> list[InFlightRun]:
         """Those from `first` to `last`, cut so that none reaches further."""
         self._cut(first)
         self._cut(last + 1)
@@ -125,7 +125,7 @@ class Runs:
             return
         run = self._runs[at]
         if run.first < offset <= run.last:
-            rest = Run(offset, run.last, run.state, run.deliveries)
+            rest = InFlightRun(offset, run.last, run.state, run.deliveries)
             rest.member, rest.deadline_ms = run.member, run.deadline_ms
             rest.rejected, rest.to = run.rejected, run.to
             run.last = offset - 1
@@ -144,7 +144,7 @@ class Runs:
 
     def tidy(self) -> None:
         """Finished ones at the front are done with; neighbours that fare alike become one."""
-        kept: list[Run] = []
+        kept: list[InFlightRun] = []
         for run in self._runs:
             if not kept and run.finished and run.to is None:
                 self.start = run.last + 1
@@ -170,21 +170,26 @@ class Runs:
         return start, behind
 
 
-def restored(start: int, batches: Iterable[StateBatch]) -> Runs:
+def restored(start: int, batches: Iterable[StateBatch]) -> InFlightRuns:
     """What was persisted.  Offsets that nothing is said about were never given back: they are new."""
-    runs = Runs(start)
+    runs = InFlightRuns(start)
     for batch in batches:
         first = max(batch.first, runs.end)
         if batch.last < first:
             continue
         if first > runs.end:
-            runs.extend(Run(runs.end, first - 1, State.AVAILABLE, 0))
-        state = State(batch.state)
-        run = Run(first, batch.last, State.AVAILABLE if state is State.ACQUIRED else state, batch.deliveries)
+            runs.extend(InFlightRun(runs.end, first - 1, RecordState.AVAILABLE, 0))
+        state = RecordState(batch.state)
+        run = InFlightRun(
+            first,
+            batch.last,
+            RecordState.AVAILABLE if state is RecordState.ACQUIRED else state,
+            batch.deliveries,
+        )
         runs.extend(run)
     runs.tidy()
     return runs
 
 
-def _first(run: Run) -> int:
+def _first(run: InFlightRun) -> int:
     return run.first

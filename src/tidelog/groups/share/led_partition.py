@@ -13,8 +13,16 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config.group import GroupConfig
 from tidelog.coordination.timers import Timers
-from tidelog.groups.share.group_state import ShareKey, Write
-from tidelog.groups.share.partition import Acknowledgement, Change, Grant, SharePartition, Span, Terms, Wish
+from tidelog.groups.share.group_state import ShareKey, StateWrite
+from tidelog.groups.share.partition import (
+    AcknowledgedRange,
+    AcquireRequest,
+    AcquireResult,
+    OffsetSpan,
+    SharePartition,
+    ShareStateChange,
+    ShareTerms,
+)
 from tidelog.groups.share.persister import SharePersister
 from tidelog.replication.partition import Partition
 from tidelog.replication.waiters import FetchWait
@@ -22,7 +30,7 @@ from tidelog.replication.waiters import FetchWait
 log = logging.getLogger("tidelog.shares")
 
 
-class LedShare:
+class LedSharePartition:
     def __init__(
         self,
         key: ShareKey,
@@ -47,10 +55,10 @@ class LedShare:
         self._persister = persister
         self._timers = timers
         self._clock = clock
-        self._queue: list[tuple[Change, asyncio.Future[None]]] = []
+        self._queue: list[tuple[ShareStateChange, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._failed_before = False  # changes that count already may not be on disk
-        self.letters: Callable[[LedShare], None] = lambda _: None
+        self.letters: Callable[[LedSharePartition], None] = lambda _: None
         """Told when there are dead letters to copy."""
 
     @property
@@ -59,9 +67,9 @@ class LedShare:
         state = self.partition.state
         return not self.closed and self.partition.leader == state.node and state.epoch == self.leader_epoch
 
-    def terms(self) -> Terms:
+    def terms(self) -> ShareTerms:
         config = self.config()
-        return Terms(
+        return ShareTerms(
             deliveries_max=config.share_delivery_count_limit,
             locks_max=config.share_partition_max_record_locks,
             lock_ms=config.share_record_lock_duration_ms,
@@ -71,7 +79,7 @@ class LedShare:
 
     # Changes
 
-    def acquire(self, wish: Wish, spans: Sequence[Span], terms: Terms) -> Grant:
+    def acquire(self, wish: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms) -> AcquireResult:
         grant = self.state.acquire(wish, spans, terms, self._clock.monotonic_ms())
         if grant.skipped.batches:
             self.apply(grant.skipped)
@@ -79,7 +87,7 @@ class LedShare:
             self._arm()
         return grant
 
-    def acknowledge(self, member: str, batches: Sequence[Acknowledgement]) -> asyncio.Future[None] | None:
+    def acknowledge(self, member: str, batches: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
         """Done when it is persisted; None when there is nothing to persist.  Raises what is wrong with it."""
         change = self.state.acknowledge(member, batches, self.terms(), self._clock.monotonic_ms())
         self._arm()
@@ -97,7 +105,7 @@ class LedShare:
             self.apply(change)
         self._arm()
 
-    def apply(self, change: Change) -> asyncio.Future[None]:
+    def apply(self, change: ShareStateChange) -> asyncio.Future[None]:
         """A change that counts already: should its write fail, a restart finds the records as they were before."""
         done = self.submit(change)
         done.add_done_callback(self._told)
@@ -125,7 +133,7 @@ class LedShare:
 
     # Writing
 
-    def submit(self, change: Change) -> asyncio.Future[None]:
+    def submit(self, change: ShareStateChange) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._queue.append((change, done))
@@ -151,7 +159,7 @@ class LedShare:
         finally:
             self._writing = None
 
-    async def _persist(self, changes: list[Change]) -> None:
+    async def _persist(self, changes: list[ShareStateChange]) -> None:
         if self.closed:
             raise errors.NotLeaderOrFollower(f"{self.key} is not served here any more")
         start, finished = self.state.outlook()
@@ -159,12 +167,12 @@ class LedShare:
         if self._failed_before:
             batches = self.state.picture()
         await self._persister.write(
-            self.key, Write(self._state_epoch, self.leader_epoch, start, finished, batches)
+            self.key, StateWrite(self._state_epoch, self.leader_epoch, start, finished, batches)
         )
         self._failed_before = False
 
     def _failed(
-        self, under_way: list[tuple[Change, asyncio.Future[None]]], problem: errors.TidelogError
+        self, under_way: list[tuple[ShareStateChange, asyncio.Future[None]]], problem: errors.TidelogError
     ) -> None:
         self._failed_before = True
         told = persister_error(problem)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog._speed.batch import Header, walk
-from tidelog.groups.share.partition import Acquired, Span
+from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
 
 
 class AbortedRange(NamedTuple):
@@ -20,14 +20,14 @@ class AbortedRange(NamedTuple):
     last: int
 
 
-class Window(NamedTuple):
+class LogWindow(NamedTuple):
     """What was read from `first` on: spans without gaps between them, and the batches they came from."""
 
     data: memoryview
     headers: Sequence[Header]
-    spans: Sequence[Span]
+    spans: Sequence[OffsetSpan]
 
-    def records(self, acquired: Iterable[Acquired]) -> bytes:
+    def records(self, acquired: Iterable[AcquiredRange]) -> bytes:
         """The batches that something was acquired of, whole, as they are in the log."""
         parts = []
         wanted = list(acquired)
@@ -40,18 +40,18 @@ class Window(NamedTuple):
         return b"".join(parts)
 
 
-def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> Window:
+def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> LogWindow:
     """`data` begins with the batch that holds `first`, or with the next one there is."""
     headers = [header for header in walk(data) if header.last_offset >= first]
-    spans: list[Span] = []
+    spans: list[OffsetSpan] = []
     at = first
     for header in headers:
         if header.base_offset > at:
-            spans.append(Span(at, header.base_offset - 1, empty=True))
+            spans.append(OffsetSpan(at, header.base_offset - 1, empty=True))
         empty = header.control or _aborted(header, aborted)
-        spans.append(Span(max(at, header.base_offset), header.last_offset, empty))
+        spans.append(OffsetSpan(max(at, header.base_offset), header.last_offset, empty))
         at = header.last_offset + 1
-    return Window(memoryview(data), headers, spans)
+    return LogWindow(memoryview(data), headers, spans)
 
 
 def _aborted(header: Header, aborted: Collection[AbortedRange]) -> bool:

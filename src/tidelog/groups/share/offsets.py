@@ -9,16 +9,16 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.coordination.shard import Shard
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.share import heartbeat
 from tidelog.groups.share.coordinator import ShareGroups
-from tidelog.groups.share.group import Kept, ShareGroup, share_group
+from tidelog.groups.share.group import ShareGroup, StatePartitions, share_group
 from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, lag_of
-from tidelog.groups.share.other_brokers import Elsewhere
+from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.share_group_metadata_record import ShareGroupMetadataKey, ShareGroupMetadataValue
 
 UNKNOWN_LAG = -1
@@ -27,7 +27,7 @@ Moved = dict[str, dict[int, errors.TidelogError | None]]
 Forgotten = dict[str, tuple[UUID | None, errors.TidelogError | None]]
 
 
-class Position(NamedTuple):
+class SharePosition(NamedTuple):
     topic_id: UUID
     index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
     start: int
@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 class ShareOffsets:
     def __init__(
-        self, groups: Groups, share_groups: ShareGroups, shares: SharePartitions, elsewhere: Elsewhere
+        self, groups: Groups, share_groups: ShareGroups, shares: SharePartitions, elsewhere: RemotePartitions
     ) -> None:
         self._groups = groups
         self._share_groups = share_groups
@@ -46,7 +46,7 @@ class ShareOffsets:
 
     # Telling
 
-    async def kept(self, group_id: str) -> dict[UUID, Kept]:
+    async def kept(self, group_id: str) -> dict[UUID, StatePartitions]:
         """Everything that state is kept for."""
         try:
             group = await self._share_groups.described(group_id)
@@ -54,13 +54,13 @@ class ShareOffsets:
             return {}
         return dict(group.initialized)
 
-    async def position(self, group_id: str, topic_id: UUID, index: int) -> Position:
+    async def position(self, group_id: str, topic_id: UUID, index: int) -> SharePosition:
         state = await self._share_groups.persister.summary(ShareKey(group_id, topic_id, index))
         if state is None or state.start == UNKNOWN_START:
             epoch = 0 if state is None else state.leader_epoch
-            return Position(topic_id, index, UNKNOWN_START, epoch, UNKNOWN_LAG)
+            return SharePosition(topic_id, index, UNKNOWN_START, epoch, UNKNOWN_LAG)
         lag = await self._lag(topic_id, index, state)
-        return Position(topic_id, index, state.start, state.leader_epoch, lag)
+        return SharePosition(topic_id, index, state.start, state.leader_epoch, lag)
 
     async def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
         name = self._groups.image.names.get(topic_id)
@@ -75,18 +75,20 @@ class ShareOffsets:
         shard = self._share_groups.shard(group_id)
         group = self._empty(shard, group_id)
         results: Moved = {}
-        known: dict[UUID, Kept] = {}
+        known: dict[UUID, StatePartitions] = {}
         for name, starts in wanted.items():
             results[name] = {index: self._refusal(name, index) for index in starts}
             topic = self._groups.image.topics.get(name)
             good = frozenset(index for index, problem in results[name].items() if problem is None)
             if topic is not None and good:
-                known[topic.id] = Kept(name, good)
+                known[topic.id] = StatePartitions(name, good)
         if not known:
             return results
         epoch = group.epoch + 1
         entries = [
-            Entry(ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, group.metadata_hash)),
+            CoordinatorRecord(
+                ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, group.metadata_hash)
+            ),
             *heartbeat.initializing(group, known),
         ]
         timeout_ms = self._groups.commit_timeout_ms
@@ -116,7 +118,7 @@ class ShareOffsets:
             return errors.UnknownTopicOrPartition(f"there is no {name}-{index}")
         return None
 
-    def _empty(self, shard: Shard[GroupMachine], group_id: str) -> ShareGroup:
+    def _empty(self, shard: Shard[GroupStateMachine], group_id: str) -> ShareGroup:
         if group_id not in shard.machine.groups:
             return ShareGroup(group_id)
         group = share_group(shard.machine, group_id)
@@ -131,7 +133,7 @@ class ShareOffsets:
         group = share_group(shard.machine, group_id)
         group.check_delete()
         results: Forgotten = {}
-        known: dict[UUID, Kept] = {}
+        known: dict[UUID, StatePartitions] = {}
         anywhere = self._share_groups.kept_anywhere(group)
         for name in names:
             topic = self._groups.image.topics.get(name)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from tidelog import errors
 from tidelog.coordination.internal_topic import partition_for
-from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, Write
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, StateWrite
 from tidelog.groups.share.in_flight import StateBatch
-from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareShards, coordinator_key
+from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
@@ -47,7 +47,9 @@ RETRIED = (
 class ClusterPersister:
     """A `SharePersister`: the shard of a key is here, or on another broker."""
 
-    def __init__(self, node: NodeId, controller: Controller, shards: ShareShards, peers: Peers) -> None:
+    def __init__(
+        self, node: NodeId, controller: Controller, shards: ShareStateCoordinator, peers: Peers
+    ) -> None:
         self._node = node
         self._controller = controller
         self._shards = shards
@@ -95,7 +97,7 @@ class ClusterPersister:
             ),
         )
 
-    async def write(self, key: ShareKey, what: Write) -> None:
+    async def write(self, key: ShareKey, what: StateWrite) -> None:
         part = write.PartitionData(
             key.partition,
             what.state_epoch,
@@ -188,7 +190,7 @@ def _summarized(told: summary.PartitionResult) -> ShareState | None:
     return ShareState(0, told.state_epoch, told.leader_epoch, told.start_offset, finished, (), 0, 0)
 
 
-class Elsewhere:
+class RemotePartitions:
     """Partitions of topics, wherever they are led."""
 
     def __init__(self, node: NodeId, partitions: Partitions, peers: Peers) -> None:

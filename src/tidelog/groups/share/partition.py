@@ -1,6 +1,6 @@
 """One partition as a share group reads it: who has which record, how often it was given, what is finished.
 
-Pure: facts in, decisions out; the time is passed in.  What a change must be remembered by is in `Change.batches`;
+Pure: facts in, decisions out; the time is passed in.  What a change must be remembered by is in `ShareStateChange.batches`;
 the caller persists it, and says `confirmed` or `undone`.  A record that was acknowledged is never given again, one that
 was released or whose lock ran out is, until its deliveries are used up.  Called by `partitions` alone."""
 
@@ -11,13 +11,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.groups.share.in_flight import Run, Runs, State, StateBatch, restored
+from tidelog.groups.share.in_flight import InFlightRun, InFlightRuns, RecordState, StateBatch, restored
 
 THROTTLE_FROM_MIN = 2
 ALONE_LIMIT_MIN = 3  # with fewer deliveries than this the last one is not given alone
 
 
-class Ack(IntEnum):
+class AcknowledgeType(IntEnum):
     GAP = 0  # there is no record at this offset
     ACCEPT = 1
     RELEASE = 2
@@ -25,7 +25,7 @@ class Ack(IntEnum):
     RENEW = 4
 
 
-class Acknowledgement(NamedTuple):
+class AcknowledgedRange(NamedTuple):
     """`types` has one for all offsets, or one for each; `last` is inclusive, as on the wire."""
 
     first: int
@@ -33,13 +33,13 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
-class Acquired(NamedTuple):
+class AcquiredRange(NamedTuple):
     first: int
     last: int
     deliveries: int
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """The offsets of one batch of the log; `last` is inclusive.  Those that have no records for consumers are empty:
     markers, aborted transactions, what compaction left out."""
 
@@ -48,7 +48,7 @@ class Span(NamedTuple):
     empty: bool = False
 
 
-class Terms(NamedTuple):
+class ShareTerms(NamedTuple):
     """The group's settings."""
 
     deliveries_max: int
@@ -58,7 +58,7 @@ class Terms(NamedTuple):
     renewals: bool
 
 
-class Wish(NamedTuple):
+class AcquireRequest(NamedTuple):
     """What one member asks for.  `strict`: not one record more than `records_max`; otherwise whole batches are given."""
 
     member: str
@@ -67,25 +67,25 @@ class Wish(NamedTuple):
     strict: bool
 
 
-class Change:
+class ShareStateChange:
     """`moves` are runs whose new state counts from the moment it is persisted; what is not among them counts already."""
 
     __slots__ = ("batches", "moves", "releases")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
-        self.moves: list[Run] = []
+        self.moves: list[InFlightRun] = []
         self.releases = False  # somebody may be waiting for what it gives back
 
-    def add(self, run: Run, state: State) -> None:
+    def add(self, run: InFlightRun, state: RecordState) -> None:
         self.batches.append(StateBatch(run.first, run.last, state, run.deliveries))
 
 
-class Grant(NamedTuple):
+class AcquireResult(NamedTuple):
     """What a member got, and what turned out to be empty on the way."""
 
-    acquired: list[Acquired]
-    skipped: Change
+    acquired: list[AcquiredRange]
+    skipped: ShareStateChange
 
 
 class SharePartition:
@@ -103,7 +103,7 @@ class SharePartition:
         return self._runs.end
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> InFlightRuns:
         return self._runs
 
     # Giving records
@@ -112,13 +112,15 @@ class SharePartition:
         """The first that can be given: one that came back, or a new one."""
         return next((run.first for run in self._runs if run.free), self.end)
 
-    def has_room(self, terms: Terms) -> bool:
+    def has_room(self, terms: ShareTerms) -> bool:
         return self.end - self.start < terms.locks_max or self.next_offset() < self.end
 
-    def acquire(self, wish: Wish, spans: Sequence[Span], terms: Terms, now_ms: int) -> Grant:
+    def acquire(
+        self, wish: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
+    ) -> AcquireResult:
         """Of the offsets that were read, in order and without gaps, what `wish.member` gets now, locked until
         `now_ms + terms.lock_ms`."""
-        grant = Grant([], Change())
+        grant = AcquireResult([], ShareStateChange())
         left = wish.records_max
         for span in spans:
             if left <= 0:
@@ -134,7 +136,7 @@ class SharePartition:
                 run, alone = self._throttled(run, terms)
                 if wish.strict and run.size > left:
                     (run,) = self._runs.cut_out(run.first, run.first + left - 1)
-                run.state = State.ACQUIRED
+                run.state = RecordState.ACQUIRED
                 run.deliveries += 1
                 run.member = wish.member
                 run.deadline_ms = now_ms + terms.lock_ms
@@ -145,7 +147,7 @@ class SharePartition:
         self._runs.tidy()
         return grant
 
-    def _free_in(self, span: Span, new_max: int | None, terms: Terms) -> list[Run]:
+    def _free_in(self, span: OffsetSpan, new_max: int | None, terms: ShareTerms) -> list[InFlightRun]:
         """What can be given of a batch, in order; what is new joins the runs while there is room."""
         runs = self._runs
         free = []
@@ -156,20 +158,20 @@ class SharePartition:
         room = span.empty or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and room:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
-            new = Run(runs.end, last, State.AVAILABLE, 0)
+            new = InFlightRun(runs.end, last, RecordState.AVAILABLE, 0)
             runs.extend(new)
             free.append(new)
         return free
 
-    def _skip(self, free: list[Run], change: Change) -> None:
+    def _skip(self, free: list[InFlightRun], change: ShareStateChange) -> None:
         for run in free:
-            run.left(State.ARCHIVED)
-            change.add(run, State.ARCHIVED)
+            run.left(RecordState.ARCHIVED)
+            change.add(run, RecordState.ARCHIVED)
 
-    def _last_chance(self, run: Run, terms: Terms) -> bool:
+    def _last_chance(self, run: InFlightRun, terms: ShareTerms) -> bool:
         return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
 
-    def _throttled(self, run: Run, terms: Terms) -> tuple[Run, bool]:
+    def _throttled(self, run: InFlightRun, terms: ShareTerms) -> tuple[InFlightRun, bool]:
         """Records that keep coming back are given in ever smaller parts, the last time one by one, so that one bad
         record does not take its neighbours with it.  True: the rest must wait for another time."""
         from_deliveries = max(THROTTLE_FROM_MIN, -(-terms.deliveries_max // 2))
@@ -184,10 +186,10 @@ class SharePartition:
     # Taking acknowledgements
 
     def acknowledge(
-        self, member: str, acknowledgements: Sequence[Acknowledgement], terms: Terms, now_ms: int
-    ) -> Change:
+        self, member: str, acknowledgements: Sequence[AcknowledgedRange], terms: ShareTerms, now_ms: int
+    ) -> ShareStateChange:
         """All of them or none: raises what is wrong with the first that cannot be, and then nothing has changed."""
-        wanted: list[tuple[int, int, Ack]] = []
+        wanted: list[tuple[int, int, AcknowledgeType]] = []
         reached = -1
         for one in acknowledgements:
             if one.first <= reached:
@@ -199,22 +201,22 @@ class SharePartition:
             for first, last, kind in _uniform(one):
                 if last >= self.start:
                     self._check_held(member, max(first, self.start), last)
-                    if kind is Ack.RENEW and not terms.renewals:
+                    if kind is AcknowledgeType.RENEW and not terms.renewals:
                         raise errors.InvalidRecordState("share.renew.acknowledge.enable of the group is off")
                     wanted.append((max(first, self.start), last, kind))
-        change = Change()
+        change = ShareStateChange()
         for first, last, kind in wanted:
             for run in self._runs.cut_out(first, last):
-                if kind is Ack.RENEW:
+                if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = now_ms + terms.lock_ms
                     continue
-                run.rejected = kind is Ack.REJECT
+                run.rejected = kind is AcknowledgeType.REJECT
                 run.to = _fate(run, kind, terms)
                 change.moves.append(run)
                 change.add(run, run.to)
         return change
 
-    def _check_bounds(self, one: Acknowledgement) -> None:
+    def _check_bounds(self, one: AcknowledgedRange) -> None:
         if one.first >= self.end:
             raise errors.InvalidRequest(f"offset {one.first} was not given to anybody yet")
         if one.last >= self.end:
@@ -222,22 +224,22 @@ class SharePartition:
 
     def _check_held(self, member: str, first: int, last: int) -> None:
         for run in self._runs.over(first, last):
-            if run.to is not None or run.state is not State.ACQUIRED:
+            if run.to is not None or run.state is not RecordState.ACQUIRED:
                 raise errors.InvalidRecordState(f"offset {max(run.first, first)} is not acquired (any more)")
             if run.member != member:
                 raise errors.InvalidRecordState(
                     f"offset {max(run.first, first)} is acquired by another member"
                 )
 
-    def confirmed(self, change: Change) -> None:
+    def confirmed(self, change: ShareStateChange) -> None:
         """It is persisted."""
         for run in change.moves:
             if run.to is not None:
-                change.releases = change.releases or run.to is State.AVAILABLE
+                change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
         self._runs.tidy()
 
-    def undone(self, change: Change) -> None:
+    def undone(self, change: ShareStateChange) -> None:
         """It could not be persisted: the records are still with the member, as long as the lock lasts."""
         for run in change.moves:
             run.to = None
@@ -246,46 +248,46 @@ class SharePartition:
 
     # Taking records back
 
-    def released(self, member: str, terms: Terms) -> Change:
+    def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
         """The member's session ended: whatever it has goes back."""
         return self._take_back([run for run in self._held() if run.member == member], terms)
 
-    def expired(self, now_ms: int, terms: Terms) -> Change:
+    def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
         """Locks that have run out."""
         return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
 
     def next_deadline_ms(self) -> int | None:
         return min((run.deadline_ms for run in self._held()), default=None)
 
-    def _held(self) -> Iterable[Run]:
-        return (run for run in self._runs if run.state is State.ACQUIRED and run.to is None)
+    def _held(self) -> Iterable[InFlightRun]:
+        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)
 
-    def _take_back(self, runs: list[Run], terms: Terms) -> Change:
-        change = Change()
+    def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
+        change = ShareStateChange()
         for run in runs:
-            state = _fate(run, Ack.RELEASE, terms)
+            state = _fate(run, AcknowledgeType.RELEASE, terms)
             run.left(state)
             change.add(run, state)
-            change.releases = change.releases or state is State.AVAILABLE
+            change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
             self._runs.tidy()
         return change
 
     # Dead letters
 
-    def letters(self) -> list[Run]:
+    def letters(self) -> list[InFlightRun]:
         """What is given up and must still be copied."""
-        return [run for run in self._runs if run.state is State.ARCHIVING and run.to is None]
+        return [run for run in self._runs if run.state is RecordState.ARCHIVING and run.to is None]
 
-    def copied(self, first: int, last: int) -> Change:
+    def copied(self, first: int, last: int) -> ShareStateChange:
         """The dead letter topic has them."""
-        change = Change()
+        change = ShareStateChange()
         for run in self._runs.over(first, last):
-            if run.state is State.ARCHIVING and run.to is None:
+            if run.state is RecordState.ARCHIVING and run.to is None:
                 for part in self._runs.cut_out(max(run.first, first), min(run.last, last)):
-                    part.to = State.ARCHIVED
+                    part.to = RecordState.ARCHIVED
                     change.moves.append(part)
-                    change.add(part, State.ARCHIVED)
+                    change.add(part, RecordState.ARCHIVED)
         return change
 
     # The log and the state
@@ -302,7 +304,7 @@ class SharePartition:
         found = []
         for run in self._runs:
             state = run.state if run.to is None else run.to
-            if state is not State.ACQUIRED and (run.deliveries or state is not State.AVAILABLE):
+            if state is not RecordState.ACQUIRED and (run.deliveries or state is not RecordState.AVAILABLE):
                 found.append(StateBatch(run.first, run.last, state, run.deliveries))
         return found
 
@@ -311,23 +313,23 @@ class SharePartition:
         return self._runs.outlook()
 
 
-def _fate(run: Run, kind: Ack, terms: Terms) -> State:
-    if kind is Ack.ACCEPT:
-        return State.ACKNOWLEDGED
-    if kind is Ack.GAP:
-        return State.ARCHIVED
-    if kind is Ack.RELEASE and run.deliveries < terms.deliveries_max:
-        return State.AVAILABLE
-    return State.ARCHIVING if terms.dead_letters else State.ARCHIVED
+def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordState:
+    if kind is AcknowledgeType.ACCEPT:
+        return RecordState.ACKNOWLEDGED
+    if kind is AcknowledgeType.GAP:
+        return RecordState.ARCHIVED
+    if kind is AcknowledgeType.RELEASE and run.deliveries < terms.deliveries_max:
+        return RecordState.AVAILABLE
+    return RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
 
 
-def _uniform(one: Acknowledgement) -> list[tuple[int, int, Ack]]:
+def _uniform(one: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
     """Neighbours of the same kind together."""
     if len(one.types) == 1:
-        return [(one.first, one.last, Ack(one.types[0]))]
-    parts: list[tuple[int, int, Ack]] = []
+        return [(one.first, one.last, AcknowledgeType(one.types[0]))]
+    parts: list[tuple[int, int, AcknowledgeType]] = []
     for offset, number in enumerate(one.types, one.first):
-        kind = Ack(number)
+        kind = AcknowledgeType(number)
         if parts and parts[-1][2] is kind:
             parts[-1] = (parts[-1][0], offset, kind)
         else:
@@ -335,16 +337,16 @@ def _uniform(one: Acknowledgement) -> list[tuple[int, int, Ack]]:
     return parts
 
 
-def _collect(given: list[Acquired], run: Run, batch_records_max: int) -> None:
+def _collect(given: list[AcquiredRange], run: InFlightRun, batch_records_max: int) -> None:
     if given and given[-1].last + 1 == run.first and given[-1].deliveries == run.deliveries:
-        whole = Acquired(given[-1].first, run.last, run.deliveries)
+        whole = AcquiredRange(given[-1].first, run.last, run.deliveries)
         if batch_records_max <= 0 or whole.last - whole.first < batch_records_max:
             given[-1] = whole
             return
-    given.append(Acquired(run.first, run.last, run.deliveries))
+    given.append(AcquiredRange(run.first, run.last, run.deliveries))
 
 
-def check_acknowledgements(batches: Sequence[Acknowledgement], renewals: bool) -> None:
+def check_acknowledgements(batches: Sequence[AcknowledgedRange], renewals: bool) -> None:
     """What can be said without the partition: InvalidRequest for batches that cannot be."""
     before = -1
     for one in batches:
@@ -359,22 +361,22 @@ def check_acknowledgements(batches: Sequence[Acknowledgement], renewals: bool) -
                 f"{len(one.types)} kinds of acknowledgement for {one.last - one.first + 1} offsets"
             )
         for number in one.types:
-            if not 0 <= number <= Ack.RENEW or (number == Ack.RENEW and not renewals):
+            if not 0 <= number <= AcknowledgeType.RENEW or (number == AcknowledgeType.RENEW and not renewals):
                 raise errors.InvalidRequest(f"acknowledgement {number} is not known here")
         before = one.last
 
 
 __all__ = [
-    "Ack",
-    "Acknowledgement",
-    "Acquired",
-    "Change",
-    "Grant",
+    "AcknowledgeType",
+    "AcknowledgedRange",
+    "AcquireRequest",
+    "AcquireResult",
+    "AcquiredRange",
+    "OffsetSpan",
+    "RecordState",
     "SharePartition",
-    "Span",
-    "State",
+    "ShareStateChange",
+    "ShareTerms",
     "StateBatch",
-    "Terms",
-    "Wish",
     "check_acknowledgements",
 ]

@@ -16,13 +16,13 @@ from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.group import BY_DURATION, GroupConfig, duration_ms
 from tidelog.coordination.timers import Timers
-from tidelog.groups.share.dead_letters import DeadLetters
-from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, Write
-from tidelog.groups.share.led_partition import LedShare, persister_error
-from tidelog.groups.share.other_brokers import Elsewhere
+from tidelog.groups.share.dead_letters import ShareDeadLetters
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, StateWrite
+from tidelog.groups.share.led_partition import LedSharePartition, persister_error
+from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partition import SharePartition
 from tidelog.groups.share.persister import SharePersister
-from tidelog.groups.share.sessions import Part, SessionKey, ShareSession, ShareSessions
+from tidelog.groups.share.sessions import SessionKey, SharePartitionId, ShareSession, ShareSessions
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Partition
@@ -40,7 +40,7 @@ class SharePartitions:
         controller: Controller,
         partitions: Partitions,
         persister: SharePersister,
-        elsewhere: Elsewhere,
+        elsewhere: RemotePartitions,
         clock: Clock,
     ) -> None:
         self._controller = controller
@@ -49,10 +49,10 @@ class SharePartitions:
         self.clock = clock
         self.timers = Timers(clock)
         self.sessions = ShareSessions()
-        self.letters = DeadLetters(controller, elsewhere, clock)
+        self.letters = ShareDeadLetters(controller, elsewhere, clock)
         self.draining = False
-        self._led: dict[ShareKey, LedShare] = {}
-        self._loading: dict[ShareKey, asyncio.Task[LedShare]] = {}
+        self._led: dict[ShareKey, LedSharePartition] = {}
+        self._loading: dict[ShareKey, asyncio.Task[LedSharePartition]] = {}
         self._releases: dict[asyncio.Task[None], None] = {}
         self._configs: dict[str, tuple[Mapping[str, str], BrokerConfig, GroupConfig]] = {}
 
@@ -72,16 +72,16 @@ class SharePartitions:
             known = self._configs[group] = (overrides, broker, GroupConfig.of(overrides, broker))
         return known[2]
 
-    def led(self, group: str, part: Part) -> LedShare | None:
+    def led(self, group: str, part: SharePartitionId) -> LedSharePartition | None:
         """The share partition, if it is loaded."""
         led = self._led.get(ShareKey(group, *part))
         return led if led is not None and led.current else None
 
-    def of_group(self, group: str) -> list[LedShare]:
+    def of_group(self, group: str) -> list[LedSharePartition]:
         """All that are loaded."""
         return [led for key, led in self._led.items() if key.group == group and led.current]
 
-    async def open(self, group: str, part: Part) -> LedShare:
+    async def open(self, group: str, part: SharePartitionId) -> LedSharePartition:
         """The share partition, loaded first if it must be."""
         key = ShareKey(group, *part)
         led = self._led.get(key)
@@ -96,12 +96,12 @@ class SharePartitions:
             loading.add_done_callback(lambda loading: self._loaded(key, loading))
         return await asyncio.shield(loading)
 
-    def _loaded(self, key: ShareKey, loading: asyncio.Task[LedShare]) -> None:
+    def _loaded(self, key: ShareKey, loading: asyncio.Task[LedSharePartition]) -> None:
         self._loading.pop(key, None)
         if not loading.cancelled():
             loading.exception()  # who waited for it may be gone, and then nobody asks
 
-    async def _load(self, key: ShareKey) -> LedShare:
+    async def _load(self, key: ShareKey) -> LedSharePartition:
         partition = self._partitions.led_here(key.topic_id.bytes, key.partition)
         epoch = int(partition.state.epoch)
         try:
@@ -111,7 +111,7 @@ class SharePartitions:
             log_end = partition.log.end
             if kept.start == UNKNOWN_START:
                 state = SharePartition(await self._first_offset(partition, self.group_config(key.group)))
-                await self._persister.write(key, Write(state_epoch, epoch, state.start, 0, ()))
+                await self._persister.write(key, StateWrite(state_epoch, epoch, state.start, 0, ()))
             elif state.end > log_end:
                 # The log has lost its end, the state has not: what comes there now was never read by anybody.
                 log.warning("%s was read up to %d, its log ends at %d", key, state.end, log_end)
@@ -120,11 +120,11 @@ class SharePartitions:
                 state = SharePartition(min(kept.start, log_end), rest)
                 state_epoch += 1
                 await self._persister.initialize(key, state_epoch, state.start)
-                await self._persister.write(key, Write(state_epoch, epoch, *state.outlook(), rest))
+                await self._persister.write(key, StateWrite(state_epoch, epoch, *state.outlook(), rest))
         except errors.TidelogError as problem:
             raise persister_error(problem) from problem
         state.log_started(partition.log.start)
-        led = LedShare(
+        led = LedSharePartition(
             key,
             partition,
             state,
@@ -163,7 +163,7 @@ class SharePartitions:
 
     # Sessions
 
-    def begin_session(self, key: SessionKey, peer: str, parts: Iterable[Part]) -> ShareSession:
+    def begin_session(self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId]) -> ShareSession:
         """Whatever the member had in a session before goes back: it has lost track of it."""
         self._release_later(key)
         return self.sessions.begin(key, peer, parts, self.config.group_share_max_share_sessions)
@@ -220,13 +220,13 @@ class SharePartitions:
             elif update.group_configs and led.state.letters():
                 self.letters.wake(led)
 
-    def _still(self, led: LedShare) -> bool:
+    def _still(self, led: LedSharePartition) -> bool:
         try:
             return led.current and self._partitions.led_here(*led.partition.name) is led.partition
         except errors.TidelogError:
             return False
 
-    def _drop(self, led: LedShare) -> None:
+    def _drop(self, led: LedSharePartition) -> None:
         if self._led.get(led.key) is led:
             del self._led[led.key]
         led.close()

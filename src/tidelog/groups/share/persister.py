@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog.groups.share.group_state import ShareKey, ShareState, Write
+from tidelog.groups.share.group_state import ShareKey, ShareState, StateWrite
 
 
 class SharePersister(Protocol):
@@ -19,7 +19,7 @@ class SharePersister(Protocol):
         """Writes of leaders of older epochs are refused from here on."""
         ...
 
-    async def write(self, key: ShareKey, what: Write) -> None: ...
+    async def write(self, key: ShareKey, what: StateWrite) -> None: ...
 
     async def delete(self, key: ShareKey) -> None: ...
 

@@ -15,7 +15,7 @@ FINAL_EPOCH = -1
 EPOCH_LAST = (1 << 31) - 1
 
 SessionKey = tuple[str, str]  # group, member
-Part = tuple[UUID, int]
+SharePartitionId = tuple[UUID, int]
 
 
 class ShareSession:
@@ -25,9 +25,9 @@ class ShareSession:
         self.key = key
         self.peer = peer
         self.epoch = 1
-        self.parts: dict[Part, None] = {}
+        self.parts: dict[SharePartitionId, None] = {}
 
-    def in_turn(self) -> list[Part]:
+    def in_turn(self) -> list[SharePartitionId]:
         """Its partitions, each time from another one on: a busy one must not starve the others."""
         parts = list(self.parts)
         at = self.epoch % len(parts) if parts else 0
@@ -49,7 +49,9 @@ class ShareSessions:
     def has_group(self, group: str) -> bool:
         return group in self._per_group
 
-    def begin(self, key: SessionKey, peer: str, parts: Iterable[Part], sessions_max: int) -> ShareSession:
+    def begin(
+        self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId], sessions_max: int
+    ) -> ShareSession:
         """A session that the member had before is replaced."""
         self.end(key)
         if len(self._sessions) >= sessions_max:

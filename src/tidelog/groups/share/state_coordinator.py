@@ -14,12 +14,12 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.entries import Entry
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.groups.share import group_state
-from tidelog.groups.share.group_state import KINDS, ShareKey, ShareMachine, ShareState, Write
+from tidelog.groups.share.group_state import KINDS, ShareKey, ShareState, ShareStateMachine, StateWrite
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partitions import Partitions
@@ -33,7 +33,7 @@ PRUNE_RECORDS_A_STATE = 8
 PRUNE_ENTRIES_A_BATCH = 100
 RETRY_S = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # while the topic is made, or its shards are loaded
 
-StateShard = Shard[ShareMachine]
+StateShard = Shard[ShareStateMachine]
 
 
 def coordinator_key(key: ShareKey) -> str:
@@ -54,7 +54,7 @@ def parse_coordinator_key(text: str) -> ShareKey:
     return key
 
 
-class ShareShards:
+class ShareStateCoordinator:
     """Also a `SharePersister`, for share partitions in the same process."""
 
     def __init__(self, node: NodeId, controller: Controller, partitions: Partitions, clock: Clock) -> None:
@@ -62,8 +62,8 @@ class ShareShards:
         self._partitions = partitions
         self._clock = clock
         self.topic = InternalTopic(STATE_TOPIC, controller, self._shape)
-        self.coordinator: Coordinator[ShareMachine] = Coordinator(
-            self.topic, node, partitions, clock, KINDS, ShareMachine
+        self.coordinator: CoordinatorRuntime[ShareStateMachine] = CoordinatorRuntime(
+            self.topic, node, partitions, clock, KINDS, ShareStateMachine
         )
         self._pruning: dict[int, asyncio.Task[None]] = {}
 
@@ -76,7 +76,7 @@ class ShareShards:
             lambda machine: group_state.initialize(machine, key, state_epoch, start, self._clock.now_ms()),
         )
 
-    async def write(self, key: ShareKey, what: Write) -> None:
+    async def write(self, key: ShareKey, what: StateWrite) -> None:
         updates_max = self._config.share_coordinator_snapshot_update_records_per_snapshot
         await self._change(
             key, lambda machine: group_state.write(machine, key, what, updates_max, self._clock.now_ms())
@@ -85,7 +85,7 @@ class ShareShards:
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         found: list[ShareState] = []
 
-        def decide(machine: ShareMachine) -> list[Entry]:
+        def decide(machine: ShareStateMachine) -> list[CoordinatorRecord]:
             state, entries = group_state.read(machine, key, leader_epoch)
             found[:] = [state]
             return entries or self._proof(machine, key)
@@ -101,20 +101,22 @@ class ShareShards:
             return None  # nothing was ever kept
         found: list[ShareState | None] = []
 
-        def decide(machine: ShareMachine) -> list[Entry]:
+        def decide(machine: ShareStateMachine) -> list[CoordinatorRecord]:
             found[:] = [machine.states.get(key)]
             return self._proof(machine, key)
 
         await self._change(key, decide)
         return found[0]
 
-    def _proof(self, machine: ShareMachine, key: ShareKey) -> list[Entry]:
+    def _proof(self, machine: ShareStateMachine, key: ShareKey) -> list[CoordinatorRecord]:
         """What is written before a state is told: nothing, unless another coordinator may have a newer one."""
         if self.coordinator.lease_proven:
             return []
         return group_state.snapshots(machine, [key], self._clock.now_ms())
 
-    async def _change(self, key: ShareKey, decide: Callable[[ShareMachine], list[Entry]]) -> None:
+    async def _change(
+        self, key: ShareKey, decide: Callable[[ShareStateMachine], list[CoordinatorRecord]]
+    ) -> None:
         shard = await self._shard(key)
         appended = shard.append(decide(shard.machine))
         self._prune_if_due(shard)
@@ -193,9 +195,9 @@ class ShareShards:
     def _timeout_ms(self) -> int:
         return self._config.share_coordinator_write_timeout_ms
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self._config
-        return Shape(
+        return TopicShape(
             config.share_coordinator_state_topic_num_partitions,
             config.share_coordinator_state_topic_replication_factor,
             {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tidelog.registry.avro.types import MISSING, AvroField, AvroType
 from tidelog.registry.difference import Difference
-from tidelog.registry.pair_comparison import Pairs, settled
+from tidelog.registry.pair_comparison import PairComparison, settled
 
 _PROMOTED = {
     "long": frozenset(("int",)),
@@ -24,7 +24,7 @@ def differences(reader: AvroType, writer: AvroType) -> list[Difference]:
 
 
 class _Comparison:
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: PairComparison) -> None:
         self._pairs = pairs
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:

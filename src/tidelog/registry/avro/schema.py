@@ -13,7 +13,7 @@ from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
 
 
-class AvroSchema:
+class ParsedAvroSchema:
     type = "AVRO"
 
     def __init__(self, root: AvroType, names: Names, others: frozenset[str]) -> None:
@@ -36,17 +36,17 @@ class AvroSchema:
             return text.canonical(self._root)
         return self.canonical()
 
-    def differences(self, written: AvroSchema) -> list[Difference]:
+    def differences(self, written: ParsedAvroSchema) -> list[Difference]:
         """What keeps this one from reading what was written with the other."""
         return differences(self._root, written._root)
 
 
-def parse_avro(schema: Schema, references: Resolved) -> AvroSchema:
+def parse_avro(schema: Schema, references: Resolved) -> ParsedAvroSchema:
     names: Names = {}
     for reference in references.values():
         parse(_loads(reference.text), names)
     others = frozenset(names)
-    return AvroSchema(parse(_loads(schema.text), names), names, others)
+    return ParsedAvroSchema(parse(_loads(schema.text), names), names, others)
 
 
 def _loads(text: str) -> Any:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json.node import Node, Nodes
+from tidelog.registry.json.node import SchemaNode, SchemaNodes
 from tidelog.registry.json.objects import compare_arrays, compare_objects
 from tidelog.registry.json.scalars import compare_scalars, compare_types, types_of
-from tidelog.registry.pair_comparison import Found, Pairs, settled
+from tidelog.registry.pair_comparison import Found, PairComparison, settled
 
 # What a subject with compatibilityPolicy=LENIENT lets pass.
 LENIENT = frozenset(
@@ -31,39 +31,39 @@ SUMS = ("anyOf", "oneOf")
 _EQUAL_ONLY = ("if", "contains")
 
 
-def differences(reader: Node, writer: Node, lenient: bool = False) -> Found:
-    nodes = Nodes()
-    found = settled(lambda pairs: Comparison(pairs, nodes, lenient).accepts(reader, [writer], "#"))
+def differences(reader: SchemaNode, writer: SchemaNode, lenient: bool = False) -> Found:
+    nodes = SchemaNodes()
+    found = settled(lambda pairs: JsonComparison(pairs, nodes, lenient).accepts(reader, [writer], "#"))
     return list(dict.fromkeys(found))
 
 
-class Comparison:
-    def __init__(self, pairs: Pairs, nodes: Nodes, lenient: bool) -> None:
+class JsonComparison:
+    def __init__(self, pairs: PairComparison, nodes: SchemaNodes, lenient: bool) -> None:
         self._pairs = pairs
         self._lenient = lenient
         self.nodes = nodes
 
-    def accepts(self, reader: Node, writers: list[Node], path: str) -> Found:
+    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Found:
         """What of `reader` does not follow from all of `writers`."""
         if any(_word_for_word(reader, writer, '"$') for writer in writers):
             return []
         written = [part for writer in writers for part in self.nodes.simple(writer)]
         return self._accepts(reader, written, path)
 
-    def _accepts(self, reader: Node, written: list[Node], path: str) -> Found:
+    def _accepts(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Found:
         if reader.accepts_all or any(part.accepts_nothing for part in written):
             return []
         pair = (id(reader.schema), *(id(part.schema) for part in written))
         return self._pairs.compare(pair, lambda: self._compare(reader, written, path))
 
-    def _compare(self, reader: Node, written: list[Node], path: str) -> Found:
+    def _compare(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Found:
         found: Found = []
         for part in self.nodes.simple(reader):
             if not any(_word_for_word(part, other, '"$', '"unevaluated') for other in written):
                 found += self._part(part, written, path)
         return found
 
-    def _part(self, part: Node, written: list[Node], path: str) -> Found:
+    def _part(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
         if part.accepts_nothing:
             return [_changed("TYPE_CHANGED", path)]
         found = self._whole(part, written, path)
@@ -77,7 +77,9 @@ class Comparison:
                     return self._branches(part, other, keyword, rest, path)
         return found
 
-    def _branches(self, part: Node, other: Node, keyword: str, rest: list[Node], path: str) -> Found:
+    def _branches(
+        self, part: SchemaNode, other: SchemaNode, keyword: str, rest: list[SchemaNode], path: str
+    ) -> Found:
         found: Found = []
         for branch in other.get(keyword):
             more = [*rest, *self.nodes.simple(other.at(branch))]
@@ -87,7 +89,7 @@ class Comparison:
                         found.append(one)
         return found
 
-    def _whole(self, part: Node, written: list[Node], path: str) -> Found:
+    def _whole(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
         """Each thing that this simple schema asks for."""
         types = types_of(written)
         found = compare_types(part, written, types, path)
@@ -108,7 +110,7 @@ class Comparison:
                 found.append(_changed("COMBINED_TYPE_CHANGED", f"{path}/{keyword}"))
         return [one for one in found if not (self._lenient and one.kind in LENIENT)]
 
-    def _sum(self, part: Node, keyword: str, written: list[Node], path: str) -> Found:
+    def _sum(self, part: SchemaNode, keyword: str, written: list[SchemaNode], path: str) -> Found:
         """One alternative takes it all; or the writer has alternatives, and each of those finds one (see `_part`)."""
         tried = [
             self._accepts(part.at(branch), written, f"{path}/{keyword}/{at}")
@@ -125,7 +127,7 @@ class Comparison:
         nearest = min(tried, key=len, default=[])
         return [Difference(kind, f"{path}/{keyword}", words), *nearest[:1]]
 
-    def _not(self, part: Node, written: list[Node], path: str) -> Found:
+    def _not(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
         """What the reader rules out, the writer must rule out as well."""
         ruled_out = part.at(part.schema["not"])
         for other in written:
@@ -139,7 +141,7 @@ class Comparison:
         return [_changed("NOT_TYPE_EXTENDED", f"{path}/not")]
 
 
-def _word_for_word(part: Node, other: Node, *without: str) -> bool:
+def _word_for_word(part: SchemaNode, other: SchemaNode, *without: str) -> bool:
     """Equal text means the same when nothing in it refers to another place, nor, where a schema was taken apart, to what
     stood beside it."""
     if part.schema != other.schema:
@@ -148,7 +150,7 @@ def _word_for_word(part: Node, other: Node, *without: str) -> bool:
     return text == json.dumps(other.schema) and not any(word in text for word in without)
 
 
-def _same(part: Node, other: Node, keyword: str) -> bool:
+def _same(part: SchemaNode, other: SchemaNode, keyword: str) -> bool:
     names = ("if", "then", "else") if keyword == "if" else (keyword, "minContains", "maxContains")
     return all(part.get(name) == other.get(name) for name in names)
 

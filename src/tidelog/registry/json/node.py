@@ -62,7 +62,7 @@ class Document:
         self.unknown = _unknown_in(said)
         self._named: dict[str, Any] | None = None
 
-    def find(self, ref: str) -> Node | None:
+    def find(self, ref: str) -> SchemaNode | None:
         where, _, fragment = ref.partition("#")
         document = self._document(where)
         if document is None:
@@ -102,7 +102,7 @@ def _unknown_in(said: str) -> frozenset[str]:
     return frozenset(("additionalItems",)) if "2020-12" in said else frozenset(("prefixItems",))
 
 
-class Node(NamedTuple):
+class SchemaNode(NamedTuple):
     """`schema` is a dictionary, or true or false."""
 
     schema: Any
@@ -116,22 +116,22 @@ class Node(NamedTuple):
     def accepts_nothing(self) -> bool:
         return self.schema is False
 
-    def at(self, schema: Any) -> Node:
-        return Node(schema, self.document)
+    def at(self, schema: Any) -> SchemaNode:
+        return SchemaNode(schema, self.document)
 
     def get(self, keyword: str, otherwise: Any = None) -> Any:
         return self.schema.get(keyword, otherwise) if isinstance(self.schema, dict) else otherwise
 
 
-class Nodes:
+class SchemaNodes:
     """Schemas taken apart, each once, so that the same part is the same object whenever it is met."""
 
     def __init__(self) -> None:
-        self._simple: dict[int, list[Node]] = {}
-        self._without: dict[tuple[int, str], Node] = {}
+        self._simple: dict[int, list[SchemaNode]] = {}
+        self._without: dict[tuple[int, str], SchemaNode] = {}
         self._kept: list[Any] = []  # what is known by identity must not go away
 
-    def simple(self, node: Node) -> list[Node]:
+    def simple(self, node: SchemaNode) -> list[SchemaNode]:
         """Schemas without `$ref` and `allOf` that together mean the same as this one."""
         key = id(node.schema)
         if isinstance(node.schema, bool):
@@ -143,7 +143,7 @@ class Nodes:
             self._kept.append(node.schema)
         return found
 
-    def _taken_apart(self, node: Node, depth: int) -> Iterator[Node]:
+    def _taken_apart(self, node: SchemaNode, depth: int) -> Iterator[SchemaNode]:
         schema = node.schema
         if not isinstance(schema, dict) or depth > REFS_MAX:
             return  # a reference to something that is no schema
@@ -167,7 +167,7 @@ class Nodes:
         if not made.accepts_all:
             yield made
 
-    def without(self, node: Node, keyword: str) -> Node:
+    def without(self, node: SchemaNode, keyword: str) -> SchemaNode:
         """The same without one keyword; the same object each time."""
         key = (id(node.schema), keyword)
         found = self._without.get(key)
@@ -178,12 +178,12 @@ class Nodes:
         return found
 
 
-def _walk(document: Document, start: Any, fragment: str) -> Node | None:
+def _walk(document: Document, start: Any, fragment: str) -> SchemaNode | None:
     if not fragment:
-        return Node(start, document)
+        return SchemaNode(start, document)
     if not fragment.startswith("/"):
         found = document.anchored(fragment)
-        return None if found is None else Node(found, document)
+        return None if found is None else SchemaNode(found, document)
     here = start
     for step in fragment[1:].split("/"):
         name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -193,7 +193,7 @@ def _walk(document: Document, start: Any, fragment: str) -> Node | None:
             here = here[int(name)]
         else:
             return None
-    return Node(here, document)
+    return SchemaNode(here, document)
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:

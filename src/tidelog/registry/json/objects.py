@@ -7,15 +7,15 @@ from functools import lru_cache
 from typing import Protocol
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json.node import Node
+from tidelog.registry.json.node import SchemaNode
 from tidelog.registry.pair_comparison import Found
 
 
 class Accepts(Protocol):
-    def accepts(self, reader: Node, writers: list[Node], path: str) -> Found: ...
+    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Found: ...
 
 
-def compare_objects(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
+def compare_objects(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     found = _required(part, written, path)
     properties = part.get("properties") or {}
     names = dict.fromkeys(properties)
@@ -38,7 +38,7 @@ def compare_objects(by: Accepts, part: Node, written: list[Node], path: str) -> 
     return found
 
 
-def _patterns(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
+def _patterns(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     found: Found = []
     mine = part.get("patternProperties") or {}
     for pattern, schema in mine.items():
@@ -65,12 +65,12 @@ def _patterns(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
     return found
 
 
-def _more(part: Node) -> object:
+def _more(part: SchemaNode) -> object:
     """What a reader asks of properties that are not named."""
     return part.get("additionalProperties", part.get("unevaluatedProperties", True))
 
 
-def _promised(part: Node, parts: int) -> object:
+def _promised(part: SchemaNode, parts: int) -> object:
     """What is certain of a writer's properties that are not named.  `unevaluatedProperties` depends on what stands beside
     it: it counts where nothing does."""
     more = part.get("additionalProperties")
@@ -84,7 +84,7 @@ _BESIDE = frozenset(("anyOf", "oneOf", "if", "dependentSchemas", "dependencies",
 _TEXT = {"type": "string"}
 
 
-def _asked(part: Node, name: str, more: object) -> list[Node]:
+def _asked(part: SchemaNode, name: str, more: object) -> list[SchemaNode]:
     """All that a schema asks of the property of this name."""
     properties = part.get("properties") or {}
     found = [part.at(properties[name])] if name in properties else []
@@ -94,7 +94,7 @@ def _asked(part: Node, name: str, more: object) -> list[Node]:
     return found or [part.at(more)]
 
 
-def _given(written: list[Node], name: str) -> list[Node]:
+def _given(written: list[SchemaNode], name: str) -> list[SchemaNode]:
     return [one for other in written for one in _asked(other, name, _promised(other, len(written)))]
 
 
@@ -111,7 +111,7 @@ def _finds(pattern: str, name: str) -> bool:
     return compiled is not None and compiled.search(name) is not None
 
 
-def _property(by: Accepts, part: Node, written: list[Node], name: str, path: str) -> Found:
+def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Found:
     theirs, asks = _given(written, name), _asked(part, name, _more(part))
     inner = [one for asked in asks for one in by.accepts(asked, theirs, path)]
     if not inner:
@@ -137,11 +137,11 @@ def _property(by: Accepts, part: Node, written: list[Node], name: str, path: str
     return [Difference(kind, path, words), *inner]
 
 
-def _covers(theirs: list[Node]) -> bool:
+def _covers(theirs: list[SchemaNode]) -> bool:
     return not all(one.accepts_all for one in theirs)
 
 
-def _added(part: Node, written: list[Node], name: str, path: str) -> Difference:
+def _added(part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Difference:
     if _covers(_given(written, name)):
         words = (
             f"The {{reader}} schema has a property at path '{path}' which is missing in the "
@@ -159,12 +159,12 @@ def _added(part: Node, written: list[Node], name: str, path: str) -> Difference:
     return Difference("OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", path, words)
 
 
-def _has_default(part: Node, name: str) -> bool:
+def _has_default(part: SchemaNode, name: str) -> bool:
     schema = (part.get("properties") or {}).get(name)
     return isinstance(schema, dict) and "default" in schema
 
 
-def _required(part: Node, written: list[Node], path: str) -> Found:
+def _required(part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     found: Found = []
     required = part.get("required")
     for name in required if isinstance(required, list) else []:
@@ -186,7 +186,7 @@ def _required(part: Node, written: list[Node], path: str) -> Found:
     return found
 
 
-def _additional(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
+def _additional(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     more = part.at(_more(part))
     theirs = [other.at(_promised(other, len(written))) for other in written]
     where = f"{path}/additionalProperties"
@@ -208,7 +208,7 @@ def _additional(by: Accepts, part: Node, written: list[Node], path: str) -> Foun
     return inner
 
 
-def _dependencies(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
+def _dependencies(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     found: Found = []
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         for name, asked in (part.get(keyword) or {}).items():
@@ -240,7 +240,7 @@ def _dependencies(by: Accepts, part: Node, written: list[Node], path: str) -> Fo
 # Arrays
 
 
-def compare_arrays(by: Accepts, part: Node, written: list[Node], path: str) -> Found:
+def compare_arrays(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
     found: Found = []
     mine, rest = _items(part, True)
     theirs = [_items(other, len(written) == 1 and _BESIDE.isdisjoint(other.schema)) for other in written]
@@ -262,7 +262,7 @@ def compare_arrays(by: Accepts, part: Node, written: list[Node], path: str) -> F
     return found
 
 
-def _items(part: Node, alone: bool) -> tuple[list[Node], Node]:
+def _items(part: SchemaNode, alone: bool) -> tuple[list[SchemaNode], SchemaNode]:
     """What is asked of the first ones, each by itself, and of all others."""
     items, prefix = part.get("items"), part.get("prefixItems")
     more = part.get("unevaluatedItems", True) if alone else True
@@ -276,9 +276,9 @@ def _items(part: Node, alone: bool) -> tuple[list[Node], Node]:
 def _item(
     at: int,
     have: int,
-    theirs: list[tuple[list[Node], Node]],
-    asked: Node,
-    given: list[Node],
+    theirs: list[tuple[list[SchemaNode], SchemaNode]],
+    asked: SchemaNode,
+    given: list[SchemaNode],
     inner: Found,
     path: str,
 ) -> Found:

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.json.node import Node
+from tidelog.registry.json.node import SchemaNode
 from tidelog.registry.pair_comparison import Found
 
 ALL = frozenset(("null", "boolean", "object", "array", "string", "number", "integer"))
@@ -43,7 +43,7 @@ LIMITS = (
 )
 
 
-def types_of(written: Iterable[Node]) -> frozenset[str]:
+def types_of(written: Iterable[SchemaNode]) -> frozenset[str]:
     """Types that values can have: those that all of the schemas let through."""
     types = ALL
     for part in written:
@@ -51,7 +51,7 @@ def types_of(written: Iterable[Node]) -> frozenset[str]:
     return types
 
 
-def _types(part: Node) -> frozenset[str]:
+def _types(part: SchemaNode) -> frozenset[str]:
     values = _values(part)
     said = part.get("type")
     types = ALL
@@ -80,7 +80,7 @@ def _type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def compare_types(part: Node, written: list[Node], types: frozenset[str], path: str) -> Found:
+def compare_types(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
     if "type" not in part.schema:
         return []
     said = part.schema["type"]
@@ -98,7 +98,7 @@ def compare_types(part: Node, written: list[Node], types: frozenset[str], path: 
     return [Difference(kind, path, words)]
 
 
-def compare_scalars(part: Node, written: list[Node], types: frozenset[str], path: str) -> Found:
+def compare_scalars(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
     values = _common_values(written)
     if values is not None:
         return _each_value(part, values, path)
@@ -124,14 +124,14 @@ def compare_scalars(part: Node, written: list[Node], types: frozenset[str], path
     return found
 
 
-def _values(part: Node) -> list[Any] | None:
+def _values(part: SchemaNode) -> list[Any] | None:
     if isinstance(part.schema, dict) and "const" in part.schema:
         return [part.schema["const"]]
     values = part.get("enum")
     return values if isinstance(values, list) else None
 
 
-def _common_values(written: list[Node]) -> list[Any] | None:
+def _common_values(written: list[SchemaNode]) -> list[Any] | None:
     lists = [values for values in map(_values, written) if values is not None]
     if not lists:
         return None
@@ -142,7 +142,7 @@ def _has(values: list[Any], value: Any) -> bool:
     return any(isinstance(one, bool) == isinstance(value, bool) and one == value for one in values)
 
 
-def _each_value(part: Node, values: list[Any], path: str) -> Found:
+def _each_value(part: SchemaNode, values: list[Any], path: str) -> Found:
     """The writer's values are known: each is tried."""
     asked = {name: part.schema[name] for name in _SCALAR_KEYWORDS if name in part.schema}
     for name in ("minimum", "maximum"):
@@ -162,7 +162,7 @@ def _each_value(part: Node, values: list[Any], path: str) -> Found:
     return [Difference(kind, where, words)]
 
 
-def _limit(part: Node, written: list[Node], keyword: str, upper: bool, path: str) -> Found:
+def _limit(part: SchemaNode, written: list[SchemaNode], keyword: str, upper: bool, path: str) -> Found:
     wanted = part.get(keyword)
     if wanted is None or (not upper and wanted <= 0):
         return []
@@ -193,7 +193,7 @@ def _bound(keyword: str, wanted: Any, promised: Any, upper: bool, path: str) -> 
 Edge = tuple[Fraction, bool]  # a number, and whether it is left out itself
 
 
-def _numbers(part: Node, written: list[Node], types: frozenset[str], path: str) -> Found:
+def _numbers(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
     found: Found = []
     for name, upper in (("maximum", True), ("minimum", False)):
         wanted = _edge(part, name, upper)
@@ -208,7 +208,7 @@ def _numbers(part: Node, written: list[Node], types: frozenset[str], path: str) 
     return found + _multiples(part, written, types, path)
 
 
-def _edge(part: Node, name: str, upper: bool) -> Edge | None:
+def _edge(part: SchemaNode, name: str, upper: bool) -> Edge | None:
     """In draft 4 `exclusiveMaximum` says how `maximum` is meant; later it is a number of its own."""
     plain, exclusive = part.get(name), part.get(f"exclusive{name.capitalize()}")
     edges: list[Edge] = []
@@ -231,7 +231,7 @@ def _within(promised: Edge, wanted: Edge, upper: bool) -> bool:
     return promised[0] < wanted[0] if upper else promised[0] > wanted[0]
 
 
-def _multiples(part: Node, written: list[Node], types: frozenset[str], path: str) -> Found:
+def _multiples(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
     wanted = part.get("multipleOf")
     if wanted is None:
         return []

@@ -9,7 +9,7 @@ import jsonschema_rs
 
 from tidelog.registry.difference import Difference
 from tidelog.registry.json.compatibility import differences
-from tidelog.registry.json.node import Document, Node
+from tidelog.registry.json.node import Document, SchemaNode
 from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
 
@@ -18,7 +18,7 @@ _SETS = frozenset(("required", "type", "enum"))
 _MAPS = frozenset(("properties", "patternProperties", "definitions", "$defs", "dependentRequired"))
 
 
-class JsonSchema:
+class ParsedJsonSchema:
     type = "JSON"
 
     def __init__(self, root: Any, document: Document) -> None:
@@ -40,14 +40,14 @@ class JsonSchema:
     def formatted(self, how: str) -> str:
         return self.canonical()
 
-    def differences(self, written: JsonSchema, lenient: bool = False) -> list[Difference]:
+    def differences(self, written: ParsedJsonSchema, lenient: bool = False) -> list[Difference]:
         if self._means == written._means:
             return []
-        reader, writer = Node(self._root, self._document), Node(written._root, written._document)
+        reader, writer = SchemaNode(self._root, self._document), SchemaNode(written._root, written._document)
         return differences(reader, writer, lenient)
 
 
-def parse_json_schema(schema: Schema, references: Resolved) -> JsonSchema:
+def parse_json_schema(schema: Schema, references: Resolved) -> ParsedJsonSchema:
     others = {name: _loads(one.text) for name, one in references.items()}
     root = _loads(schema.text)
     if not isinstance(root, dict | bool):
@@ -56,7 +56,7 @@ def parse_json_schema(schema: Schema, references: Resolved) -> JsonSchema:
     documents: dict[str, Document] = {}
     for name, other in others.items():
         documents[name] = Document(other, documents)
-    return JsonSchema(root, Document(root, documents))
+    return ParsedJsonSchema(root, Document(root, documents))
 
 
 def _check(root: Any, others: dict[str, Any]) -> None:

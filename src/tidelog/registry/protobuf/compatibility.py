@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.pair_comparison import Found, Pairs, settled
+from tidelog.registry.pair_comparison import Found, PairComparison, settled
 
 _KINDS = {
     "GENERAL_NUMBER": ("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"),
@@ -29,7 +29,7 @@ def differences(reader: Any, writer: Any) -> Found:
 
 
 class _Comparison:
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: PairComparison) -> None:
         self._pairs = pairs
 
     def files(self, reader: Any, writer: Any) -> Found:

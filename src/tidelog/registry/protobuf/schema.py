@@ -29,7 +29,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+=*\s*")
 _MODULE = re.compile(r"google/(?:protobuf(?:/compiler)?|type)/[a-z0-9_]+\.proto")
 
 
-class ProtobufSchema:
+class ParsedProtobufSchema:
     type = "PROTOBUF"
 
     def __init__(self, file: Any, pool: Any) -> None:
@@ -58,18 +58,18 @@ class ProtobufSchema:
             return base64.b64encode(self._proto.SerializeToString()).decode()
         return self.canonical()
 
-    def differences(self, written: ProtobufSchema) -> list[Difference]:
+    def differences(self, written: ParsedProtobufSchema) -> list[Difference]:
         return differences(self._file, written._file)
 
 
-def parse_protobuf(schema: Schema, references: Resolved) -> ProtobufSchema:
+def parse_protobuf(schema: Schema, references: Resolved) -> ParsedProtobufSchema:
     pool = DescriptorPool()
     others = {name: _read(one.text, name) for name, one in references.items()}
     added: set[str] = set()
     proto = _read(schema.text, NAME)
     _add_imports(proto, others, pool, added, (NAME,))
     _add(proto, pool)
-    return ProtobufSchema(pool.FindFileByName(NAME), pool)
+    return ParsedProtobufSchema(pool.FindFileByName(NAME), pool)
 
 
 def _read(text: str, name: str) -> pb.FileDescriptorProto:

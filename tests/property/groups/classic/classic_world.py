@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
-from tidelog.groups.classic.group import ClassicGroup, State
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
 from tidelog.groups.classic.join import Joiner, Replacement, join, replaced
 from tidelog.groups.classic.rebalance import (
-    Answer,
-    InitialDue,
-    JoinDue,
-    Session,
-    Settings,
-    SyncDue,
-    Turn,
-    WithheldDue,
-    Write,
+    GroupStep,
+    RebalanceSettings,
+    SendResponse,
+    SetInitialDelay,
+    SetJoinDeadline,
+    SetSession,
+    SetSyncDeadline,
+    SetWithheldDeadline,
+    WriteRecord,
 )
 from tidelog.groups.classic.sync import (
     Assignment,
@@ -31,11 +31,11 @@ from tidelog.groups.classic.sync import (
     leave,
     sync,
 )
-from tidelog.groups.offsets.commits import Commit, Committer, Limits, commit
+from tidelog.groups.offsets.commits import CommitLimits, OffsetCommit, OffsetCommitter, commit
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
 )
@@ -97,7 +97,7 @@ class Deadline:
 
 
 class World:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RebalanceSettings) -> None:
         self.settings = settings
         self.machine = new_machine()
         self.log: list[Batch] = []
@@ -115,7 +115,7 @@ class World:
 
     # The log
 
-    def append(self, entries: list[Entry]) -> None:
+    def append(self, entries: list[CoordinatorRecord]) -> None:
         if not entries:
             return
         self.log.append([KINDS.encode(entry) for entry in entries])
@@ -194,7 +194,7 @@ class World:
                 step(turn)
                 self.perform(turn)
 
-    def heartbeat(self, client: Client) -> State:
+    def heartbeat(self, client: Client) -> ClassicState:
         if self.group is None:
             raise errors.UnknownMemberId("no group")
         heartbeat(self.group, client.member_id, client.instance, client.generation)
@@ -209,9 +209,9 @@ class World:
         return answer.error_code
 
     def commit(self, client: Client, partition: int, offset: int) -> None:
-        who = Committer(GROUP, client.member_id, client.instance, client.generation, 9)
-        one = Commit(TOPIC, NO_TOPIC_ID, partition, offset, -1, "")
-        entries, codes = commit(self.machine, who, [one], Limits(self.now_ms, 100))
+        who = OffsetCommitter(GROUP, client.member_id, client.instance, client.generation, 9)
+        one = OffsetCommit(TOPIC, NO_TOPIC_ID, partition, offset, -1, "")
+        entries, codes = commit(self.machine, who, [one], CommitLimits(self.now_ms, 100))
         assert codes == [errors.NONE]
         self.append(entries)
 
@@ -232,28 +232,28 @@ class World:
             turn.withheld_over()
         self.perform(turn)
 
-    def turn(self) -> Turn:
+    def turn(self) -> GroupStep:
         assert self.group is not None
         self.now_ms += 1
-        return Turn(self.group, self.settings, self.now_ms)
+        return GroupStep(self.group, self.settings, self.now_ms)
 
-    def perform(self, turn: Turn) -> None:
+    def perform(self, turn: GroupStep) -> None:
         for effect in turn.effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, SendResponse):
                 self.answers.append((str(effect.waiter), effect.response))
-            elif isinstance(effect, Session):
+            elif isinstance(effect, SetSession):
                 self._set(Deadline("session", effect.member_id), effect.within_ms)
-            elif isinstance(effect, InitialDue):
+            elif isinstance(effect, SetInitialDelay):
                 self.deadlines.pop(("join", ""), None)
                 self._set(Deadline("initial", due=effect), effect.after_ms)
-            elif isinstance(effect, JoinDue):
+            elif isinstance(effect, SetJoinDeadline):
                 self.deadlines.pop(("initial", ""), None)
                 self._set(Deadline("join"), effect.after_ms)
-            elif isinstance(effect, SyncDue):
+            elif isinstance(effect, SetSyncDeadline):
                 self._set(Deadline("sync", due=turn.group.generation), effect.after_ms)
-            elif isinstance(effect, WithheldDue):
+            elif isinstance(effect, SetWithheldDeadline):
                 self._set(Deadline("withheld"), effect.after_ms)
-            elif isinstance(effect, Write):
+            elif isinstance(effect, WriteRecord):
                 self.append([effect.entry])
 
     def _set(self, deadline: Deadline, after_ms: int | None) -> None:
@@ -264,14 +264,14 @@ class World:
             self.deadlines[key] = deadline
 
 
-def loaded(log: list[Batch]) -> GroupMachine:
+def loaded(log: list[Batch]) -> GroupStateMachine:
     machine = new_machine()
     for batch in log:
         replay(machine, batch)
     return machine
 
 
-def replay(machine: GroupMachine, batch: Batch) -> None:
+def replay(machine: GroupStateMachine, batch: Batch) -> None:
     for key, value in batch:
         entry = KINDS.decode(key, value)
         assert entry is not None
@@ -289,7 +289,7 @@ def recorded(group: Any) -> object:
     return (group.state, group.generation, group.protocol_type, group.protocol, group.leader, members)
 
 
-def view(groups: dict[str, object], machine: GroupMachine) -> object:
+def view(groups: dict[str, object], machine: GroupStateMachine) -> object:
     """What the records so far say."""
     known = {name: told for name, told in groups.items() if told is not None}
     return (known, machine.offsets.view())

@@ -19,8 +19,8 @@ from tests.property.groups.classic.classic_world import (
     view,
 )
 from tidelog import errors
-from tidelog.groups.classic.group import State
-from tidelog.groups.classic.rebalance import Settings
+from tidelog.groups.classic.group import ClassicState
+from tidelog.groups.classic.rebalance import RebalanceSettings
 
 PARTITIONS = range(4)
 CLIENTS = st.integers(0, 4)
@@ -31,7 +31,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(Settings(100, 5, 100))
+        self.world = World(RebalanceSettings(100, 5, 100))
         self.clients: list[Client] = []
         self.offsets: dict[int, int] = {}
         self.owners: dict[tuple[int, int], str] = {}
@@ -90,7 +90,7 @@ class ClassicGroups(RuleBasedStateMachine):
         else:
             group = self.world.group
             assert group is not None and client.member_id in group.members
-            assert state is not State.EMPTY and client.generation == group.generation
+            assert state is not ClassicState.EMPTY and client.generation == group.generation
 
     @rule(n=CLIENTS)
     @precondition(lambda self: self.clients)
@@ -132,7 +132,7 @@ class ClassicGroups(RuleBasedStateMachine):
                     continue
                 self.heartbeat(n)
                 group = self.world.group
-                if client.generation < 0 or group is None or group.state is State.PREPARING:
+                if client.generation < 0 or group is None or group.state is ClassicState.PREPARING:
                     self.join(n)
             initial = self.world.deadlines.get(("initial", ""))
             if initial is not None:
@@ -140,7 +140,7 @@ class ClassicGroups(RuleBasedStateMachine):
                 self._take_answers()
             for n in sorted(who, key=lambda n: not self.clients[n].leads):
                 group = self.world.group
-                if group is not None and group.state in (State.COMPLETING, State.STABLE):
+                if group is not None and group.state in (ClassicState.COMPLETING, ClassicState.STABLE):
                     self.sync(n, shares, False)
 
     # Whatever else happens
@@ -227,13 +227,13 @@ class ClassicGroups(RuleBasedStateMachine):
         group, deadlines = self.world.group, self.world.deadlines
         if group is None:
             return
-        if group.state is State.PREPARING and any(one.joining for one in group.members.values()):
+        if group.state is ClassicState.PREPARING and any(one.joining for one in group.members.values()):
             assert ("join", "") in deadlines or ("initial", "") in deadlines
-        if group.state in (State.PREPARING, State.EMPTY):
+        if group.state in (ClassicState.PREPARING, ClassicState.EMPTY):
             assert not any(one.syncing for one in group.members.values())
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             assert ("sync", "") in deadlines
-        if group.state is State.STABLE and group.withheld:
+        if group.state is ClassicState.STABLE and group.withheld:
             assert ("withheld", "") in deadlines
         for member in group.members.values():
             assert member.joining or member.syncing or ("session", member.id) in deadlines
@@ -243,7 +243,9 @@ class ClassicGroups(RuleBasedStateMachine):
         group = self.world.group
         if group is None:
             return
-        assert (not group.members) == (group.state is State.EMPTY) or group.state is State.PREPARING
+        assert (not group.members) == (
+            group.state is ClassicState.EMPTY
+        ) or group.state is ClassicState.PREPARING
         assert {one.instance_id: one.id for one in group.members.values() if one.instance_id} == group.static
         assert group.leader is None or group.leader in group.members
         assert group.unsynced | group.withheld <= set(group.members)

@@ -9,17 +9,24 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, GroupConfig
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.consumer import classic_members
 from tidelog.groups.consumer.embedded_protocol import identified, read_assignment
 from tidelog.groups.consumer.group import ConsumerGroup
-from tidelog.groups.consumer.heartbeat import Beat, beat, check_request, leaving, remove, step_out
-from tidelog.groups.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, Member, Owned
+from tidelog.groups.consumer.heartbeat import (
+    HeartbeatResult,
+    check_request,
+    leaving,
+    member_heartbeat,
+    remove,
+    step_out,
+)
+from tidelog.groups.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerMember, Owned
 from tidelog.groups.consumer.regex import Expressions
-from tidelog.groups.consumer.target_assignment import Draft, World, assign, refresh, wait_ms
+from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, refresh, wait_ms
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.image import Image, Topic, build_partitions
 from tidelog.types import NodeId
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -40,7 +47,7 @@ class Service:
     """One shard and the facts around it.  Every batch is kept as bytes, to be loaded again."""
 
     def __init__(self, **settings: str) -> None:
-        self.machine: GroupMachine = new_machine()
+        self.machine: GroupStateMachine = new_machine()
         self.batches: list[list[tuple[bytes, bytes | None]]] = []
         self.image = Image()
         self.config = BrokerConfig.of({name.replace("_", "."): value for name, value in settings.items()})
@@ -77,8 +84,8 @@ class Service:
     def id_of(self, topic: str) -> UUID:
         return self.image.topics[topic].id
 
-    def world(self) -> World:
-        return World(
+    def world(self) -> GroupFacts:
+        return GroupFacts(
             self.image,
             self.config,
             GroupConfig.of(self.overrides, self.config),
@@ -99,12 +106,12 @@ class Service:
         assert isinstance(group, ConsumerGroup)
         return group
 
-    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> Beat | None:
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> HeartbeatResult | None:
         check_request(request, version, self.config.group_consumer_assignors)
         known = self.machine.groups.get(GROUP)
         if known is None and request.member_epoch != 0:
             raise errors.GroupIdNotFound("none")
-        draft = Draft(known if isinstance(known, ConsumerGroup) else ConsumerGroup(GROUP))
+        draft = GroupDraft(known if isinstance(known, ConsumerGroup) else ConsumerGroup(GROUP))
         if request.member_epoch == LEFT_EPOCH:
             remove(draft, [leaving(draft.group, request)], self.world())
             came = None
@@ -112,32 +119,32 @@ class Service:
             step_out(draft, leaving(draft.group, request))
             came = None
         else:
-            came = beat(draft, request, "client", "/host", self.world())
+            came = member_heartbeat(draft, request, "client", "/host", self.world())
         self.write(draft)
         return came
 
-    def join_classic(self, request: JoinGroupRequest) -> Member:
-        draft = Draft(self.group)
+    def join_classic(self, request: JoinGroupRequest) -> ConsumerMember:
+        draft = GroupDraft(self.group)
         joined = classic_members.join(draft, request, 9, "client", "/host", self.world())
         assert joined.member is not None
         self.write(draft)
         return joined.member
 
     def expire(self, member_id: str) -> None:
-        draft = Draft(self.group)
+        draft = GroupDraft(self.group)
         remove(draft, [self.group.members[member_id]], self.world())
         self.write(draft)
 
     def follow_up(self) -> None:
         """What the driver does without a heartbeat."""
         if GROUP in self.machine.groups and self.group.members:
-            draft = Draft(self.group)
+            draft = GroupDraft(self.group)
             refresh(draft, self.world(), changed=False)
             if not wait_ms(draft.group, self.world()):
                 assign(draft, self.world())
             self.write(draft)
 
-    def write(self, draft: Draft) -> None:
+    def write(self, draft: GroupDraft) -> None:
         batch = [KINDS.encode(entry) for entry in draft.entries]
         if batch:
             self.batches.append(batch)
@@ -147,7 +154,7 @@ class Service:
         if draft.seen is not None and isinstance(group, ConsumerGroup):
             group.seen = draft.seen
 
-    def loaded(self, batches: int | None = None) -> GroupMachine:
+    def loaded(self, batches: int | None = None) -> GroupStateMachine:
         """The state that a start reads from the first `batches`."""
         machine = new_machine()
         for batch in self.batches[:batches]:
@@ -155,10 +162,10 @@ class Service:
         return machine
 
 
-def replay(machine: GroupMachine, batch: Iterable[tuple[bytes, bytes | None]]) -> None:
+def replay(machine: GroupStateMachine, batch: Iterable[tuple[bytes, bytes | None]]) -> None:
     for key, value in batch:
         entry = KINDS.decode(key, value)
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, CoordinatorRecord)
         machine.replay(entry, -1)
 
 

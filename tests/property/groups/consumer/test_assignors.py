@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.groups.consumer.assignors import ASSIGNORS, Partitions, Subscriber, assign_range, assign_uniform
+from tidelog.groups.consumer.assignors import (
+    ASSIGNORS,
+    MemberSubscription,
+    Partitions,
+    assign_range,
+    assign_uniform,
+)
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 A, B, C, D = TOPICS
@@ -19,13 +25,13 @@ ids = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
 
 
 @st.composite
-def groups(draw: st.DrawFn, alike: bool) -> tuple[list[Subscriber], dict[UUID, int]]:
+def groups(draw: st.DrawFn, alike: bool) -> tuple[list[MemberSubscription], dict[UUID, int]]:
     """Members with what they held before: maybe of topics that shrank, that they left, or that two claim."""
     counts = draw(counts_of_topics)
     wanted = st.frozensets(st.sampled_from(TOPICS), max_size=4)
     same = draw(wanted)
     members = [
-        Subscriber(
+        MemberSubscription(
             member,
             draw(st.none() | st.just(f"i{member}")),
             same if alike else draw(wanted),
@@ -53,7 +59,7 @@ def owners(assignment: Mapping[str, Partitions]) -> dict[tuple[UUID, int], list[
     return found
 
 
-def kept(members: Sequence[Subscriber], assignment: Mapping[str, Partitions]) -> int:
+def kept(members: Sequence[MemberSubscription], assignment: Mapping[str, Partitions]) -> int:
     return sum(
         len(partitions & one.held.get(topic, frozenset()))
         for one in members
@@ -61,7 +67,9 @@ def kept(members: Sequence[Subscriber], assignment: Mapping[str, Partitions]) ->
     )
 
 
-def holding(members: Sequence[Subscriber], assignment: Mapping[str, Partitions]) -> list[Subscriber]:
+def holding(
+    members: Sequence[MemberSubscription], assignment: Mapping[str, Partitions]
+) -> list[MemberSubscription]:
     return [one._replace(held=assignment[one.id]) for one in members]
 
 
@@ -104,7 +112,7 @@ def test_nothing_moves_when_nothing_changed(name: str, data: st.DataObject, alik
 @settings(max_examples=300, deadline=None)
 @given(groups(alike=True))
 def test_uniform_is_even_and_moves_as_little_as_that_takes(
-    group: tuple[list[Subscriber], dict[UUID, int]],
+    group: tuple[list[MemberSubscription], dict[UUID, int]],
 ) -> None:
     members, counts = group
     assignment = assign_uniform(members, counts)
@@ -130,7 +138,7 @@ def test_uniform_is_even_and_moves_as_little_as_that_takes(
 @settings(max_examples=300, deadline=None)
 @given(groups(alike=False))
 def test_uniform_leaves_no_move_that_would_even_it_out(
-    group: tuple[list[Subscriber], dict[UUID, int]],
+    group: tuple[list[MemberSubscription], dict[UUID, int]],
 ) -> None:
     members, counts = group
     assignment = assign_uniform(members, counts)
@@ -145,7 +153,7 @@ def test_uniform_leaves_no_move_that_would_even_it_out(
 @settings(max_examples=200, deadline=None)
 @given(groups(alike=False))
 def test_range_gives_runs_in_the_order_of_members_static_ones_first(
-    group: tuple[list[Subscriber], dict[UUID, int]],
+    group: tuple[list[MemberSubscription], dict[UUID, int]],
 ) -> None:
     members, counts = group
     assignment = assign_range(members, counts)
@@ -162,8 +170,8 @@ def test_range_gives_runs_in_the_order_of_members_static_ones_first(
 # Cases of Apache Kafka's own tests of its assignors
 
 
-def member(name: str, *topics: UUID, instance: str | None = None, **held: Partitions) -> Subscriber:
-    return Subscriber(name, instance, frozenset(topics), held.get("held", {}))
+def member(name: str, *topics: UUID, instance: str | None = None, **held: Partitions) -> MemberSubscription:
+    return MemberSubscription(name, instance, frozenset(topics), held.get("held", {}))
 
 
 def plain(assignment: Mapping[str, Partitions]) -> dict[str, dict[int, set[int]]]:

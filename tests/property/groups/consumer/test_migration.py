@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.property.groups.consumer.consumers import GROUP, Service, places
 from tidelog import errors
 from tidelog.config import BrokerConfig
-from tidelog.coordination.entries import Entry
-from tidelog.groups.classic.group import ClassicGroup, State
-from tidelog.groups.classic.member import Member
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
+from tidelog.groups.classic.member import ClassicMember
 from tidelog.groups.consumer.embedded_protocol import identified, read_assignment, write_assignment
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.migration import check_upgrade, downgraded, may_downgrade, upgraded
@@ -38,7 +38,7 @@ def subscription(topics: list[str], version: int) -> bytes:
 def classic_groups(draw: st.DrawFn) -> tuple[Service, ClassicGroup]:
     """Stable, with every partition assigned to somebody."""
     here = service()
-    group = ClassicGroup(GROUP, State.STABLE)
+    group = ClassicGroup(GROUP, ClassicState.STABLE)
     group.generation = draw(st.integers(1, 50))
     ids = draw(st.lists(st.sampled_from("uvwxyz"), min_size=1, max_size=4, unique=True))
     owned: dict[str, dict[str, set[int]]] = {member: {} for member in ids}
@@ -49,7 +49,7 @@ def classic_groups(draw: st.DrawFn) -> tuple[Service, ClassicGroup]:
         version = draw(st.integers(0, 3))
         names = draw(st.permutations(["range", "roundrobin"]))
         group.add(
-            Member(
+            ClassicMember(
                 member,
                 draw(st.none() | st.just(f"i-{member}")),
                 "client",
@@ -67,7 +67,7 @@ def classic_groups(draw: st.DrawFn) -> tuple[Service, ClassicGroup]:
     return here, group
 
 
-def written(entries: list[Entry]) -> ConsumerGroup | ClassicGroup:
+def written(entries: list[CoordinatorRecord]) -> ConsumerGroup | ClassicGroup:
     """What they add up to, read back from their bytes."""
     machine = new_machine()
     for entry in entries:
@@ -104,7 +104,7 @@ def test_up_and_down_again_gives_the_same_group(made: tuple[Service, ClassicGrou
     assert (after.generation, after.protocol_type, after.state) == (
         group.generation,
         "consumer",
-        State.STABLE,
+        ClassicState.STABLE,
     )
     assert after.protocol == group.protocol and after.topics == group.topics
     for member in group.members.values():
@@ -117,8 +117,8 @@ def test_up_and_down_again_gives_the_same_group(made: tuple[Service, ClassicGrou
 
 
 def stable(protocol: str = "range", assignment: bytes = b"", protocol_type: str = "consumer") -> ClassicGroup:
-    group = ClassicGroup(GROUP, State.STABLE)
-    member = Member("m", None, "c", "/h", 1, 1, ((protocol, subscription(["a"], 0)),), assignment)
+    group = ClassicGroup(GROUP, ClassicState.STABLE)
+    member = ClassicMember("m", None, "c", "/h", 1, 1, ((protocol, subscription(["a"], 0)),), assignment)
     group.add(member, protocol_type)
     group.protocol = protocol
     return group

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.offsets.records import tombstone
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
@@ -67,9 +67,9 @@ def test_offsets_are_the_last_that_count(steps: list[Any]) -> None:
             assert machine.offsets.has_any(group) == bool(found or machine.offsets.pending(group))
 
 
-def through_bytes(step: Any) -> Entry:
+def through_bytes(step: Any) -> CoordinatorRecord:
     key = OffsetCommitKey(*step[1])
-    entry = tombstone(*step[1]) if step[0] == "delete" else Entry(key, OffsetCommitValue(step[2]))
+    entry = tombstone(*step[1]) if step[0] == "delete" else CoordinatorRecord(key, OffsetCommitValue(step[2]))
     read = KINDS.decode(*KINDS.encode(entry))
     assert read is not None
     return read

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.share import group_state
 from tidelog.groups.share.partition import (
-    Ack,
-    Acknowledgement,
-    Change,
+    AcknowledgedRange,
+    AcknowledgeType,
+    AcquireRequest,
+    OffsetSpan,
+    RecordState,
     SharePartition,
-    Span,
-    State,
-    Terms,
-    Wish,
+    ShareStateChange,
+    ShareTerms,
 )
 
 KEY = group_state.ShareKey("g", UUID(int=7), 0)
@@ -31,10 +31,10 @@ UPDATES_MAX = 5
 MEMBERS = ("ann", "ben", "cid")
 FINISHED = ("acknowledged", "archived")
 NAMES = {
-    State.AVAILABLE: "available",
-    State.ACKNOWLEDGED: "acknowledged",
-    State.ARCHIVING: "letter",
-    State.ARCHIVED: "archived",
+    RecordState.AVAILABLE: "available",
+    RecordState.ACKNOWLEDGED: "acknowledged",
+    RecordState.ARCHIVING: "letter",
+    RecordState.ARCHIVED: "archived",
 }
 
 
@@ -53,25 +53,25 @@ class ShareModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.terms = Terms(DELIVERIES_MAX, LOCKS_MAX, LOCK_MS, dead_letters=False, renewals=True)
-        self.spans: list[Span] = []
+        self.terms = ShareTerms(DELIVERIES_MAX, LOCKS_MAX, LOCK_MS, dead_letters=False, renewals=True)
+        self.spans: list[OffsetSpan] = []
         self.log_end = 0
         self.log_start = 0
         self.known: dict[int, Known] = {}
-        self.machine = group_state.ShareMachine()
-        self.log: list[Entry] = []
+        self.machine = group_state.ShareStateMachine()
+        self.log: list[CoordinatorRecord] = []
         self._append(group_state.initialize(self.machine, KEY, 1, 0, 0))
         self.partition = SharePartition(0)
         self.failed_before = False
-        self.queue: list[tuple[Change, dict[int, str]]] = []
+        self.queue: list[tuple[ShareStateChange, dict[int, str]]] = []
         self.copies: set[int] = set()  # which of the changes are about dead letters
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[CoordinatorRecord]) -> None:
         for entry in entries:
             self.log.append(entry)
             self.machine.replay(entry, -1)
 
-    def _submit(self, change: Change, settle: dict[int, str]) -> None:
+    def _submit(self, change: ShareStateChange, settle: dict[int, str]) -> None:
         """`settle` is what becomes of records that wait for it to be written."""
         for offset in settle:
             self.known[offset].state = "moving"
@@ -84,7 +84,7 @@ class ShareModel(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 6), empty=st.sampled_from((False, False, False, True)))
     def records_are_appended(self, size: int, empty: bool) -> None:
-        self.spans.append(Span(self.log_end, self.log_end + size - 1, empty))
+        self.spans.append(OffsetSpan(self.log_end, self.log_end + size - 1, empty))
         self.log_end += size
 
     @rule(
@@ -101,7 +101,9 @@ class ShareModel(RuleBasedStateMachine):
             return
         spans[0] = spans[0]._replace(first=max(spans[0].first, start))
         before = {offset: self._model(offset).deliveries for span in spans for offset in range(*_range(span))}
-        grant = self.partition.acquire(Wish(member, most, batch, strict), spans, self.terms, self.now_ms)
+        grant = self.partition.acquire(
+            AcquireRequest(member, most, batch, strict), spans, self.terms, self.now_ms
+        )
         given = 0
         for one in grant.acquired:
             assert one.first <= one.last
@@ -128,11 +130,15 @@ class ShareModel(RuleBasedStateMachine):
         near=st.integers(-2, 6),
         at_own=st.sampled_from((True, True, True, False)),
         kinds=st.one_of(
-            st.lists(st.sampled_from(Ack), min_size=1, max_size=6),
-            st.builds(lambda kind, count: [kind] * count, st.sampled_from(Ack), st.integers(1, 6)),
+            st.lists(st.sampled_from(AcknowledgeType), min_size=1, max_size=6),
+            st.builds(
+                lambda kind, count: [kind] * count, st.sampled_from(AcknowledgeType), st.integers(1, 6)
+            ),
         ),
     )
-    def a_member_acknowledges(self, member: str, near: int, at_own: bool, kinds: list[Ack]) -> None:
+    def a_member_acknowledges(
+        self, member: str, near: int, at_own: bool, kinds: list[AcknowledgeType]
+    ) -> None:
         held = [offset for offset, one in self.known.items() if one.state == "held" and one.holder == member]
         if at_own and held:
             first = sorted(held)[near % len(held)]
@@ -151,7 +157,7 @@ class ShareModel(RuleBasedStateMachine):
         before = repr(list(self.partition.runs))
         try:
             change = self.partition.acknowledge(
-                member, [Acknowledgement(first, last, kinds)], self.terms, self.now_ms
+                member, [AcknowledgedRange(first, last, kinds)], self.terms, self.now_ms
             )
         except (errors.InvalidRecordState, errors.InvalidRequest):
             assert not allowed
@@ -159,10 +165,11 @@ class ShareModel(RuleBasedStateMachine):
             return
         assert allowed
         for offset, kind in ours:
-            if kind is Ack.RENEW:
+            if kind is AcknowledgeType.RENEW:
                 self.known[offset].deadline_ms = self.now_ms + LOCK_MS
         self._submit(
-            change, {offset: self._fate(offset, kind) for offset, kind in ours if kind is not Ack.RENEW}
+            change,
+            {offset: self._fate(offset, kind) for offset, kind in ours if kind is not AcknowledgeType.RENEW},
         )
 
     @rule(ok=st.sampled_from((True, True, False)))
@@ -174,7 +181,7 @@ class ShareModel(RuleBasedStateMachine):
             batches = self.partition.picture()
         self.failed_before = not ok and (self.failed_before or bool(batches))
         if ok and batches:
-            what = group_state.Write(1, 0, *self.partition.outlook(), batches)
+            what = group_state.StateWrite(1, 0, *self.partition.outlook(), batches)
             self._append(group_state.write(self.machine, KEY, what, UPDATES_MAX, self.now_ms))
             for batch in batches:
                 for offset in range(batch.first, batch.last + 1):
@@ -188,12 +195,12 @@ class ShareModel(RuleBasedStateMachine):
                     before = "letter" if id(change) in copies else "held"
                     self.known[offset].state = state if ok else before
 
-    def _fate(self, offset: int, kind: Ack) -> str:
-        if kind is Ack.ACCEPT:
+    def _fate(self, offset: int, kind: AcknowledgeType) -> str:
+        if kind is AcknowledgeType.ACCEPT:
             return "acknowledged"
-        if kind is Ack.GAP:
+        if kind is AcknowledgeType.GAP:
             return "archived"
-        if kind is Ack.REJECT or self.known[offset].deliveries >= DELIVERIES_MAX:
+        if kind is AcknowledgeType.REJECT or self.known[offset].deliveries >= DELIVERIES_MAX:
             return "letter" if self.terms.dead_letters else "archived"
         return "available"
 
@@ -206,7 +213,7 @@ class ShareModel(RuleBasedStateMachine):
         change = self.partition.expired(self.now_ms, self.terms)
         for offset, known in self.known.items():
             if known.state == "held" and known.deadline_ms <= self.now_ms:
-                known.state = self._fate(offset, Ack.RELEASE)
+                known.state = self._fate(offset, AcknowledgeType.RELEASE)
         self._submit(change, {})
 
     @rule(member=st.sampled_from(MEMBERS))
@@ -214,7 +221,7 @@ class ShareModel(RuleBasedStateMachine):
         change = self.partition.released(member, self.terms)
         for offset, known in self.known.items():
             if known.state == "held" and known.holder == member:
-                known.state = self._fate(offset, Ack.RELEASE)
+                known.state = self._fate(offset, AcknowledgeType.RELEASE)
         self._submit(change, {})
 
     @rule(yes=st.booleans())
@@ -246,7 +253,7 @@ class ShareModel(RuleBasedStateMachine):
     @rule()
     def the_broker_is_killed(self) -> None:
         """The state is what its records add up to; who held what is forgotten, and so are these deliveries."""
-        machine = group_state.ShareMachine()
+        machine = group_state.ShareStateMachine()
         for entry in self.log:
             machine.replay(entry, -1)
         assert machine.states == self.machine.states
@@ -257,7 +264,7 @@ class ShareModel(RuleBasedStateMachine):
         self.failed_before = False
         for known in self.known.values():
             known.deliveries, number = known.persisted
-            known.state = NAMES[State(number)]
+            known.state = NAMES[RecordState(number)]
 
     # What holds
 
@@ -292,12 +299,14 @@ class ShareModel(RuleBasedStateMachine):
     def what_is_persisted_says_how_much_is_finished(self) -> None:
         state = self.machine.states[KEY]
         finished = sum(
-            b.last - b.first + 1 for b in state.batches if b.state in (State.ACKNOWLEDGED, State.ARCHIVED)
+            b.last - b.first + 1
+            for b in state.batches
+            if b.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
         )
         assert state.finished in (finished, group_state.UNCHANGED) or self.log_start > state.start
 
 
-def _range(span: Span) -> tuple[int, int]:
+def _range(span: OffsetSpan) -> tuple[int, int]:
     return span.first, span.last + 1
 
 

@@ -8,14 +8,21 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.share import group_state
-from tidelog.groups.share.group_state import KINDS, ShareKey, ShareMachine, Write, combined
+from tidelog.groups.share.group_state import KINDS, ShareKey, ShareStateMachine, StateWrite, combined
 from tidelog.groups.share.in_flight import StateBatch
-from tidelog.groups.share.partition import Acknowledgement, SharePartition, Span, State, Terms, Wish
+from tidelog.groups.share.partition import (
+    AcknowledgedRange,
+    AcquireRequest,
+    OffsetSpan,
+    RecordState,
+    SharePartition,
+    ShareTerms,
+)
 
 KEY = ShareKey("group", UUID(int=5), 3)
-TERMS = Terms(50, 200, 1_000, dead_letters=False, renewals=True)
+TERMS = ShareTerms(50, 200, 1_000, dead_letters=False, renewals=True)
 
 batches = st.builds(
     lambda first, size, state, count: StateBatch(first, first + size - 1, state, count),
@@ -52,7 +59,7 @@ def test_of_each_offset_the_later_delivery_counts(
     assert all(one.last < other.first for one, other in pairwise(found))
 
 
-def through_bytes(entry: Entry) -> Entry:
+def through_bytes(entry: CoordinatorRecord) -> CoordinatorRecord:
     again = KINDS.decode(*KINDS.encode(entry))
     assert again is not None
     return again
@@ -68,11 +75,11 @@ def through_bytes(entry: Entry) -> Entry:
 def test_from_a_log_cut_anywhere_nothing_accepted_comes_back(
     rounds: list[tuple[int, list[int]]], updates_max: int
 ) -> None:
-    machine = ShareMachine()
-    log: list[Entry] = []
+    machine = ShareStateMachine()
+    log: list[CoordinatorRecord] = []
     accepted: list[frozenset[int]] = []
 
-    def append(entries: list[Entry], done: frozenset[int]) -> None:
+    def append(entries: list[CoordinatorRecord], done: frozenset[int]) -> None:
         for entry in entries:
             log.append(entry)
             accepted.append(done)
@@ -82,17 +89,17 @@ def test_from_a_log_cut_anywhere_nothing_accepted_comes_back(
     partition, done = SharePartition(0), frozenset[int]()
     for size, kinds in rounds:
         start = partition.next_offset()
-        wish = Wish("m", size, 0, strict=True)
-        grant = partition.acquire(wish, [Span(start, start + 7)], TERMS, 0)
+        wish = AcquireRequest("m", size, 0, strict=True)
+        grant = partition.acquire(wish, [OffsetSpan(start, start + 7)], TERMS, 0)
         for one in grant.acquired:
             types = kinds[: one.last - one.first + 1]
-            change = partition.acknowledge("m", [Acknowledgement(one.first, one.last, types)], TERMS, 0)
+            change = partition.acknowledge("m", [AcknowledgedRange(one.first, one.last, types)], TERMS, 0)
             done |= {one.first + at for at, kind in enumerate(types) if kind != 2}
-            what = Write(1, 0, *partition.outlook(), change.batches)
+            what = StateWrite(1, 0, *partition.outlook(), change.batches)
             append(group_state.write(machine, KEY, what, updates_max, 0), done)
             partition.confirmed(change)
     for cut in range(1, len(log) + 1):
-        loaded = ShareMachine()
+        loaded = ShareStateMachine()
         for entry in log[:cut]:
             loaded.replay(through_bytes(entry), -1)
         state = loaded.states[KEY]
@@ -100,7 +107,7 @@ def test_from_a_log_cut_anywhere_nothing_accepted_comes_back(
         open_ones = {
             offset
             for run in found.runs
-            if run.state is State.AVAILABLE
+            if run.state is RecordState.AVAILABLE
             for offset in range(run.first, run.last + 1)
         }
         finished = set(range(found.end)) - open_ones

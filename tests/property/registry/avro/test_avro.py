@@ -13,12 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.property.registry.avro.avro_schemas import changed, schemas, values
-from tidelog.registry.avro.schema import AvroSchema, parse_avro
+from tidelog.registry.avro.schema import ParsedAvroSchema, parse_avro
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Schema
 
 
-def parsed(schema: Any) -> AvroSchema:
+def parsed(schema: Any) -> ParsedAvroSchema:
     return parse_avro(Schema(json.dumps(schema)), {})
 
 

@@ -11,7 +11,7 @@ import jsonschema_rs
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from tidelog.registry.json.schema import JsonSchema, parse_json_schema
+from tidelog.registry.json.schema import ParsedJsonSchema, parse_json_schema
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Schema
 
@@ -30,7 +30,7 @@ POOL: list[Any] = [
 ]
 
 
-def parsed(schema: Any) -> JsonSchema:
+def parsed(schema: Any) -> ParsedJsonSchema:
     return parse_json_schema(Schema(json.dumps(schema), "JSON"), {})
 
 

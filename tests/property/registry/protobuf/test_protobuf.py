@@ -11,7 +11,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.registry_messages import compiled
-from tidelog.registry.protobuf.schema import ProtobufSchema, parse_protobuf
+from tidelog.registry.protobuf.schema import ParsedProtobufSchema, parse_protobuf
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Schema
 
@@ -22,7 +22,7 @@ SCALARS = [
 NUMBERS = st.integers(1, 6)
 
 
-def parsed(text: str) -> ProtobufSchema:
+def parsed(text: str) -> ParsedProtobufSchema:
     return parse_protobuf(Schema(text, "PROTOBUF"), {})
 
 
@@ -128,7 +128,7 @@ def _in_order(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDe
     return file
 
 
-def _class(schema: ProtobufSchema) -> Any:
+def _class(schema: ParsedProtobufSchema) -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.formatted("serialized"))))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("p.q.Outer"))

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.groups.consumer.consumer_node import Node
 from tidelog import errors
 from tidelog.coordination.shard import Writer
-from tidelog.groups.classic.coordinator import Caller
-from tidelog.groups.classic.group import ClassicGroup, State
-from tidelog.groups.offsets.commits import Commit, Committer
+from tidelog.groups.classic.coordinator import MemberConnection
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
+from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
-from tidelog.groups.offsets.coordinator import GroupOffsets
+from tidelog.groups.offsets.coordinator import OffsetCoordinator
 from tidelog.replication.partition import Ending
 from tidelog.testing import run
 from tidelog.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -72,7 +72,7 @@ class Member:
     async def _join(self) -> JoinGroupResponse:
         protocols = [JoinGroupRequestProtocol("cooperative-sticky", self.metadata)]
         request = JoinGroupRequest(GROUP, SESSION_MS, 30_000, self.id, None, "consumer", protocols)
-        return await self.node.classic.join(request, Caller(self.name, "/here", 9, self.hold))
+        return await self.node.classic.join(request, MemberConnection(self.name, "/here", 9, self.hold))
 
     async def sync(self, **given: bytes) -> Any:
         shares = [SyncGroupRequestAssignment(one, data) for one, data in given.items()]
@@ -264,7 +264,7 @@ def test_members_go_on_in_their_generation_after_a_restart() -> None:
         assert await first.heartbeat() == errors.NONE
         await asyncio.sleep(SESSION_MS / 1000 + 1)
         assert await first.heartbeat() == errors.UnknownMemberId.code
-        assert (group_of(node).state, group_of(node).generation) == (State.EMPTY, 2)
+        assert (group_of(node).state, group_of(node).generation) == (ClassicState.EMPTY, 2)
 
     scenario(test)
 
@@ -276,7 +276,7 @@ def test_an_empty_group_is_empty_after_a_restart() -> None:
         assert left.error_code == errors.NONE
         await node.crash()
         await node.start()
-        assert (group_of(node).state, group_of(node).generation) == (State.EMPTY, 2)
+        assert (group_of(node).state, group_of(node).generation) == (ClassicState.EMPTY, 2)
 
     scenario(test)
 
@@ -284,17 +284,17 @@ def test_an_empty_group_is_empty_after_a_restart() -> None:
 # Offsets
 
 
-def one(offset: int) -> list[Commit]:
-    return [Commit("t", NO_TOPIC_ID, 0, offset, -1, "")]
+def one(offset: int) -> list[OffsetCommit]:
+    return [OffsetCommit("t", NO_TOPIC_ID, 0, offset, -1, "")]
 
 
-SIMPLE = Committer(GROUP, "", None, -1, 9)
+SIMPLE = OffsetCommitter(GROUP, "", None, -1, 9)
 WRITER = Writer(7, 0)
 
 
 def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
     async def test(node: Node) -> None:
-        offsets = GroupOffsets(node.groups, node.classic)
+        offsets = OffsetCoordinator(node.groups, node.classic)
 
         async def fetch(stable: bool) -> Any:
             (found,) = await offsets.fetch(GROUP, None, -1, [("t", 0)], stable)
@@ -315,7 +315,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
         await offsets.commit_transactional(SIMPLE, one(8), Writer(7, 3))
         await node.crash()
         await node.start()
-        offsets = GroupOffsets(node.groups, node.classic)
+        offsets = OffsetCoordinator(node.groups, node.classic)
         assert (await fetch(False), await fetch(True)) == (6, errors.UnstableOffsetCommit.code)
 
     scenario(test)
@@ -323,11 +323,11 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
 
 def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
     async def test(node: Node) -> None:
-        offsets = GroupOffsets(node.groups, node.classic)
+        offsets = OffsetCoordinator(node.groups, node.classic)
         shard = node.groups.shard(GROUP)
         member = await Member(node, "first").form(0)
-        who = Committer(GROUP, member.id, None, 1, 9)
-        read, unread = one(5)[0], Commit("other", NO_TOPIC_ID, 0, 5, -1, "")
+        who = OffsetCommitter(GROUP, member.id, None, 1, 9)
+        read, unread = one(5)[0], OffsetCommit("other", NO_TOPIC_ID, 0, 5, -1, "")
         assert offsets.commit(who, [read, unread], -1).codes == [errors.NONE] * 2
         for _ in range(40):
             await asyncio.sleep(0.9 * SESSION_MS / 1000)
@@ -352,7 +352,7 @@ def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
 
 def test_an_offset_may_have_a_time_of_its_own() -> None:
     async def test(node: Node) -> None:
-        offsets = GroupOffsets(node.groups, node.classic)
+        offsets = OffsetCoordinator(node.groups, node.classic)
         shard = node.groups.shard(GROUP)
         assert offsets.commit(SIMPLE, one(5), 60_000).codes == [errors.NONE]
         offsets.expire(shard)

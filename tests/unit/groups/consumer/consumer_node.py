@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from tidelog.config import BrokerConfig
-from tidelog.groups.classic.coordinator import Caller, ClassicGroups
+from tidelog.groups.classic.coordinator import ClassicGroups, MemberConnection
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
 from tidelog.groups.consumer.group import ConsumerGroup
@@ -131,7 +131,7 @@ class Member:
     async def send(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         wanted = {"group_id": GROUP, "member_id": self.id, "member_epoch": self.epoch, **fields}
         request = ConsumerGroupHeartbeatRequest(instance_id=self.instance, **wanted)
-        caller = Caller("client", "/host", 1, self._hold)
+        caller = MemberConnection("client", "/host", 1, self._hold)
         answer = await self.node.consumers.heartbeat(request, caller)
         self.epoch, self.interval_ms = answer.member_epoch, answer.heartbeat_interval_ms
         if answer.assignment is not None:

@@ -9,7 +9,7 @@ import pytest
 from tests.property.groups.consumer.consumers import Client, Service
 from tidelog import errors
 from tidelog.groups.consumer.group import ConsumerGroup, take_record
-from tidelog.groups.consumer.heartbeat_interval import Outcome, hold_ms, next_ms
+from tidelog.groups.consumer.heartbeat_interval import HeartbeatOutcome, hold_ms, next_ms
 from tidelog.groups.consumer.member import MemberState
 from tidelog.groups.consumer.regex import REFRESH_MS, Expressions
 from tidelog.groups.consumer.target_assignment import metadata_hash
@@ -52,17 +52,17 @@ def test_topics_are_looked_through_at_most_once_a_second_for_an_expression() -> 
 @pytest.mark.parametrize(
     ("told", "came", "expected"),
     [
-        (5000, Outcome(news=True, waiting=False, held_ms=0, expired=False), 100),
-        (100, Outcome(news=False, waiting=False, held_ms=90, expired=True), 150),
-        (4000, Outcome(news=False, waiting=False, held_ms=3600, expired=True), 5000),
-        (4000, Outcome(news=False, waiting=True, held_ms=3600, expired=True), 1000),
-        (5000, Outcome(news=False, waiting=False, held_ms=2000, expired=False), 2250),
-        (5000, Outcome(news=False, waiting=False, held_ms=10, expired=False), 500),
-        (0, Outcome(news=False, waiting=False, held_ms=0, expired=False), 500),
+        (5000, HeartbeatOutcome(news=True, waiting=False, held_ms=0, expired=False), 100),
+        (100, HeartbeatOutcome(news=False, waiting=False, held_ms=90, expired=True), 150),
+        (4000, HeartbeatOutcome(news=False, waiting=False, held_ms=3600, expired=True), 5000),
+        (4000, HeartbeatOutcome(news=False, waiting=True, held_ms=3600, expired=True), 1000),
+        (5000, HeartbeatOutcome(news=False, waiting=False, held_ms=2000, expired=False), 2250),
+        (5000, HeartbeatOutcome(news=False, waiting=False, held_ms=10, expired=False), 500),
+        (0, HeartbeatOutcome(news=False, waiting=False, held_ms=0, expired=False), 500),
     ],
 )
 def test_members_with_news_come_back_soon_and_then_ever_less_often(
-    told: int, came: Outcome, expected: int
+    told: int, came: HeartbeatOutcome, expected: int
 ) -> None:
     assert next_ms(told, 5000, came) == expected
 

@@ -7,13 +7,13 @@ from random import Random
 from uuid import UUID
 
 from tidelog.config import BrokerConfig
-from tidelog.groups.share.fetch import Fetched, Limits, ShareFetch
+from tidelog.groups.share.fetch import ShareFetch, ShareFetchedRecords, ShareFetchLimits
 from tidelog.groups.share.group_state import ShareKey
-from tidelog.groups.share.other_brokers import Elsewhere
-from tidelog.groups.share.partition import Acknowledgement, Acquired
+from tidelog.groups.share.other_brokers import RemotePartitions
+from tidelog.groups.share.partition import AcknowledgedRange, AcquiredRange
 from tidelog.groups.share.partitions import SharePartitions
-from tidelog.groups.share.sessions import Part
-from tidelog.groups.share.state_coordinator import ShareShards
+from tidelog.groups.share.sessions import SharePartitionId
+from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
@@ -59,9 +59,9 @@ class ShareNode:
             Pace(self.clock, lambda: NO_LIMIT),
         )
         await self.partitions.start()
-        self.shards = ShareShards(NODE, self.controller, self.partitions, self.clock)
+        self.shards = ShareStateCoordinator(NODE, self.controller, self.partitions, self.clock)
         peers = Peers(NODE, VirtualNetwork(random), lambda: self.controller.image, "PLAINTEXT")
-        elsewhere = Elsewhere(NODE, self.partitions, peers)
+        elsewhere = RemotePartitions(NODE, self.partitions, peers)
         self.shares = SharePartitions(self.controller, self.partitions, self.shards, elsewhere, self.clock)
         self.shards.start()
         self._following = asyncio.get_running_loop().create_task(self._follow())
@@ -85,14 +85,14 @@ class ShareNode:
 
     # What tests do
 
-    async def make(self, name: str = TOPIC, **settings: str) -> Part:
+    async def make(self, name: str = TOPIC, **settings: str) -> SharePartitionId:
         """A topic with one partition that the group starts to read at its beginning."""
         configs = {key.replace("_", "."): value for key, value in settings.items()}
         (made,) = await self.controller.create_topics([NewTopic(name, 1, 1, configs=configs)])
         assert not isinstance(made, Exception), made
         return await self.ready(name)
 
-    async def ready(self, name: str = TOPIC) -> Part:
+    async def ready(self, name: str = TOPIC) -> SharePartitionId:
         topic_id = self.controller.image.topics[name].id
         await self.shards.initialize(ShareKey(GROUP, topic_id, 0), 1, 0)
         return topic_id, 0
@@ -111,18 +111,20 @@ class ShareNode:
         self.topic(name).append(memoryview(bytearray(builder.build())), self.clock.now_ms(), True)
 
     async def fetch(
-        self, member: str, part: Part, most: int = 500, wait_ms: int = 0, strict: bool = True
-    ) -> list[Acquired]:
-        limits = Limits(wait_ms, 1, 1 << 20, most, 0, strict)
+        self, member: str, part: SharePartitionId, most: int = 500, wait_ms: int = 0, strict: bool = True
+    ) -> list[AcquiredRange]:
+        limits = ShareFetchLimits(wait_ms, 1, 1 << 20, most, 0, strict)
         found = (await ShareFetch(self.shares, GROUP, member, limits).run([part])).get(part)
         if isinstance(found, Exception):
             raise found
-        return found.acquired if isinstance(found, Fetched) else []
+        return found.acquired if isinstance(found, ShareFetchedRecords) else []
 
-    async def acknowledge(self, member: str, part: Part, first: int, last: int, kind: int) -> None:
+    async def acknowledge(
+        self, member: str, part: SharePartitionId, first: int, last: int, kind: int
+    ) -> None:
         led = self.shares.led(GROUP, part)
         assert led is not None
-        done = led.acknowledge(member, [Acknowledgement(first, last, [kind])])
+        done = led.acknowledge(member, [AcknowledgedRange(first, last, [kind])])
         if done is not None:
             await done
 

@@ -5,12 +5,12 @@ import uuid
 import pytest
 
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.replays import new_machine
-from tidelog.groups.share.group import Kept, ShareGroup
+from tidelog.groups.share.group import ShareGroup, StatePartitions
 from tidelog.groups.share.heartbeat import (
-    Beat,
-    Limits,
+    ShareGroupLimits,
+    ShareHeartbeatResult,
     TopicFacts,
     check_heartbeat,
     deleted,
@@ -21,7 +21,7 @@ from tidelog.groups.share.heartbeat import (
     missing,
     next_ms,
 )
-from tidelog.groups.state_machine import GroupMachine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOBS, MAILS = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -34,7 +34,7 @@ class Driver:
     """What the coordinator does, without its log."""
 
     def __init__(self) -> None:
-        self.machine: GroupMachine = new_machine()
+        self.machine: GroupStateMachine = new_machine()
         self.topics = dict(TOPICS)
         self.now_ms = 10_000
 
@@ -44,7 +44,7 @@ class Driver:
         assert found is None or isinstance(found, ShareGroup)
         return found
 
-    def take(self, entries: list[Entry]) -> None:
+    def take(self, entries: list[CoordinatorRecord]) -> None:
         for entry in entries:
             self.machine.replay(entry, -1)
 
@@ -55,9 +55,9 @@ class Driver:
         topics: list[str] | None = None,
         may_assign: bool = True,
         most: int = 10,
-    ) -> Beat:
+    ) -> ShareHeartbeatResult:
         request = ShareGroupHeartbeatRequest("g", member, epoch, None, topics)
-        limits = Limits(most, INTERVAL_MS)
+        limits = ShareGroupLimits(most, INTERVAL_MS)
         beat = heartbeat(self.group, request, CLIENT, self.topics, limits, self.now_ms, may_assign)
         self.take(beat.entries)
         return beat
@@ -152,8 +152,8 @@ def test_a_subscription_that_changes_a_topic_that_grows_and_a_member_that_leaves
     driver.beat("ben", epoch_of(driver, "ben"), may_assign=False)
     assert driver.group.epoch == epoch + 2
     assert missing(driver.group, driver.group.topics, driver.topics) == {
-        JOBS: Kept("jobs", frozenset([4])),
-        MAILS: Kept("mails", frozenset([0])),
+        JOBS: StatePartitions("jobs", frozenset([4])),
+        MAILS: StatePartitions("mails", frozenset([0])),
     }
     driver.take(leave(driver.group, "ann", driver.topics))
     assert (driver.group.epoch, set(driver.group.members)) == (epoch + 3, {"ben"})
@@ -204,7 +204,7 @@ def test_a_group_is_there_as_it_was_after_its_records_are_read_back() -> None:
     driver, kept = Driver(), new_machine()
     replay = driver.machine.replay
 
-    def both(entry: Entry, producer_id: int) -> None:
+    def both(entry: CoordinatorRecord, producer_id: int) -> None:
         replay(entry, producer_id)
         kept.replay(entry, producer_id)
 

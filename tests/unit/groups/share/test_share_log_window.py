@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tidelog.groups.share.log_window import AbortedRange, window
-from tidelog.groups.share.partition import Acquired, Span
+from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
 from tidelog.record.builder import BatchBuilder, EndMarker, Marker, build_marker
 from tidelog.record.reader import read_records
 
@@ -26,7 +26,13 @@ def marker(base: int, producer_id: int) -> bytes:
 
 def test_batches_are_spans_and_what_lies_between_them_is_empty() -> None:
     found = window(batch(0, 3) + batch(5, 2) + batch(9, 1), 1)
-    assert found.spans == [Span(1, 2), Span(3, 4, True), Span(5, 6), Span(7, 8, True), Span(9, 9)]
+    assert found.spans == [
+        OffsetSpan(1, 2),
+        OffsetSpan(3, 4, True),
+        OffsetSpan(5, 6),
+        OffsetSpan(7, 8, True),
+        OffsetSpan(9, 9),
+    ]
 
 
 def test_markers_and_aborted_transactions_are_empty() -> None:
@@ -39,10 +45,10 @@ def test_markers_and_aborted_transactions_are_empty() -> None:
 
 def test_only_batches_that_something_was_acquired_of_are_sent_and_they_are_whole() -> None:
     found = window(batch(0, 3) + batch(3, 3) + batch(6, 3), 0)
-    sent = found.records([Acquired(1, 1, 1), Acquired(7, 8, 1)])
+    sent = found.records([AcquiredRange(1, 1, 1), AcquiredRange(7, 8, 1)])
     assert [record.offset for record in read_records(sent)] == [0, 1, 2, 6, 7, 8]
     assert found.records([]) == b""
 
 
 def test_a_batch_that_is_cut_is_not_there() -> None:
-    assert window(batch(0, 3) + batch(3, 3)[:-1], 0).spans == [Span(0, 2)]
+    assert window(batch(0, 3) + batch(3, 3)[:-1], 0).spans == [OffsetSpan(0, 2)]

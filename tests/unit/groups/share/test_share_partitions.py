@@ -10,15 +10,15 @@ from tests.unit.groups.share.share_node import GROUP, LETTERS, LOCK_MS, TOPIC, S
 from tidelog import errors, testing
 from tidelog.groups.share import state_coordinator
 from tidelog.groups.share.group_state import ShareKey
-from tidelog.groups.share.partition import Ack, Acquired
-from tidelog.groups.share.sessions import Part
+from tidelog.groups.share.partition import AcknowledgeType, AcquiredRange
+from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, coordinator_key, parse_coordinator_key
 from tidelog.record.reader import read_records
 
 VALUES = [b"a", b"b", b"c", b"d"]
 
 
-async def node_with_records(**settings: str) -> tuple[ShareNode, Part]:
+async def node_with_records(**settings: str) -> tuple[ShareNode, SharePartitionId]:
     node = await ShareNode().start()
     part = await node.make()
     await node.configure(share_record_lock_duration_ms=str(LOCK_MS), **settings)
@@ -29,12 +29,12 @@ async def node_with_records(**settings: str) -> tuple[ShareNode, Part]:
 def test_a_lock_lasts_to_the_millisecond() -> None:
     async def scenario(random: Random) -> None:
         node, part = await node_with_records()
-        assert await node.fetch("ann", part) == [Acquired(0, 3, 1)]
+        assert await node.fetch("ann", part) == [AcquiredRange(0, 3, 1)]
         waiting = asyncio.ensure_future(node.fetch("ben", part, wait_ms=60_000))
         await asyncio.sleep((LOCK_MS - 1) / 1000)
         assert not waiting.done()
         await asyncio.sleep(0.01)
-        assert await waiting == [Acquired(0, 3, 2)]
+        assert await waiting == [AcquiredRange(0, 3, 2)]
 
     testing.run(scenario)
 
@@ -48,7 +48,7 @@ def test_a_fetch_waits_for_records_and_for_enough_of_them() -> None:
         assert not waiting.done()
         node.write(b"e")
         await asyncio.sleep(0)
-        assert await waiting == [Acquired(4, 4, 1)]
+        assert await waiting == [AcquiredRange(4, 4, 1)]
         started = node.clock.monotonic_ms()
         assert await node.fetch("ben", part, wait_ms=5_000) == []
         assert node.clock.monotonic_ms() - started == 5_000
@@ -63,11 +63,11 @@ def test_an_acknowledgement_that_could_not_be_written_is_not_told_and_not_kept()
         state_log = node.partitions.led_here(STATE_TOPIC, 0)
         state_log.leader = None
         with pytest.raises(errors.CoordinatorNotAvailable):
-            await node.acknowledge("ann", part, 0, 3, Ack.ACCEPT)
+            await node.acknowledge("ann", part, 0, 3, AcknowledgeType.ACCEPT)
         state_log.leader = node.topic().state.node
-        await node.acknowledge("ann", part, 0, 1, Ack.ACCEPT)
+        await node.acknowledge("ann", part, 0, 1, AcknowledgeType.ACCEPT)
         await asyncio.sleep(LOCK_MS / 1000 + 0.01)
-        assert await node.fetch("ben", part) == [Acquired(2, 3, 2)]
+        assert await node.fetch("ben", part) == [AcquiredRange(2, 3, 2)]
 
     testing.run(scenario)
 
@@ -76,15 +76,15 @@ def test_what_was_acknowledged_outlives_a_kill_and_what_was_held_comes_back() ->
     async def scenario(random: Random) -> None:
         node, part = await node_with_records()
         await node.fetch("ann", part)
-        await node.acknowledge("ann", part, 1, 2, Ack.ACCEPT)
+        await node.acknowledge("ann", part, 1, 2, AcknowledgeType.ACCEPT)
         await node.crash()
         await node.start()
-        assert await node.fetch("ben", part) == [Acquired(0, 0, 1), Acquired(3, 3, 1)]
-        await node.acknowledge("ben", part, 0, 0, Ack.ACCEPT)
-        await node.acknowledge("ben", part, 3, 3, Ack.RELEASE)
+        assert await node.fetch("ben", part) == [AcquiredRange(0, 0, 1), AcquiredRange(3, 3, 1)]
+        await node.acknowledge("ben", part, 0, 0, AcknowledgeType.ACCEPT)
+        await node.acknowledge("ben", part, 3, 3, AcknowledgeType.RELEASE)
         await node.crash()
         await node.start()
-        assert await node.fetch("cid", part) == [Acquired(3, 3, 2)]
+        assert await node.fetch("cid", part) == [AcquiredRange(3, 3, 2)]
         assert node.kept(part[0]) == (3, 0)
 
     testing.run(scenario)
@@ -99,7 +99,7 @@ def test_where_a_group_starts_is_remembered_before_anything_is_read() -> None:
         await node.crash()
         await node.start()
         node.write(b"e", b"f")
-        assert await node.fetch("ann", part) == [Acquired(4, 5, 1)]
+        assert await node.fetch("ann", part) == [AcquiredRange(4, 5, 1)]
 
     testing.run(scenario)
 
@@ -107,10 +107,10 @@ def test_where_a_group_starts_is_remembered_before_anything_is_read() -> None:
 def test_records_that_retention_took_are_passed_over() -> None:
     async def scenario(random: Random) -> None:
         node, part = await node_with_records()
-        assert await node.fetch("ann", part, most=2) == [Acquired(0, 1, 1)]
+        assert await node.fetch("ann", part, most=2) == [AcquiredRange(0, 1, 1)]
         node.topic().delete_records(3)
-        assert await node.fetch("ben", part) == [Acquired(3, 3, 1)]
-        await node.acknowledge("ann", part, 0, 1, Ack.ACCEPT)
+        assert await node.fetch("ben", part) == [AcquiredRange(3, 3, 1)]
+        await node.acknowledge("ann", part, 0, 1, AcknowledgeType.ACCEPT)
 
     testing.run(scenario)
 
@@ -119,15 +119,15 @@ def test_a_state_that_is_ahead_of_its_log_does_not_hide_new_records() -> None:
     async def scenario(random: Random) -> None:
         node, part = await node_with_records()
         await node.fetch("ann", part)
-        await node.acknowledge("ann", part, 1, 3, Ack.ACCEPT)
+        await node.acknowledge("ann", part, 1, 3, AcknowledgeType.ACCEPT)
         node.shares.reset(GROUP, [part[0]])
         log = node.topic().log
         log.restart_at(0)
         node.topic().state.truncated(0)  # type: ignore[arg-type]
         node.write(b"new", b"newer")
-        assert await node.fetch("ben", part) == [Acquired(0, 0, 1)]
+        assert await node.fetch("ben", part) == [AcquiredRange(0, 0, 1)]
         node.write(b"newest")
-        assert await node.fetch("ben", part) == [Acquired(2, 2, 1)]
+        assert await node.fetch("ben", part) == [AcquiredRange(2, 2, 1)]
 
     testing.run(scenario)
 
@@ -137,13 +137,13 @@ def test_sessions_that_end_give_back_and_the_last_one_takes_the_partition_along(
         node, part = await node_with_records()
         for member in ("ann", "ben"):
             node.shares.begin_session((GROUP, member), f"{member}:1", [part])
-        assert await node.fetch("ann", part, most=2) == [Acquired(0, 1, 1)]
+        assert await node.fetch("ann", part, most=2) == [AcquiredRange(0, 1, 1)]
         node.shares.connection_ended("ann:1")
-        assert await node.fetch("ben", part) == [Acquired(0, 1, 2), Acquired(2, 3, 1)]
+        assert await node.fetch("ben", part) == [AcquiredRange(0, 1, 2), AcquiredRange(2, 3, 1)]
         await node.shares.end_session((GROUP, "ben"))
         assert node.shares.led(GROUP, part) is None
         assert len(node.shares.sessions) == 0
-        assert await node.fetch("cid", part) == [Acquired(0, 1, 3), Acquired(2, 3, 2)]
+        assert await node.fetch("cid", part) == [AcquiredRange(0, 1, 3), AcquiredRange(2, 3, 2)]
 
     testing.run(scenario)
 
@@ -155,9 +155,9 @@ def test_a_session_begun_again_gives_back_what_the_one_before_had() -> None:
         node.shares.begin_session((GROUP, "ben"), "ben:1", [part])
         await node.fetch("ann", part)
         node.shares.begin_session((GROUP, "ann"), "ann:2", [part])
-        assert await node.fetch("ann", part, most=1) == [Acquired(0, 0, 2)]
+        assert await node.fetch("ann", part, most=1) == [AcquiredRange(0, 0, 2)]
         await asyncio.sleep(0.1)
-        assert await node.fetch("ben", part) == [Acquired(1, 3, 2)]
+        assert await node.fetch("ben", part) == [AcquiredRange(1, 3, 2)]
 
     testing.run(scenario)
 
@@ -197,7 +197,7 @@ def test_old_records_of_states_are_deleted_when_there_are_many(monkeypatch: pyte
         for _ in range(12):
             for given in await node.fetch("ann", part):
                 for offset in range(given.first, given.last + 1):
-                    await node.acknowledge("ann", part, offset, offset, Ack.RELEASE)
+                    await node.acknowledge("ann", part, offset, offset, AcknowledgeType.RELEASE)
         await asyncio.sleep(0.1)
         assert log.start > 0
         assert log.next - log.start <= 30
@@ -217,8 +217,8 @@ def test_dead_letters_are_copied_before_they_are_archived() -> None:
     async def scenario(random: Random) -> None:
         node, part = await node_with_records(share_dead_letter_topic=LETTERS, share_delivery_count_limit="2")
         await node.fetch("ann", part)
-        await node.acknowledge("ann", part, 0, 0, Ack.REJECT)
-        await node.acknowledge("ann", part, 1, 3, Ack.ACCEPT)
+        await node.acknowledge("ann", part, 0, 0, AcknowledgeType.REJECT)
+        await node.acknowledge("ann", part, 1, 3, AcknowledgeType.ACCEPT)
         await asyncio.sleep(1)
         log = node.topic(LETTERS).log
         found = log.read(0, 1 << 20, log.end)
@@ -238,7 +238,7 @@ def test_a_dead_letter_that_cannot_be_written_is_kept_and_tried_again(
     async def scenario(random: Random) -> None:
         node, part = await node_with_records(share_dead_letter_topic=TOPIC, share_delivery_count_limit="2")
         await node.fetch("ann", part)
-        await node.acknowledge("ann", part, 0, 3, Ack.REJECT)
+        await node.acknowledge("ann", part, 0, 3, AcknowledgeType.REJECT)
         await asyncio.sleep(60)
         assert node.kept(part[0]) == (0, 0)
         assert await node.fetch("ben", part) == []

@@ -16,14 +16,14 @@ from tidelog.wire.primitives import Malformed
 _NUMBER = Struct(">h")
 
 
-class Entry(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """`value` None deletes what the key stands for."""
 
     key: Any  # a generated ...Key message
     value: Any  # its ...Value message, or None
 
 
-class Kind(NamedTuple):
+class RecordType(NamedTuple):
     """Which messages a record consists of; `version` is the one its values are written in (or what chooses it for a
     value), all are read."""
 
@@ -32,13 +32,13 @@ class Kind(NamedTuple):
     version: int | Callable[[Any], int]
 
 
-class Kinds:
+class RecordTypes:
     """The kinds of records that one internal topic holds."""
 
-    def __init__(self, *kinds: Kind) -> None:
-        self._by_number: dict[int, Kind] = {kind.key.RECORD_TYPE: kind for kind in kinds}  # type: ignore[attr-defined]
+    def __init__(self, *kinds: RecordType) -> None:
+        self._by_number: dict[int, RecordType] = {kind.key.RECORD_TYPE: kind for kind in kinds}  # type: ignore[attr-defined]
 
-    def encode(self, entry: Entry) -> tuple[bytes, bytes | None]:
+    def encode(self, entry: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         number: int = entry.key.RECORD_TYPE
         key = _NUMBER.pack(number) + entry.key.encode(0)
         if entry.value is None:
@@ -48,7 +48,7 @@ class Kinds:
             version = version(entry.value)
         return key, _NUMBER.pack(version) + entry.value.encode(version)
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Entry | None:
+    def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
         """None for a kind that is not known here: a newer broker wrote it, and what it says can wait for one.
         InvalidRecord for bytes that are no record of any."""
         if key is None or len(key) < _NUMBER.size:
@@ -60,12 +60,12 @@ class Kinds:
         try:
             name = kind.key.decode(key, 0, _NUMBER.size)
             if value is None:
-                return Entry(name, None)
+                return CoordinatorRecord(name, None)
             if len(value) < _NUMBER.size:
                 raise InvalidRecord(f"the value of {name} has no version")
             (version,) = _NUMBER.unpack_from(value)
             if version > kind.value.VERSIONS[1]:
                 return None
-            return Entry(name, kind.value.decode(value, version, _NUMBER.size))
+            return CoordinatorRecord(name, kind.value.decode(value, version, _NUMBER.size))
         except Malformed as problem:
             raise InvalidRecord(str(problem)) from None

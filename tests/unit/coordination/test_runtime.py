@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.coordination.node import TOPIC, Ledger, Node, entry
 from tidelog import errors
-from tidelog.coordination.coordinator import RELOAD_S, Coordinator
 from tidelog.coordination.internal_topic import partition_for
+from tidelog.coordination.runtime import RELOAD_S, CoordinatorRuntime
 from tidelog.coordination.shard import Shard, Writer
 from tidelog.replication.partition import Ending
 from tidelog.testing import run
@@ -18,7 +18,7 @@ from tidelog.types import Offset
 WAIT_MS = 1_000
 
 
-async def until_loaded(coordinator: Coordinator[Ledger]) -> None:
+async def until_loaded(coordinator: CoordinatorRuntime[Ledger]) -> None:
     while coordinator.loading:
         await asyncio.sleep(0.01)
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidelog import errors
-from tidelog.transactions.machine import KINDS, TransactionMachine, entry
+from tidelog.transactions.state_machine import KINDS, TransactionStateMachine, entry
 from tidelog.transactions.transaction import (
     DECIDED,
     EPOCH_MAX,
     NO_EPOCH,
-    Instance,
-    State,
+    ProducerIdAndEpoch,
     Transaction,
+    TransactionStatus,
     completed,
     ended,
     fenced,
@@ -35,7 +35,7 @@ VERSIONS = st.sampled_from([0, 2])
 class Model:
     """What somebody who knows only the rules expects: who is the producer, and what of its transaction is where."""
 
-    owner: Instance
+    owner: ProducerIdAndEpoch
     held: set[TopicPartition] = field(default_factory=set)
     open: bool = False
     deciding: bool | None = None
@@ -45,11 +45,11 @@ class Model:
 class Courses(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.machine = TransactionMachine()
+        self.machine = TransactionStateMachine()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.history: list[Transaction] = []
         self.model: Model | None = None
-        self.instances: list[Instance] = []
+        self.instances: list[ProducerIdAndEpoch] = []
         self.now_ms = 1_000
         self.next_id = 100
 
@@ -73,7 +73,7 @@ class Courses(RuleBasedStateMachine):
     @rule(near_the_end=st.booleans())
     def initialize(self, near_the_end: bool) -> None:
         known, model = self.known, self.model
-        if known is not None and known.state is State.ONGOING:
+        if known is not None and known.state is TransactionStatus.ONGOING:
             self._write(fenced(known, self._fresh(), self.now_ms))
             assert model is not None
             model.deciding, model.open = False, False
@@ -87,7 +87,7 @@ class Courses(RuleBasedStateMachine):
         if near_the_end and after.epoch < EPOCH_MAX - 3:
             after = replace(after, epoch=EPOCH_MAX - 3)  # as if it had been there for long
         self._write(after)
-        owner = Instance(after.producer_id, after.epoch)
+        owner = ProducerIdAndEpoch(after.producer_id, after.epoch)
         assert owner not in self.instances, "an instance that anybody else ever was"
         self.instances.append(owner)
         self.model = Model(owner, outcomes=model.outcomes if model else [])
@@ -140,7 +140,7 @@ class Courses(RuleBasedStateMachine):
         model.outcomes.append(model.deciding)
         after = self.known
         assert after is not None
-        fresh = Instance(after.producer_id, after.epoch)
+        fresh = ProducerIdAndEpoch(after.producer_id, after.epoch)
         if fresh != model.owner:
             assert fresh not in self.instances
             self.instances.append(fresh)
@@ -160,14 +160,18 @@ class Courses(RuleBasedStateMachine):
         """Another broker takes over with what the records say."""
         self.machine = self._replayed(len(self.log))
 
-    def _instance(self, which: int) -> Instance:
+    def _instance(self, which: int) -> ProducerIdAndEpoch:
         """Mostly who it should be; now and then somebody from the past, or from nowhere."""
         assert self.model is not None
-        others = [*self.instances, Instance(99, 0), Instance(self.model.owner.producer_id, 30_000)]
+        others = [
+            *self.instances,
+            ProducerIdAndEpoch(99, 0),
+            ProducerIdAndEpoch(self.model.owner.producer_id, 30_000),
+        ]
         return others[which] if which < len(others) else self.model.owner
 
-    def _replayed(self, count: int) -> TransactionMachine:
-        machine = TransactionMachine()
+    def _replayed(self, count: int) -> TransactionStateMachine:
+        machine = TransactionStateMachine()
         for key, value in self.log[:count]:
             read = KINDS.decode(key, value)
             assert read is not None
@@ -186,11 +190,11 @@ class Courses(RuleBasedStateMachine):
         if known is None or model is None:
             assert known is None and model is None
             return
-        assert (known.state is State.ONGOING) == model.open
+        assert (known.state is TransactionStatus.ONGOING) == model.open
         assert (known.state in DECIDED) == (model.deciding is not None)
         assert known.partitions == model.held
         if known.state not in DECIDED:
-            assert Instance(known.producer_id, known.epoch) == model.owner
+            assert ProducerIdAndEpoch(known.producer_id, known.epoch) == model.owner
 
 
 Courses.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.replication.peers import Peers
-from tidelog.transactions.transaction import Instance
+from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -18,13 +18,13 @@ from tidelog.wire.messages.add_partitions_to_txn import (
 TIMEOUT_MS = 10_000
 
 
-class EnlistingElsewhere(NamedTuple):
+class RemoteEnlistment(NamedTuple):
     """`add`: the partition becomes part of the transaction; otherwise it has to be."""
 
     peers: Peers
     coordinator: NodeId
     transactional_id: str
-    instance: Instance
+    instance: ProducerIdAndEpoch
     partition: TopicPartition
     add: bool
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.coordination.entries import Entry, Kind, Kinds
-from tidelog.transactions.transaction import State, Transaction
+from tidelog.coordination.records import CoordinatorRecord, RecordType, RecordTypes
+from tidelog.transactions.transaction import Transaction, TransactionStatus
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.transaction_log_record import (
     PartitionsSchema,
@@ -16,11 +16,11 @@ from tidelog.wire.messages.transaction_log_record import (
 )
 
 TOPIC = "__transaction_state"
-STATES = frozenset(State)
-KINDS = Kinds(Kind(TransactionLogKey, TransactionLogValue, 1))
+STATES = frozenset(TransactionStatus)
+KINDS = RecordTypes(RecordType(TransactionLogKey, TransactionLogValue, 1))
 
 
-class TransactionMachine:
+class TransactionStateMachine:
     __slots__ = ("_by_id",)
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class TransactionMachine:
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         transactional_id = entry.key.transactional_id
         if entry.value is None:
             self._by_id.pop(transactional_id, None)
@@ -50,9 +50,9 @@ class TransactionMachine:
         self._by_id[transaction.id] = transaction
 
 
-def entry(transaction: Transaction) -> Entry:
+def entry(transaction: Transaction) -> CoordinatorRecord:
     partitions = None
-    if transaction.state is not State.EMPTY:
+    if transaction.state is not TransactionStatus.EMPTY:
         partitions = [
             PartitionsSchema(topic=topic, partition_ids=indexes)
             for topic, indexes in by_topic(transaction.partitions).items()
@@ -69,11 +69,11 @@ def entry(transaction: Transaction) -> Entry:
         transaction_start_timestamp_ms=transaction.started_ms,
         client_transaction_version=transaction.version,
     )
-    return Entry(TransactionLogKey(transactional_id=transaction.id), value)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transaction.id), value)
 
 
-def tombstone(transactional_id: str) -> Entry:
-    return Entry(TransactionLogKey(transactional_id=transactional_id), None)
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def read(transactional_id: str, value: TransactionLogValue) -> Transaction:
@@ -83,7 +83,7 @@ def read(transactional_id: str, value: TransactionLogValue) -> Transaction:
         value.producer_epoch,
         value.transaction_timeout_ms,
         value.transaction_last_update_timestamp_ms,
-        State(value.transaction_status),
+        TransactionStatus(value.transaction_status),
         value.previous_producer_id,
         value.next_producer_id,
         frozenset(

@@ -13,8 +13,8 @@ from typing import Generic
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.entries import Kinds
 from tidelog.coordination.internal_topic import InternalTopic, partition_for
+from tidelog.coordination.records import RecordTypes
 from tidelog.coordination.shard import NO_PRODUCER, M, Shard
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image
@@ -33,14 +33,14 @@ REPLAYED_A_TURN = 500  # records that are replayed before others have their turn
 RELOAD_S = 1.0
 
 
-class Coordinator(Generic[M]):
+class CoordinatorRuntime(Generic[M]):
     def __init__(
         self,
         topic: InternalTopic,
         node: NodeId,
         partitions: Partitions,
         clock: Clock,
-        kinds: Kinds,
+        kinds: RecordTypes,
         machine: Callable[[], M],
     ) -> None:
         self.topic = topic
@@ -180,7 +180,7 @@ class Coordinator(Generic[M]):
             self._close(shard)
 
 
-async def _replay(source: Log, machine: M, kinds: Kinds, name: str) -> None:
+async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> None:
     offset = source.start
     while offset < source.next:
         damage = next((each for each in source.damaged if each.start <= offset < each.end), None)
@@ -214,7 +214,7 @@ def read_slice(source: Log, part: Slice) -> bytes:
         raise source.read_failed(problem) from problem
 
 
-async def _replay_batch(batch: Batch, machine: M, kinds: Kinds, name: str) -> None:
+async def _replay_batch(batch: Batch, machine: M, kinds: RecordTypes, name: str) -> None:
     header = batch.header
     if header.control:
         for record in batch.records():

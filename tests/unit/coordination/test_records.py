@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.coordination.node import KINDS, entry
 from tidelog import errors
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 
 
@@ -42,4 +42,4 @@ def test_bytes_that_are_no_record_are_told(key: bytes | None, value: bytes) -> N
 
 
 def test_an_entry_without_value_deletes() -> None:
-    assert KINDS.encode(Entry(GroupMetadataKey("g"), None))[1] is None
+    assert KINDS.encode(CoordinatorRecord(GroupMetadataKey("g"), None))[1] is None

@@ -12,7 +12,7 @@ from tidelog.groups.group import Group
 from tidelog.groups.offsets import commits
 
 
-class Directory:
+class GroupDirectory:
     def __init__(self, groups: Groups, classic: ClassicGroups) -> None:
         self._groups = groups
         self._classic = classic
