@@ -183,7 +183,7 @@ class CoordinatorRuntime(Generic[M]):
 async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> None:
     offset = source.start
     while offset < source.next:
-        damage = next((each for each in source.damaged if each.start <= offset < each.end), None)
+        damage = next((damaged for damaged in source.damaged if damaged.start <= offset < damaged.end), None)
         if damage is not None:
             log.error(
                 "%s: offsets %d to %d are damaged, what they held is lost", name, damage.start, damage.end

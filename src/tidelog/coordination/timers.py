@@ -77,17 +77,17 @@ class Timers:
             if self._queued.get(name) != at:
                 continue  # an earlier look has been queued since, and has been done
             del self._queued[name]
-            known = self._due.get(name)
-            if known is None:
+            deadline = self._due.get(name)
+            if deadline is None:
                 continue
-            due, act = known
+            due, act = deadline
             if due <= now:
                 ready.append((name, due, act))
             else:
                 self._push(name, due)
         for name, due, act in ready:
-            known = self._due.get(name)
-            if known is None or known[0] != due:
+            deadline = self._due.get(name)
+            if deadline is None or deadline[0] != due:
                 continue  # an act before this one cancelled or moved it
             del self._due[name]
             try:

@@ -1,4 +1,4 @@
-"""Which groups there are: listing them, describing classic ones, deleting those without members."""
+"""ListGroups, DescribeGroups and DeleteGroups: lists groups of all types, finds classic ones, deletes empty ones."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class GroupDirectory:
         self._classic = classic
 
     async def list(self, states: Sequence[str], kinds: Sequence[str]) -> list[Group]:
-        """Those in one of `states` and of one of `kinds`, whatever their case; of all, when none is named."""
+        """Groups in one of `states` and of one of the types `kinds`, in any case; an empty sequence selects all."""
         coordinator = self._groups.coordinator
         if coordinator.loading:
             raise errors.CoordinatorLoadInProgress("groups are being loaded: try again")
         wanted_states = {state.strip().lower() for state in states}
         wanted_kinds = {kind.lower() for kind in kinds}
-        found = []
+        groups = []
         for shard in coordinator.shards():
             for group in shard.machine.groups.values():
                 if wanted_states and group.state_name.lower() not in wanted_states:
                     continue
                 if not wanted_kinds or group.kind in wanted_kinds:
-                    found.append(group)
+                    groups.append(group)
             await shard.settled(self._groups.commit_timeout_ms)
-        return found
+        return groups
 
     async def classic(self, group_id: str) -> ClassicGroup:
         shard = self._groups.shard(group_id)
@@ -45,7 +45,7 @@ class GroupDirectory:
         return group
 
     def kind_of(self, group_id: str) -> str | None:
-        """None: there is no such group."""
+        """The group's type; None if the group does not exist."""
         group = self._groups.shard(group_id).machine.groups.get(group_id)
         return None if group is None else group.kind
 
@@ -54,7 +54,7 @@ class GroupDirectory:
         shard = self._groups.shard(group_id)
         group = shard.machine.groups.get(group_id)
         if group is None:
-            raise errors.GroupIdNotFound(f"there is no group {group_id}")
+            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
         group.check_delete()
         entries = [*commits.delete_all(shard.machine, group_id), *group.tombstones()]
         appended = shard.append(entries)

@@ -1,7 +1,7 @@
-"""Every kind of record in `__consumer_offsets`: classic, consumer and share groups, and committed offsets.
+"""The record types of `__consumer_offsets`: classic, consumer and share groups, and committed offsets.
 
-The versions are those that Kafka 4.3 writes; all older ones are read.  Kinds that are not listed (streams groups) are
-passed over when the topic is loaded.  Pure."""
+The versions are those that Kafka 4.3 writes; all older versions are read.  Types that are not listed (streams groups)
+are ignored when the topic is loaded.  Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The one table of which function takes which record of `__consumer_offsets` into the state.  Pure.
+"""The table of functions that apply the records of `__consumer_offsets` to the state, by key type.  Pure.
 
-Each kind of group adds its rows; a record without a row is passed over."""
+Each type of group adds its rows; a record without a row is ignored."""
 
 from __future__ import annotations
 

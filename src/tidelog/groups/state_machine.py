@@ -1,13 +1,13 @@
-"""The state of one shard of `__consumer_offsets`: every group and every committed offset that its records add up to.
+"""The state of one shard of `__consumer_offsets`: the groups and committed offsets that its records add up to.
 
-How a kind of group plugs in:
-- its records are listed in `groups/record_types.py`;
-- a function `(machine, key, value, producer_id)` for each kind of key puts a record into the state: a row in
-  `groups/replays.py`.  `value` None deletes.  It must do the same whether the record was just decided on or is read back
-  at a load, and it must not fail: a record in the log is a fact;
-- its groups are in `machine.groups` under their id, and implement `groups.group.Group`, so that offsets, ListGroups,
-  DeleteGroups and expiry treat all kinds alike.  A group of another kind may be in its place: a record about a new kind
-  of group replaces an empty one of the old kind.
+Each type of group
+- lists its records in `groups/record_types.py`;
+- has a row in `groups/replays.py` for each key type: a function `(machine, key, value, producer_id)` that applies a
+  record to the state; `value` None deletes.  The function does the same for a new record and for one that is read at a
+  load, and it must not fail: a record in the log is a fact;
+- keeps its groups in `machine.groups` by group id, and implements `groups.group.Group`, so that offsets, ListGroups,
+  DeleteGroups and expiry treat all types alike.  A record about a group of another type replaces an empty group of the
+  old type.
 
 Pure.  `groups.coordinator.Groups` owns the shards."""
 

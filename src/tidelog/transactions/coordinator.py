@@ -121,16 +121,18 @@ class TransactionCoordinator:
         fresh_id: int | None = None
         while True:
             shard = self.coordinator.shard(transactional_id)
-            known = shard.machine.get(transactional_id)
-            if known is not None and known.state is TransactionStatus.ONGOING:
-                if expected is not None and not _same_instance(known, expected):
-                    raise fencing(known, expected.epoch)
-                await self._abort(shard, known)
-                raise concurrent(known)
-            if fresh_id is None and needs_producer_id(known, expected):
+            transaction = shard.machine.get(transactional_id)
+            if transaction is not None and transaction.state is TransactionStatus.ONGOING:
+                if expected is not None and not _same_instance(transaction, expected):
+                    raise fencing(transaction, expected.epoch)
+                await self._abort(shard, transaction)
+                raise concurrent(transaction)
+            if fresh_id is None and needs_producer_id(transaction, expected):
                 fresh_id = await self._producer_ids.next()
                 continue
-            after = initialized(known, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms())
+            after = initialized(
+                transaction, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms()
+            )
             await self._change(shard, after)
             return ProducerIdAndEpoch(after.producer_id, after.epoch)
 
@@ -144,9 +146,9 @@ class TransactionCoordinator:
         version: int,
     ) -> None:
         shard = self._shard(transactional_id)
-        known = shard.machine.get(transactional_id)
-        after = with_partitions(known, instance, partitions, version, self._clock.now_ms())
-        if after is known:
+        transaction = shard.machine.get(transactional_id)
+        after = with_partitions(transaction, instance, partitions, version, self._clock.now_ms())
+        if after is transaction:
             await shard.settled(COMMIT_MS_MAX)
         else:
             await self._change(shard, after)
@@ -155,11 +157,11 @@ class TransactionCoordinator:
         self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition
     ) -> None:
         shard = self._shard(transactional_id)
-        known = check_added(shard.machine.get(transactional_id), instance, partition)
+        transaction = check_added(shard.machine.get(transactional_id), instance, partition)
         if self.coordinator.lease_proven:
             await shard.settled(COMMIT_MS_MAX)
         else:
-            await self._change(shard, known)
+            await self._change(shard, transaction)
 
     def enlist(
         self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition, add: bool
@@ -170,14 +172,14 @@ class TransactionCoordinator:
         if elsewhere is not None:
             return RemoteEnlistment(self._peers, elsewhere, transactional_id, instance, partition, add)
         shard = self._shard(transactional_id)
-        known = shard.machine.get(transactional_id)
+        transaction = shard.machine.get(transactional_id)
         if add:
-            one = frozenset((partition,))
-            after = with_partitions(known, instance, one, SERVED, self._clock.now_ms())
-            if after is not known:
+            added = frozenset((partition,))
+            after = with_partitions(transaction, instance, added, SERVED, self._clock.now_ms())
+            if after is not transaction:
                 self._append(shard, after)
         else:
-            check_added(known, instance, partition)
+            check_added(transaction, instance, partition)
         return None if shard.is_settled else LocalEnlistment(shard)
 
     def _coordinated_by(self, transactional_id: str) -> NodeId | None:
@@ -198,25 +200,25 @@ class TransactionCoordinator:
         fresh_id: int | None = None
         while True:
             shard = self._shard(transactional_id)
-            known = shard.machine.get(transactional_id)
-            if fresh_id is None and ends_with_producer_id(known, version):
+            transaction = shard.machine.get(transactional_id)
+            if fresh_id is None and ends_with_producer_id(transaction, version):
                 fresh_id = await self._producer_ids.next()
                 continue
-            after = ended(known, instance, commit, version, fresh_id, self._clock.now_ms())
+            after = ended(transaction, instance, commit, version, fresh_id, self._clock.now_ms())
             break
-        if after is known:
+        if after is transaction:
             await shard.settled(COMMIT_MS_MAX)
             return ProducerIdAndEpoch(after.producer_id, after.epoch)
         await self._decide(shard, after)
         then = completed(after, after.updated_ms)
         return ProducerIdAndEpoch(then.producer_id, then.epoch)
 
-    async def _abort(self, shard: TransactionShard, known: Transaction) -> None:
+    async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         """The broker's own decision; the producer finds itself fenced."""
-        fresh_id = await self._producer_ids.next() if known.exhausted else None
-        if shard.closed or shard.machine.get(known.id) is not known:
+        fresh_id = await self._producer_ids.next() if transaction.exhausted else None
+        if shard.closed or shard.machine.get(transaction.id) is not transaction:
             return
-        await self._decide(shard, fenced(known, fresh_id, self._clock.now_ms()))
+        await self._decide(shard, fenced(transaction, fresh_id, self._clock.now_ms()))
 
     async def _decide(self, shard: TransactionShard, decided: Transaction) -> None:
         """Returns when the outcome is certain.  It is completed whether or not somebody waits for that."""
@@ -323,16 +325,16 @@ class TransactionCoordinator:
     def describe(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
-        known = self.coordinator.shard(transactional_id).machine.get(transactional_id)
-        if known is None:
+        transaction = self.coordinator.shard(transactional_id).machine.get(transactional_id)
+        if transaction is None:
             raise errors.TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
-        return known
+        return transaction
 
     async def described(self, transactional_id: str) -> Transaction:
         """As `describe`, once nothing of it can be undone any more."""
-        known = self.describe(transactional_id)
+        transaction = self.describe(transactional_id)
         await self.coordinator.shard(transactional_id).settled(COMMIT_MS_MAX)
-        return known
+        return transaction
 
     def all(self) -> Iterator[Transaction]:
         """Those coordinated here; CoordinatorLoadInProgress while not all of them are known."""
@@ -364,7 +366,9 @@ class TransactionCoordinator:
     async def forget_expired(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self.config.transactional_id_expiration_ms
         for shard in self.coordinator.shards():
-            gone = [one.id for one in shard.machine if one.expired(now_ms, expiration_ms)]
+            gone = [
+                transaction.id for transaction in shard.machine if transaction.expired(now_ms, expiration_ms)
+            ]
             try:
                 for at in range(0, len(gone), EXPIRED_AT_ONCE):
                     shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
@@ -430,8 +434,8 @@ class TransactionCoordinator:
         )
 
 
-def _same_instance(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    return expected.producer_id == known.producer_id and expected.epoch == known.epoch
+def _same_instance(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    return expected.producer_id == transaction.producer_id and expected.epoch == transaction.epoch
 
 
 async def _succeeds(wait: MarkerWait, name: TopicPartition) -> bool:

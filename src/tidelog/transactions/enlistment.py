@@ -29,14 +29,14 @@ class RemoteEnlistment(NamedTuple):
     add: bool
 
     async def wait(self) -> None:
-        asked = AddPartitionsToTxnTransaction(
+        query = AddPartitionsToTxnTransaction(
             transactional_id=self.transactional_id,
             producer_id=self.instance.producer_id,
             producer_epoch=self.instance.epoch,
             verify_only=not self.add,
             topics=[AddPartitionsToTxnTopic(self.partition.topic, [self.partition.partition])],
         )
-        request = AddPartitionsToTxnRequest(transactions=[asked])
+        request = AddPartitionsToTxnRequest(transactions=[query])
         try:
             answer = await self.peers.ask(
                 self.coordinator, request, AddPartitionsToTxnResponse, timeout_ms=TIMEOUT_MS
@@ -47,8 +47,8 @@ class RemoteEnlistment(NamedTuple):
             ) from problem
         if answer.error_code != errors.NONE:
             raise errors.by_code(answer.error_code)(f"broker {self.coordinator} refused to look")
-        for one in answer.results_by_transaction:
-            for topic in one.topic_results:
+        for result in answer.results_by_transaction:
+            for topic in result.topic_results:
                 for part in topic.results_by_partition:
                     if part.partition_error_code != errors.NONE:
                         raise errors.by_code(part.partition_error_code)(

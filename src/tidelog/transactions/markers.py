@@ -129,8 +129,8 @@ class _RemoteWait:
         )
         request = WriteTxnMarkersRequest(markers=[marker])
         answer = await self._peers.ask(self._leader, request, WriteTxnMarkersResponse, timeout_ms=timeout_ms)
-        for one in answer.markers:
-            for topic in one.topics:
+        for marker_result in answer.markers:
+            for topic in marker_result.topics:
                 for part in topic.partitions:
                     if part.error_code != errors.NONE:
                         raise errors.by_code(part.error_code)(

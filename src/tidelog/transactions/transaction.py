@@ -97,15 +97,19 @@ def exhausted(epoch: int) -> bool:
 # A producer presents itself
 
 
-def needs_producer_id(known: Transaction | None, expected: ProducerIdAndEpoch | None) -> bool:
+def needs_producer_id(transaction: Transaction | None, expected: ProducerIdAndEpoch | None) -> bool:
     """Whether `initialized` will ask for a fresh producer id."""
-    if known is None:
+    if transaction is None:
         return True
-    return known.state in RESTING and known.exhausted and (expected is None or expected.epoch == known.epoch)
+    return (
+        transaction.state in RESTING
+        and transaction.exhausted
+        and (expected is None or expected.epoch == transaction.epoch)
+    )
 
 
 def initialized(
-    known: Transaction | None,
+    transaction: Transaction | None,
     transactional_id: str,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
@@ -114,40 +118,51 @@ def initialized(
 ) -> Transaction:
     """A producer begins anew.  `expected` is what it was before, when it goes on after an error; whoever had the id
     before is fenced.  A transaction that is open has to be `fenced` first."""
-    if known is None:
+    if transaction is None:
         assert fresh_id is not None
         return Transaction(transactional_id, fresh_id, 0, timeout_ms, now_ms, previous_producer_id=fresh_id)
-    _check_not_being_completed(known)
-    if expected is not None and not _may_go_on(known, expected):
-        raise fencing(known, expected.epoch)
-    assert known.state in RESTING, known.state
-    if known.exhausted and (expected is None or expected.epoch == known.epoch):
+    _check_not_being_completed(transaction)
+    if expected is not None and not _may_go_on(transaction, expected):
+        raise fencing(transaction, expected.epoch)
+    assert transaction.state in RESTING, transaction.state
+    if transaction.exhausted and (expected is None or expected.epoch == transaction.epoch):
         assert fresh_id is not None
-        last = NO_EPOCH if expected is None else known.epoch
-        return _renewed(known, fresh_id, 0, last, timeout_ms, now_ms)
+        last = NO_EPOCH if expected is None else transaction.epoch
+        return _renewed(transaction, fresh_id, 0, last, timeout_ms, now_ms)
     if expected is None:
-        return _renewed(known, known.producer_id, known.epoch + 1, NO_EPOCH, timeout_ms, now_ms)
-    if expected.epoch == known.epoch:
-        return _renewed(known, known.producer_id, known.epoch + 1, known.epoch, timeout_ms, now_ms)
-    if expected.epoch == known.last_epoch:
+        return _renewed(
+            transaction, transaction.producer_id, transaction.epoch + 1, NO_EPOCH, timeout_ms, now_ms
+        )
+    if expected.epoch == transaction.epoch:
+        return _renewed(
+            transaction, transaction.producer_id, transaction.epoch + 1, transaction.epoch, timeout_ms, now_ms
+        )
+    if expected.epoch == transaction.last_epoch:
         # The answer to its last request got lost.  Nobody else can be there: he would have set `last_epoch` back.
-        return _renewed(known, known.producer_id, known.epoch, known.last_epoch, timeout_ms, now_ms)
-    raise fencing(known, expected.epoch)
+        return _renewed(
+            transaction,
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.last_epoch,
+            timeout_ms,
+            now_ms,
+        )
+    raise fencing(transaction, expected.epoch)
 
 
-def _may_go_on(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    return expected.producer_id == known.producer_id or (
-        expected.producer_id == known.previous_producer_id and exhausted(expected.epoch)
+def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    return expected.producer_id == transaction.producer_id or (
+        expected.producer_id == transaction.previous_producer_id and exhausted(expected.epoch)
     )
 
 
 def _renewed(
-    known: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+    transaction: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> Transaction:
     return replace(
-        known,
+        transaction,
         producer_id=producer_id,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=transaction.producer_id,
         epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
@@ -162,22 +177,22 @@ def _renewed(
 
 
 def with_partitions(
-    known: Transaction | None,
+    transaction: Transaction | None,
     instance: ProducerIdAndEpoch,
     partitions: frozenset[TopicPartition],
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """`known` itself when all of them are in it already."""
-    _check_not_being_completed(known)
-    known = _of_this_instance(known, instance)
-    if known.state is TransactionStatus.ONGOING and partitions <= known.partitions:
-        return known
+    """`transaction` itself when all of them are in it already."""
+    _check_not_being_completed(transaction)
+    transaction = _of_this_instance(transaction, instance)
+    if transaction.state is TransactionStatus.ONGOING and partitions <= transaction.partitions:
+        return transaction
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        partitions=known.partitions | partitions,
-        started_ms=known.started_ms if known.state is TransactionStatus.ONGOING else now_ms,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        partitions=transaction.partitions | partitions,
+        started_ms=transaction.started_ms if transaction.state is TransactionStatus.ONGOING else now_ms,
         updated_ms=now_ms,
         state=TransactionStatus.ONGOING,
         version=version,
@@ -185,165 +200,172 @@ def with_partitions(
 
 
 def check_added(
-    known: Transaction | None, instance: ProducerIdAndEpoch, partition: TopicPartition
+    transaction: Transaction | None, instance: ProducerIdAndEpoch, partition: TopicPartition
 ) -> Transaction:
     """The producer's transaction; raises unless the partition is part of it."""
-    known = _of_this_instance(known, instance)
-    if partition not in known.partitions:
-        raise errors.TransactionAbortable(f"{partition} is not part of the transaction of {known.id!r}")
-    return known
+    transaction = _of_this_instance(transaction, instance)
+    if partition not in transaction.partitions:
+        raise errors.TransactionAbortable(f"{partition} is not part of the transaction of {transaction.id!r}")
+    return transaction
 
 
-def _of_this_instance(known: Transaction | None, instance: ProducerIdAndEpoch) -> Transaction:
-    if known is None or known.producer_id != instance.producer_id:
-        raise foreign(known, instance)
-    if known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state in DECIDED:
-        raise concurrent(known)
-    return known
+def _of_this_instance(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> Transaction:
+    if transaction is None or transaction.producer_id != instance.producer_id:
+        raise foreign(transaction, instance)
+    if transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state in DECIDED:
+        raise concurrent(transaction)
+    return transaction
 
 
 # It ends
 
 
-def ends_with_producer_id(known: Transaction | None, version: int) -> bool:
+def ends_with_producer_id(transaction: Transaction | None, version: int) -> bool:
     """Whether `ended` or `fenced` may need a fresh producer id."""
-    return known is not None and known.exhausted and version >= EPOCH_BUMPS_FROM
+    return transaction is not None and transaction.exhausted and version >= EPOCH_BUMPS_FROM
 
 
 def ended(
-    known: Transaction | None,
+    transaction: Transaction | None,
     instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with its outcome decided; `known` itself when this was done before and the request comes again."""
+    """The transaction with its outcome decided; `transaction` itself if an earlier, same request decided it."""
     if version >= EPOCH_BUMPS_FROM:
-        return _ended(known, instance, commit, version, fresh_id, now_ms)
-    if known is None or known.producer_id != instance.producer_id:
-        raise foreign(known, instance)
-    if known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state is TransactionStatus.ONGOING:
-        return _decided(known, commit, version, None, now_ms)
-    return _ended_before(known, commit)
+        return _ended(transaction, instance, commit, version, fresh_id, now_ms)
+    if transaction is None or transaction.producer_id != instance.producer_id:
+        raise foreign(transaction, instance)
+    if transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state is TransactionStatus.ONGOING:
+        return _decided(transaction, commit, version, None, now_ms)
+    return _ended_before(transaction, commit)
 
 
 def _ended(
-    known: Transaction | None,
+    transaction: Transaction | None,
     instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    if known is None:
-        raise foreign(known, instance)
-    _check_not_being_completed(known)
+    if transaction is None:
+        raise foreign(transaction, instance)
+    _check_not_being_completed(transaction)
     overflowed = (
-        known.previous_producer_id == instance.producer_id
+        transaction.previous_producer_id == instance.producer_id
         and instance.epoch == EPOCH_MAX - 1
-        and known.epoch == 0
+        and transaction.epoch == 0
     )
-    again = known.epoch == instance.epoch + 1 or overflowed
-    if known.producer_id != instance.producer_id and not overflowed:
-        raise foreign(known, instance)
-    again = again and known.state in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
-    if not again and known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state is TransactionStatus.ONGOING:
-        return _decided(known, commit, version, fresh_id, now_ms)
+    again = transaction.epoch == instance.epoch + 1 or overflowed
+    if transaction.producer_id != instance.producer_id and not overflowed:
+        raise foreign(transaction, instance)
+    again = again and transaction.state in (
+        TransactionStatus.COMPLETE_COMMIT,
+        TransactionStatus.COMPLETE_ABORT,
+    )
+    if not again and transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state is TransactionStatus.ONGOING:
+        return _decided(transaction, commit, version, fresh_id, now_ms)
     if again:
-        return _ended_before(known, commit)
+        return _ended_before(transaction, commit)
     if commit:
-        raise _no_transaction(known, commit)
+        raise _no_transaction(transaction, commit)
     # A client cannot know whether the first batch of its transaction arrived.  Aborting is always right, and gives it
     # an epoch that whatever is still on its way does not have.
-    return replace(_decided(known, commit, version, fresh_id, now_ms), started_ms=now_ms)
+    return replace(_decided(transaction, commit, version, fresh_id, now_ms), started_ms=now_ms)
 
 
-def _ended_before(known: Transaction, commit: bool) -> Transaction:
-    if known.state is TransactionStatus.EMPTY or known.commits != commit:
-        raise _no_transaction(known, commit)
-    if known.state in DECIDED:
-        raise concurrent(known)
-    return known
+def _ended_before(transaction: Transaction, commit: bool) -> Transaction:
+    if transaction.state is TransactionStatus.EMPTY or transaction.commits != commit:
+        raise _no_transaction(transaction, commit)
+    if transaction.state in DECIDED:
+        raise concurrent(transaction)
+    return transaction
 
 
-def fenced(known: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
+def fenced(transaction: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
     """The broker aborts it: it took too long, or another instance of the producer is there."""
-    assert known.state is TransactionStatus.ONGOING
-    return _decided(known, False, SERVED, fresh_id, now_ms)
+    assert transaction.state is TransactionStatus.ONGOING
+    return _decided(transaction, False, SERVED, fresh_id, now_ms)
 
 
 def _decided(
-    known: Transaction, commit: bool, version: int, fresh_id: int | None, now_ms: int
+    transaction: Transaction, commit: bool, version: int, fresh_id: int | None, now_ms: int
 ) -> Transaction:
     bumps = version >= EPOCH_BUMPS_FROM
-    assert not (bumps and known.exhausted) or fresh_id is not None
+    assert not (bumps and transaction.exhausted) or fresh_id is not None
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        next_producer_id=fresh_id if bumps and known.exhausted and fresh_id is not None else NO_PRODUCER,
-        epoch=min(known.epoch + 1, EPOCH_MAX) if bumps else known.epoch,
-        last_epoch=known.epoch if bumps else known.last_epoch,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=fresh_id
+        if bumps and transaction.exhausted and fresh_id is not None
+        else NO_PRODUCER,
+        epoch=min(transaction.epoch + 1, EPOCH_MAX) if bumps else transaction.epoch,
+        last_epoch=transaction.epoch if bumps else transaction.last_epoch,
         updated_ms=now_ms,
         state=TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT,
         version=version,
     )
 
 
-def completed(known: Transaction, now_ms: int) -> Transaction:
+def completed(transaction: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
-    assert known.state in DECIDED
-    rotates = known.next_producer_id != NO_PRODUCER
+    assert transaction.state in DECIDED
+    rotates = transaction.next_producer_id != NO_PRODUCER
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        producer_id=known.next_producer_id if rotates else known.producer_id,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        producer_id=transaction.next_producer_id if rotates else transaction.producer_id,
         next_producer_id=NO_PRODUCER,
-        epoch=0 if rotates else known.epoch,
+        epoch=0 if rotates else transaction.epoch,
         partitions=frozenset(),
         updated_ms=now_ms,
-        state=TransactionStatus.COMPLETE_COMMIT if known.commits else TransactionStatus.COMPLETE_ABORT,
+        state=TransactionStatus.COMPLETE_COMMIT if transaction.commits else TransactionStatus.COMPLETE_ABORT,
     )
 
 
 # What is said to whom it does not concern
 
 
-def foreign(known: Transaction | None, instance: ProducerIdAndEpoch) -> errors.TidelogError:
-    if known is None:
+def foreign(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> errors.TidelogError:
+    if transaction is None:
         return errors.InvalidProducerIdMapping(
             "the transactional id is not known: initialize the producer first"
         )
     return errors.InvalidProducerIdMapping(
-        f"transactional id {known.id!r} belongs to producer {known.producer_id}, not {instance.producer_id}"
+        f"transactional id {transaction.id!r} belongs to producer {transaction.producer_id}, not {instance.producer_id}"
     )
 
 
-def fencing(known: Transaction, epoch: int) -> errors.TidelogError:
+def fencing(transaction: Transaction, epoch: int) -> errors.TidelogError:
     return errors.ProducerFenced(
-        f"transactional id {known.id!r} has epoch {known.epoch} now, not {epoch}: another instance took over"
+        f"transactional id {transaction.id!r} has epoch {transaction.epoch} now, not {epoch}: another instance took over"
     )
 
 
-def _check_not_being_completed(known: Transaction | None) -> None:
+def _check_not_being_completed(transaction: Transaction | None) -> None:
     """Who it is does not matter yet: a producer has its next epoch, or id, as soon as the outcome is certain, and may be
     further in its next transaction than the partitions are in the last one."""
-    if known is not None and known.state in DECIDED:
-        raise concurrent(known)
+    if transaction is not None and transaction.state in DECIDED:
+        raise concurrent(transaction)
 
 
-def concurrent(known: Transaction) -> errors.TidelogError:
+def concurrent(transaction: Transaction) -> errors.TidelogError:
     return errors.ConcurrentTransactions(
-        f"the last transaction of {known.id!r} is being completed: try again"
+        f"the last transaction of {transaction.id!r} is being completed: try again"
     )
 
 
-def _no_transaction(known: Transaction, commit: bool) -> errors.TidelogError:
+def _no_transaction(transaction: Transaction, commit: bool) -> errors.TidelogError:
     wanted = "committed" if commit else "aborted"
-    return errors.InvalidTxnState(f"{known.id!r} is in state {known.state.title}: it cannot be {wanted}")
+    return errors.InvalidTxnState(
+        f"{transaction.id!r} is in state {transaction.state.title}: it cannot be {wanted}"
+    )

@@ -1,7 +1,7 @@
-"""What members of a classic group say to each other through the broker, where it is the protocol of consumers.
+"""The embedded consumer protocol of classic groups: subscriptions and assignments that members exchange via the broker.
 
-The broker only passes it on, and looks at it for two things: which topics a group reads, and whether a cooperative
-rebalance will be followed by another one.  What cannot be read is passed over.  Pure."""
+The broker passes these bytes on.  It reads them for two things only: which topics a group subscribes to, and whether a
+cooperative rebalance will be followed by another one.  Bytes that cannot be decoded are ignored.  Pure."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _NOTHING: frozenset[tuple[str, int]] = frozenset()
 
 
 def topics_of(subscription: bytes) -> list[str] | None:
-    # Every version begins like version 0, which has the topics.
+    # Every version begins like version 0, which holds the topics.
     try:
-        said, _ = ConsumerProtocolSubscription.decode_prefix(subscription, 0, _VERSION.size)
+        message, _ = ConsumerProtocolSubscription.decode_prefix(subscription, 0, _VERSION.size)
     except (Malformed, errors.TidelogError):
         return None
-    return said.topics
+    return message.topics
 
 
 def owned(subscription: bytes) -> frozenset[tuple[str, int]]:
-    """What a member says it keeps while the group rebalances: nothing, where it gives all up before it joins."""
+    """The partitions that a member keeps during the rebalance; empty with the eager protocol, which revokes all first."""
     if len(subscription) < _VERSION.size:
         return _NOTHING
     try:
         (version,) = _VERSION.unpack_from(subscription)
-        known = min(version, ConsumerProtocolSubscription.VERSIONS[1])
-        said, _ = ConsumerProtocolSubscription.decode_prefix(subscription, known, _VERSION.size)
+        version_read = min(version, ConsumerProtocolSubscription.VERSIONS[1])
+        message, _ = ConsumerProtocolSubscription.decode_prefix(subscription, version_read, _VERSION.size)
     except (Malformed, errors.TidelogError):
         return _NOTHING
-    return _places((one.topic, one.partitions) for one in said.owned_partitions)
+    return _places((topic.topic, topic.partitions) for topic in message.owned_partitions)
 
 
 def assigned(assignment: bytes) -> frozenset[tuple[str, int]]:
     if not assignment:
         return _NOTHING
     try:
-        said, _ = ConsumerProtocolAssignment.decode_prefix(assignment, 0, _VERSION.size)
+        message, _ = ConsumerProtocolAssignment.decode_prefix(assignment, 0, _VERSION.size)
     except (Malformed, errors.TidelogError):
         return _NOTHING
-    return _places((one.topic, one.partitions) for one in said.assigned_partitions)
+    return _places((topic.topic, topic.partitions) for topic in message.assigned_partitions)
 
 
 def _places(topics: Iterable[tuple[str, list[int]]]) -> frozenset[tuple[str, int]]:
@@ -60,7 +60,7 @@ def _places(topics: Iterable[tuple[str, list[int]]]) -> frozenset[tuple[str, int
 
 
 def rejoins(group: ClassicGroup) -> bool:
-    """Does a member have to give something up?  It then joins again at once, and all others have to."""
+    """True if some member has to revoke partitions: it then joins again at once, which makes all members rejoin."""
     if group.protocol_type != PROTOCOL_TYPE:
         return False
     return any(

@@ -1,8 +1,8 @@
-"""Drives classic groups: requests and deadlines come in, `rebalance` decides, here it is done.
+"""The driver of classic groups: takes requests and deadlines, lets `rebalance` decide, and performs the effects.
 
-A request that waits for others is a future in its member, and is answered by whoever's turn ends the wait.  Sessions,
-joins under way and held heartbeats are in memory only: they go with the shard, and members find out at their next
-request."""
+A JoinGroup or SyncGroup that waits is a future in its member; the step that ends the wait answers it.  Sessions, joins
+under way and held heartbeats are in memory only: they are dropped with the shard, and members learn of that at their
+next request."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ log = logging.getLogger("tidelog.groups")
 GroupShard = Shard[GroupStateMachine]
 Waits = asyncio.Future[Any]
 
-# A hold ends long before the client's session would: it must get its answer, and send the next heartbeat.
+# A hold ends long before the client's session does: the client must get its answer and send the next heartbeat.
 HELD_SESSIONS_MAX = 1 / 3
 WITHHELD_MS_MAX = 1000
 
 
 class MemberConnection(NamedTuple):
-    """`hold` lets an answer wait until the connection gets another request; false when it must not wait at all."""
+    """The member's client, and the request's version.  `hold` lets an answer wait until the connection gets another
+    request; it returns false if the answer must not wait."""
 
     client_id: str
     client_host: str
@@ -95,13 +96,13 @@ class ClassicGroups:
                 self._new_id(request, caller.client_id),
                 waiter,
             )
-            turn = self._turn(group)
-            outcome = join(turn, request, joiner)
+            step = self._step(group)
+            outcome = join(step, request, joiner)
             if isinstance(outcome, Replacement):
                 leader = group.leader
                 appended = shard.append([outcome.entry])
-                outcome = replaced(turn, outcome, leader, caller.version)
-            self._perform(shard, turn)
+                outcome = replaced(step, outcome, leader, caller.version)
+            self._perform(shard, step)
             if outcome is None:
                 outcome = await waiter
             await shard.committed(appended, self._groups.commit_timeout_ms)
@@ -117,29 +118,34 @@ class ClassicGroups:
             raise errors.InvalidGroupId("the group id is empty")
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not least <= request.session_timeout_ms <= most:
-            raise errors.InvalidSessionTimeout(f"a session of {request.session_timeout_ms} ms")
+            raise errors.InvalidSessionTimeout(
+                f"session.timeout.ms is {request.session_timeout_ms}: it must be from {least} to {most}, "
+                f"which are group.min.session.timeout.ms and group.max.session.timeout.ms of the broker"
+            )
         self._check_running()
 
     def _check_running(self) -> None:
         if self._draining:
-            raise errors.CoordinatorNotAvailable("this broker stops")
+            raise errors.CoordinatorNotAvailable("this broker is shutting down")
 
     def _group_to_join(
         self, shard: GroupShard, request: JoinGroupRequest
     ) -> tuple[ClassicGroup | None, Appended | None]:
-        """The group; made if the request may make one.  What is made is written before anybody is told of it."""
+        """The group; created if the request may create it.  A new group is written before any client learns of it."""
         machine, group_id = shard.machine, request.group_id
-        known = machine.groups.get(group_id)
-        if isinstance(known, ClassicGroup):
-            return known, None
-        if known is not None and not (known.kind == CONSUMER and known.is_empty):
-            raise errors.InconsistentGroupProtocol(f"group {group_id} is a {known.kind} group")
+        group = machine.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group, None
+        if group is not None and not (group.kind == CONSUMER and group.is_empty):
+            raise errors.InconsistentGroupProtocol(f"group {group_id} is a {group.kind} group")
         if request.member_id:
             return None, None
         fresh = ClassicGroup(group_id, since_ms=self._groups.clock.now_ms())
-        if not fresh.supports(request.protocol_type, tuple((one.name, b"") for one in request.protocols)):
+        if not fresh.supports(
+            request.protocol_type, tuple((protocol.name, b"") for protocol in request.protocols)
+        ):
             raise errors.InconsistentGroupProtocol("a member needs a protocol type and a protocol")
-        entries = [] if known is None else known.tombstones()
+        entries = [] if group is None else group.tombstones()
         appended = shard.append([*entries, fresh.entry()])
         made = machine.groups[group_id]
         assert isinstance(made, ClassicGroup)
@@ -156,9 +162,9 @@ class ClassicGroups:
             if group.is_empty:
                 raise errors.UnknownMemberId(f"group {group.id} has no members")
             waiter: Waits = asyncio.get_running_loop().create_future()
-            turn = self._turn(group)
-            outcome = sync(turn, request, waiter)
-            self._perform(shard, turn)
+            step = self._step(group)
+            outcome = sync(step, request, waiter)
+            self._perform(shard, step)
             if isinstance(outcome, SyncGroupResponse):
                 await shard.settled(self._groups.commit_timeout_ms)
                 return outcome
@@ -173,21 +179,21 @@ class ClassicGroups:
         try:
             appended = shard.append([given.entry])
         except errors.TidelogError as problem:
-            turn = self._turn(group)
-            assignment_failed(turn, given.generation, problem.code)
-            self._perform(shard, turn)
+            step = self._step(group)
+            assignment_failed(step, given.generation, problem.code)
+            self._perform(shard, step)
             return
-        turn = self._turn(group)
-        assigned(turn)
-        self._perform(shard, turn)
+        step = self._step(group)
+        assigned(step)
+        self._perform(shard, step)
         error_code = errors.NONE
         try:
             await shard.committed(appended, self._groups.commit_timeout_ms)
         except errors.TidelogError as problem:
             error_code = problem.code
-        turn = self._turn(group)
-        assignment_settled(turn, given.generation, error_code)
-        self._perform(shard, turn)
+        step = self._step(group)
+        assignment_settled(step, given.generation, error_code)
+        self._perform(shard, step)
 
     def heartbeat(self, request: HeartbeatRequest, hold: Hold) -> int | HeldAnswer[int]:
         """The error code to answer."""
@@ -197,7 +203,7 @@ class ClassicGroups:
             session_ms = heartbeat(group, member_id, request.group_instance_id, request.generation_id)
             self._set_session(shard, group, member_id, session_ms)
         except errors.CoordinatorLoadInProgress:
-            return errors.NONE  # its session begins anew when the group is loaded
+            return errors.NONE  # the member's session begins anew when the group is loaded
         except errors.TidelogError as problem:
             return problem.code
         if group.state is ClassicState.STABLE and not self._draining:
@@ -212,9 +218,9 @@ class ClassicGroups:
         return errors.RebalanceInProgress.code if group.state is ClassicState.PREPARING else errors.NONE
 
     def _news(self, shard: GroupShard, group: ClassicGroup, request: HeartbeatRequest, expired: bool) -> int:
-        """What a heartbeat that was held is answered."""
+        """The answer to a heartbeat that was held."""
         if shard.machine.groups.get(group.id) is not group:
-            return errors.NONE  # it became a consumer group, and the member one of that
+            return errors.NONE  # the group became a consumer group, and the member is still in it
         try:
             heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
         except errors.TidelogError as problem:
@@ -224,27 +230,30 @@ class ClassicGroups:
         return errors.RebalanceInProgress.code if group.state is ClassicState.PREPARING else errors.NONE
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:
-        """An answer for each; raises what is wrong with all of them."""
+        """An answer for each member; raises an error that concerns the whole request."""
         if not group_id:
             raise errors.InvalidGroupId("the group id is empty")
         try:
             shard, group = self._find(group_id)
         except errors.UnknownMemberId as problem:
-            return [MemberResponse(one.member_id, one.group_instance_id, problem.code) for one in leaving]
-        turn = self._turn(group)
-        answers = leave(turn, leaving)
-        self._perform(shard, turn)
+            return [
+                MemberResponse(identity.member_id, identity.group_instance_id, problem.code)
+                for identity in leaving
+            ]
+        step = self._step(group)
+        answers = leave(step, leaving)
+        self._perform(shard, step)
         await shard.settled(self._groups.commit_timeout_ms)
         return answers
 
     def committed(self, shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
-        """A member committed offsets: it is there."""
+        """A member committed offsets, so it is alive."""
         member = group.members.get(member_id)
         if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING):
             self._set_session(shard, group, member_id, member.session_timeout_ms)
 
     def drain(self) -> None:
-        """Answers whatever waits: the broker stops."""
+        """Answers all waiting requests, because the broker is shutting down."""
         self._draining = True
         for shard in self._groups.coordinator.shards():
             self._dismiss(shard)
@@ -258,9 +267,9 @@ class ClassicGroups:
             raise errors.UnknownMemberId(f"there is no classic group {group_id}")
         return shard, group
 
-    # Doing what was decided
+    # Performing decisions
 
-    def _turn(self, group: ClassicGroup) -> GroupStep:
+    def _step(self, group: ClassicGroup) -> GroupStep:
         config = self._groups.config
         settings = RebalanceSettings(
             config.group_initial_rebalance_delay_ms,
@@ -269,9 +278,9 @@ class ClassicGroups:
         )
         return GroupStep(group, settings, self._groups.clock.now_ms())
 
-    def _perform(self, shard: GroupShard, turn: GroupStep) -> None:
-        group, timers = turn.group, self._groups.timers
-        for effect in turn.effects:
+    def _perform(self, shard: GroupShard, step: GroupStep) -> None:
+        group, timers = step.group, self._groups.timers
+        for effect in step.effects:
             if isinstance(effect, SendResponse):
                 assert isinstance(effect.waiter, asyncio.Future)
                 if not effect.waiter.done():
@@ -300,7 +309,7 @@ class ClassicGroups:
         try:
             shard.append([effect.entry])
         except errors.TidelogError as problem:
-            log.warning("group %s is empty, which could not be written: %s", effect.entry.key.group, problem)
+            log.warning("cannot write that group %s is empty: %s", effect.entry.key.group, problem)
 
     def _set(self, name: tuple[str, ...], after_ms: int | None, act: Callable[[], None]) -> None:
         if after_ms is None:
@@ -323,14 +332,14 @@ class ClassicGroups:
         """A deadline passed."""
         if shard.closed or shard.machine.groups.get(group.id) is not group:
             return
-        turn = self._turn(group)
-        event(turn, *what)
-        self._perform(shard, turn)
+        step = self._step(group)
+        event(step, *what)
+        self._perform(shard, step)
 
     # With the shards
 
     def _opened(self, shard: GroupShard) -> None:
-        """Members that the records know have one session's time to be heard of."""
+        """Members in the records have one session timeout to send a heartbeat."""
         size_max = self._groups.config.group_max_size
         for group in list(shard.machine.groups.values()):
             if not isinstance(group, ClassicGroup):
@@ -347,7 +356,7 @@ class ClassicGroups:
                 self.forget(group)
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group is not here any more."""
+        """This broker does not coordinate the group any more: its timers go."""
         timers = self._groups.timers
         timers.cancel(("join", group.id))
         timers.cancel(("sync", group.id))
@@ -356,14 +365,14 @@ class ClassicGroups:
             timers.cancel(("session", group.id, member_id))
 
     def replaced(self, shard: GroupShard, group: ClassicGroup) -> None:
-        """A consumer group is in its place now: members that wait are told to come again."""
+        """A consumer group has replaced this one: waiting members are told to join again."""
         self._answer_all(shard, group, errors.RebalanceInProgress.code)
         self.forget(group)
 
     def adopted(
         self, shard: GroupShard, group: ClassicGroup, protocols: Mapping[str, Protocols], rebalance: bool
     ) -> None:
-        """A consumer group became this one.  `protocols`: what its record does not hold of its members."""
+        """A consumer group became this classic group.  `protocols` of the members are not in the group's record."""
         for member in group.members.values():
             member.protocols = protocols[member.id]
             self._set_session(shard, group, member.id, member.session_timeout_ms)
@@ -371,15 +380,15 @@ class ClassicGroups:
             self._due(shard, group, GroupStep.prepare)
 
     def _dismiss(self, shard: GroupShard) -> None:
-        """Whoever waits for something of this shard is told to look for the coordinator again."""
+        """Waiting requests of this shard are answered with NOT_COORDINATOR: clients look for the new coordinator."""
         for group in shard.machine.groups.values():
             if isinstance(group, ClassicGroup):
                 self._answer_all(shard, group, errors.NotCoordinator.code)
 
     def _answer_all(self, shard: GroupShard, group: ClassicGroup, code: int) -> None:
         self._held.release_group(group.id)
-        turn = self._turn(group)
+        step = self._step(group)
         for member in group.members.values():
-            turn.answer_join(member, JoinGroupResponse(member_id=member.id, error_code=code))
-            turn.answer_sync(member, code)
-        self._perform(shard, turn)
+            step.answer_join(member, JoinGroupResponse(member_id=member.id, error_code=code))
+            step.answer_sync(member, code)
+        self._perform(shard, step)

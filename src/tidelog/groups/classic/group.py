@@ -1,7 +1,7 @@
-"""A classic group: who its members are, which protocol they agreed on, and how far the current rebalance is.
+"""A classic group: its members, the protocol that they agreed on, and the state of the current rebalance.
 
-Records hold a group as it was when its leader last handed out assignments (or when it became empty); everything in
-between is in memory only, as in Kafka: after a restart members find the last generation and go on with it.
+The group's record holds its state of the last completed rebalance (or of when it became empty); everything in between
+is in memory only, as in Kafka: after a restart, members continue with the last generation.
 Pure.  `rebalance` moves a group from state to state; `coordinator` drives it."""
 
 from __future__ import annotations
@@ -46,13 +46,17 @@ class ClassicGroup:
         self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.topics: set[str] | None = None
-        """What the members subscribe to; None when that cannot be told."""
+        """The topics that the members subscribe to; None if they are unknown."""
         # Of the rebalance under way:
-        self.promised: set[str] = set()  # member ids that were handed out, and have not joined yet
+        self.promised: set[str] = (
+            set()
+        )  # member ids that the coordinator has given out, and that have not joined yet
         self.unsynced: set[str] = set()
-        self.joined_lately = False  # somebody joined during the initial delay: it is extended
-        self.initial = False  # the initial delay is running: that all are there does not end it
-        self.withheld: set[str] = set()  # new members whose JoinGroup may be answered a generation later
+        self.joined_lately = False  # a member joined during the initial delay, which is then extended
+        self.initial = (
+            False  # the initial delay is running; it does not end early when all members have joined
+        )
+        self.withheld: set[str] = set()  # new members whose JoinGroup answer is withheld for a generation
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation}, {len(self.members)} members)"
@@ -73,7 +77,8 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Holds offsets of consumers that assign themselves, and never had members."""
+        """True if the group never had members, and only holds offsets of consumers that assign their partitions
+        themselves."""
         return not self.protocol_type and self.is_empty and not self.promised
 
     def check_commit(
@@ -90,7 +95,7 @@ class ClassicGroup:
                     f"group {self.id} is in generation {self.generation}, not {epoch}"
                 )
         elif not transactional and not self.is_empty:
-            raise errors.UnknownMemberId(f"group {self.id} has members: only they may commit offsets")
+            raise errors.UnknownMemberId(f"group {self.id} has members: only its members may commit offsets")
         if not transactional and self.state is ClassicState.COMPLETING:
             raise errors.RebalanceInProgress(f"group {self.id} is rebalancing")
         return None
@@ -102,12 +107,14 @@ class ClassicGroup:
     def check_offset_delete(self) -> None:
         self.check_fetch(None, -1)
         if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
-            raise errors.NonEmptyGroup(f"group {self.id} has members whose topics are not known")
+            raise errors.NonEmptyGroup(
+                f"group {self.id} has members whose subscriptions are unknown: stop them before deleting offsets"
+            )
 
     def check_delete(self) -> None:
         self.check_fetch(None, -1)
         if not self.is_empty:
-            raise errors.NonEmptyGroup(f"group {self.id} has members")
+            raise errors.NonEmptyGroup(f"group {self.id} has members: stop them before deleting the group")
 
     def tombstones(self) -> list[CoordinatorRecord]:
         return [CoordinatorRecord(GroupMetadataKey(self.id), None)]
@@ -132,18 +139,18 @@ class ClassicGroup:
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None:
-            known = self.static.get(instance_id)
-            if known is None:
+            current_id = self.static.get(instance_id)
+            if current_id is None:
                 raise errors.UnknownMemberId(f"group {self.id} has no member with instance id {instance_id}")
-            if known != member_id:
+            if current_id != member_id:
                 raise errors.FencedInstanceId(
-                    f"instance {instance_id} of group {self.id} is another member by now"
+                    f"another member of group {self.id} has taken over instance id {instance_id}"
                 )
         if member_id not in self.members:
             raise errors.UnknownMemberId(f"group {self.id} has no member {member_id!r}")
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Is there a protocol that such a member and all others know?"""
+        """True if a new member with these protocols shares one with all other members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -152,12 +159,12 @@ class ClassicGroup:
         return not names.isdisjoint(self.candidates())
 
     def candidates(self) -> set[str]:
-        """The protocols that every member knows."""
-        known = [member.names() for member in self.members.values()]
-        return set.intersection(*known) if known else set()
+        """The protocols that every member supports."""
+        names_by_member = [member.names() for member in self.members.values()]
+        return set.intersection(*names_by_member) if names_by_member else set()
 
     def choose_protocol(self) -> str | None:
-        """The one that most members like best of those that all know."""
+        """The protocol that most members prefer, of those that all members support."""
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -189,11 +196,11 @@ class ClassicGroup:
         return member
 
     def replace(self, old_id: str, member: ClassicMember) -> None:
-        """A static member came back under a new id, in the old one's place.  The others keep theirs: the order of
-        members is what assignors of clients go by."""
+        """A static member is back under a new member id, and takes the old id's place.  The order of the members stays,
+        because the clients' assignors depend on it."""
         self.members = {
-            (member.id if known == old_id else known): (member if known == old_id else one)
-            for known, one in self.members.items()
+            (member.id if other_id == old_id else other_id): (member if other_id == old_id else other)
+            for other_id, other in self.members.items()
         }
         assert member.instance_id is not None
         self.static[member.instance_id] = member.id
@@ -206,7 +213,7 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        return not self.promised and all(one.joining is not None for one in self.members.values())
+        return not self.promised and all(member.joining is not None for member in self.members.values())
 
     def moved_to(self, state: ClassicState, now_ms: int) -> None:
         self.state = state
@@ -219,10 +226,10 @@ class ClassicGroup:
             return None
         topics: set[str] = set()
         for member in self.members.values():
-            said = topics_of(member.metadata(self.protocol))
-            if said is None:
+            subscribed = topics_of(member.metadata(self.protocol))
+            if subscribed is None:
                 return None
-            topics.update(said)
+            topics.update(subscribed)
         return topics
 
     # Records
@@ -230,7 +237,7 @@ class ClassicGroup:
     def entry(
         self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None
     ) -> CoordinatorRecord:
-        """The group as its record; `assignments` by member in place of those that they have."""
+        """The group as its record; `assignments` by member id replace those that the members have."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -245,9 +252,9 @@ class ClassicGroup:
         return CoordinatorRecord(GroupMetadataKey(self.id), value)
 
     def recorded_as(self, value: GroupMetadataValue) -> None:
-        """What its record says is so.  A member that is known keeps what no record holds: all the protocols it knows,
-        and its request that waits."""
-        known = self.members
+        """Takes over what the group's record says.  A member that is here already keeps what no record holds: all the
+        protocols that it supports, and its waiting request."""
+        live_members = self.members
         self.generation = value.generation
         self.protocol_type = value.protocol_type
         self.protocol = value.protocol
@@ -256,7 +263,7 @@ class ClassicGroup:
         self.members, self.static = {}, {}
         for stored in value.members:
             member = ClassicMember.of(stored, value.protocol)
-            live = known.get(member.id)
+            live = live_members.get(member.id)
             if live is not None:
                 live.recorded_as(member, value.protocol)
                 member = live

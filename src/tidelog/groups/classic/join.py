@@ -1,6 +1,6 @@
-"""JoinGroup of a classic group: who may join, what it changes, who is answered now and who waits.
+"""JoinGroup of a classic group: decides which member may join, what changes, and whether the request waits.
 
-In the order of Kafka's checks.  Pure: `coordinator` performs the effects."""
+The checks come in Kafka's order.  Pure: `coordinator` performs the effects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from tidelog.wire.messages.group_metadata_record import GroupMetadataValue
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NEW_MEMBER_MS = 5 * 60 * 1000
-"""How long a new member is waited for: it has no session before the answer to its first JoinGroup."""
+"""The session timeout of a new member until its first JoinGroup is answered."""
 
 _ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
 
 
 class Joiner(NamedTuple):
-    """Who sends the request.  `new_id` is the member id it gets if it needs one, `waiter` stands for the request."""
+    """The sender of the request.  `new_id` is the member id that it gets if it needs one; `waiter` stands for the
+    request."""
 
     client_id: str
     client_host: str
@@ -34,7 +35,7 @@ class Joiner(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A static member comes back and nothing else changes: write `entry`, then `replaced` makes it so."""
+    """A static member comes back and nothing else changes: the driver writes `entry`, then calls `replaced`."""
 
     entry: CoordinatorRecord
     old: ClassicMember
@@ -42,19 +43,19 @@ class Replacement(NamedTuple):
 
 
 Outcome = JoinGroupResponse | Replacement | None
-"""An answer for now, or something to write first; None: the request waits."""
+"""An immediate answer, or a record to write first; None: the request waits."""
 
 
-def join(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
-    group, member_id = turn.group, request.member_id
-    if not _fits(group, member_id, turn.settings.size_max):
+def join(step: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
+    group, member_id = step.group, request.member_id
+    if not _fits(group, member_id, step.settings.size_max):
         group.remove(member_id)
         return refused("", errors.GroupMaxSizeReached)
     if group.state is ClassicState.DEAD:
         return refused(member_id, errors.CoordinatorNotAvailable)
     if not group.supports(request.protocol_type, protocols_of(request)):
         return refused(member_id, errors.InconsistentGroupProtocol)
-    return _join_known(turn, request, joiner) if member_id else _join_new(turn, request, joiner)
+    return _join_known(step, request, joiner) if member_id else _join_new(step, request, joiner)
 
 
 def refused(member_id: str, why: type[errors.TidelogError]) -> JoinGroupResponse:
@@ -70,33 +71,33 @@ def _fits(group: ClassicGroup, member_id: str, size_max: int) -> bool:
     if group.state is ClassicState.PREPARING:
         if member is not None and member.joining is not None:
             return True
-        return sum(one.joining is not None for one in group.members.values()) < size_max
+        return sum(other.joining is not None for other in group.members.values()) < size_max
     if group.state in (ClassicState.COMPLETING, ClassicState.STABLE):
         return member is not None or len(group.members) < size_max
     return True
 
 
-def _join_new(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
-    group = turn.group
+def _join_new(step: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
+    group = step.group
     if request.group_instance_id is not None:
-        known = group.static.get(request.group_instance_id)
-        if known is not None:
-            return _replace_static(turn, request, joiner, group.members[known])
-        return _add(turn, request, joiner, joiner.new_id)
+        current_id = group.static.get(request.group_instance_id)
+        if current_id is not None:
+            return _replace_static(step, request, joiner, group.members[current_id])
+        return _add(step, request, joiner, joiner.new_id)
     if joiner.version < _ID_REQUIRED_FROM:
-        return _add(turn, request, joiner, joiner.new_id)
-    # A client that gives up now and tries again would be a second member: it joins when it knows its id.
+        return _add(step, request, joiner, joiner.new_id)
+    # A client that gives up and tries again must not become a second member: it joins once it knows its member id.
     group.promised.add(joiner.new_id)
-    turn.effects.append(SetSession(joiner.new_id, request.session_timeout_ms))
+    step.effects.append(SetSession(joiner.new_id, request.session_timeout_ms))
     return refused(joiner.new_id, errors.MemberIdRequired)
 
 
-def _join_known(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
-    group, member_id = turn.group, request.member_id
+def _join_known(step: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> Outcome:
+    group, member_id = step.group, request.member_id
     if member_id in group.promised:
         if request.group_instance_id is not None:
             return refused(member_id, errors.UnknownServerError)
-        return _add(turn, request, joiner, member_id)
+        return _add(step, request, joiner, member_id)
     try:
         group.check_member(member_id, request.group_instance_id)
     except errors.TidelogError as problem:
@@ -106,20 +107,20 @@ def _join_known(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner) -> O
         return refused(member_id, errors.UnknownMemberId)
     unchanged = tuple(member.protocols) == protocols_of(request)
     if member_id in group.withheld and unchanged:
-        _update(turn, member, request, joiner.waiter)
+        _update(step, member, request, joiner.waiter)
         return None
     if group.state is ClassicState.COMPLETING and unchanged:
-        # Its answer was lost on the way: here it is again.
+        # The earlier answer was lost on its way: send it again.
         return joined(group, member)
     if group.state is ClassicState.STABLE and unchanged and group.leader != member_id:
         return joined(group, member)
-    _update(turn, member, request, joiner.waiter)
-    turn.prepare_or_complete()
+    _update(step, member, request, joiner.waiter)
+    step.prepare_or_complete()
     return None
 
 
-def _add(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner, member_id: str) -> Outcome:
-    group = turn.group
+def _add(step: GroupStep, request: JoinGroupRequest, joiner: Joiner, member_id: str) -> Outcome:
+    group = step.group
     if group.state is ClassicState.PREPARING and group.initial:
         group.joined_lately = True
     member = ClassicMember(
@@ -134,15 +135,15 @@ def _add(turn: GroupStep, request: JoinGroupRequest, joiner: Joiner, member_id: 
         new=True,
     )
     group.add(member, request.protocol_type)
-    turn.effects.append(SetSession(member_id, NEW_MEMBER_MS))
-    turn.prepare_or_complete()
+    step.effects.append(SetSession(member_id, NEW_MEMBER_MS))
+    step.prepare_or_complete()
     return None
 
 
-def _update(turn: GroupStep, member: ClassicMember, request: JoinGroupRequest, waiter: Hashable) -> None:
-    # An earlier request of this member that still waits is given up: Kafka forgets it, and no client reads the
-    # answer; but answers of one connection are sent in order, so it must have one.
-    turn.answer_join(member, refused(member.id, errors.RebalanceInProgress))
+def _update(step: GroupStep, member: ClassicMember, request: JoinGroupRequest, waiter: Hashable) -> None:
+    # An earlier request of this member still waits.  Kafka forgets it, and no client reads its answer; but answers of
+    # one connection are sent in order, so the request must get one.
+    step.answer_join(member, refused(member.id, errors.RebalanceInProgress))
     member.protocols = protocols_of(request)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
@@ -150,9 +151,9 @@ def _update(turn: GroupStep, member: ClassicMember, request: JoinGroupRequest, w
 
 
 def _replace_static(
-    turn: GroupStep, request: JoinGroupRequest, joiner: Joiner, old: ClassicMember
+    step: GroupStep, request: JoinGroupRequest, joiner: Joiner, old: ClassicMember
 ) -> Outcome:
-    group = turn.group
+    group = step.group
     new = replace(
         old,
         id=joiner.new_id,
@@ -164,19 +165,19 @@ def _replace_static(
     )
     if group.state is ClassicState.STABLE and _protocol_with(group, old, new) == group.protocol:
         return Replacement(_replaced_entry(group, old, new), old, new)
-    _fence(turn, old)
+    _fence(step, old)
     group.replace(old.id, new)
     new.joining = joiner.waiter
-    turn.effects.append(SetSession(new.id, new.session_timeout_ms))
+    step.effects.append(SetSession(new.id, new.session_timeout_ms))
     if group.state is ClassicState.PREPARING:
-        turn.complete_if_all_joined()
+        step.complete_if_all_joined()
     else:
-        turn.prepare()
+        step.prepare()
     return None
 
 
 def _protocol_with(group: ClassicGroup, old: ClassicMember, new: ClassicMember) -> str | None:
-    names = {one.id: one for one in group.members.values()}
+    names = {other.id: other for other in group.members.values()}
     names[old.id] = new
     probe = ClassicGroup(group.id)
     probe.members = names
@@ -194,30 +195,32 @@ def _replaced_entry(group: ClassicGroup, old: ClassicMember, new: ClassicMember)
     return entry
 
 
-def _fence(turn: GroupStep, old: ClassicMember) -> None:
-    turn.answer_join(
+def _fence(step: GroupStep, old: ClassicMember) -> None:
+    step.answer_join(
         old,
         JoinGroupResponse(member_id=old.id, error_code=errors.FencedInstanceId.code, protocol_name=None),
     )
-    turn.answer_sync(old, errors.FencedInstanceId.code)
-    turn.effects.append(SetSession(old.id, None))
+    step.answer_sync(old, errors.FencedInstanceId.code)
+    step.effects.append(SetSession(old.id, None))
 
 
-def replaced(turn: GroupStep, it: Replacement, was_leader: str | None, version: int) -> JoinGroupResponse:
-    """The entry is written and the group has the new member: the rest of it, and the answer."""
-    group = turn.group
-    _fence(turn, it.old)
-    group.unsynced.discard(it.old.id)
-    member = group.members[it.new.id]
-    member.protocols = it.new.protocols  # the record holds but the chosen one
-    turn.effects.append(SetSession(member.id, member.session_timeout_ms))
+def replaced(
+    step: GroupStep, replacement: Replacement, was_leader: str | None, version: int
+) -> JoinGroupResponse:
+    """The record is written and the group has the new member: fences the old one and returns the answer."""
+    group = step.group
+    _fence(step, replacement.old)
+    group.unsynced.discard(replacement.old.id)
+    member = group.members[replacement.new.id]
+    member.protocols = replacement.new.protocols  # the record holds only the chosen protocol
+    step.effects.append(SetSession(member.id, member.session_timeout_ms))
     answer = joined(group, member)
     leads = group.leader == member.id
     if version >= _SKIP_ASSIGNMENT_FROM:
         answer.members = listed(group) if leads else []
         answer.skip_assignment = leads
     else:
-        # Told of its own new id it would take itself for the leader, and assign for a generation that is settled.
+        # A client that sees its own new id as the leader's would compute an assignment for a finished generation.
         answer.members = []
         answer.leader = was_leader or ""
     return answer

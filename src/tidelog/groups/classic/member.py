@@ -9,13 +9,13 @@ from tidelog.groups.cadence import Cadence
 from tidelog.wire.messages.group_metadata_record import MemberMetadata
 
 Protocols = Sequence[tuple[str, bytes]]
-"""(name, metadata), the one that the member likes best first."""
+"""(name, metadata) pairs, in the member's order of preference."""
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """`joining` and `syncing` stand for a request of this member that waits for its answer.  `new` until the first
-    answer to its JoinGroup: a client that gives up before would be a member that nobody hears of."""
+    """`joining` and `syncing` stand for a JoinGroup or SyncGroup request of this member that waits for its answer.  A
+    member is `new` until its first JoinGroup is answered: a client that gives up before that never sends a heartbeat."""
 
     id: str
     instance_id: str | None
@@ -30,7 +30,7 @@ class ClassicMember:
     new: bool = field(default=False, compare=False)
     waited: bool = field(
         default=False, compare=False
-    )  # its answer was withheld for a generation: once is enough
+    )  # its JoinGroup answer was withheld for a generation, which happens only once
     cadence: Cadence = field(default_factory=Cadence, compare=False)
 
     @property
@@ -39,7 +39,7 @@ class ClassicMember:
 
     @property
     def waits(self) -> bool:
-        """A request of it is being held, so it is there although it cannot send heartbeats."""
+        """True while a request of the member waits: the member is alive although it cannot send heartbeats."""
         return not self.new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -64,7 +64,7 @@ class ClassicMember:
         )
 
     def recorded_as(self, recorded: ClassicMember, protocol: str | None) -> None:
-        """Takes over what its record says; what no record holds stays: its other protocols, a request that waits."""
+        """Takes over what the member's record says, and keeps what no record holds: other protocols, a waiting request."""
         self.instance_id = recorded.instance_id
         self.client_id = recorded.client_id
         self.client_host = recorded.client_host

@@ -1,8 +1,8 @@
-"""One event of a classic group: what it changes in the group, and what the driver then has to do.
+"""The rebalance of a classic group: one event changes the group, and lists the effects that the driver performs.
 
-Here is the way from state to state that all events share: a rebalance is prepared until every member has joined (or had
-its time to), completed when the leader has handed out assignments.  Facts in, effects out, as Kafka's coordinator
-decides.  Pure; `join`, `sync` and `coordinator` take turns."""
+A `GroupStep` holds the transitions that all events share: the group prepares a rebalance until every member has joined
+or the rebalance timeout has passed, and completes it when the leader has sent the assignments.  Facts in, effects out,
+as in Kafka's group coordinator.  Pure; `join`, `sync` and `coordinator` create the steps."""
 
 from __future__ import annotations
 
@@ -22,59 +22,62 @@ class RebalanceSettings(NamedTuple):
     initial_delay_ms: int
     size_max: int
     withhold_ms: int
-    """How long a new member of a cooperative group may wait for the generation in which it gets something."""
+    """How long the JoinGroup answer of a new member of a cooperative group may be withheld, until the generation in which
+    the member gets partitions."""
 
 
 # Effects
 
 
 class SendResponse(NamedTuple):
-    """To a request that waits."""
+    """Answer a JoinGroup or SyncGroup request that waits."""
 
     waiter: Hashable
     response: JoinGroupResponse | SyncGroupResponse
 
 
 class SetSession(NamedTuple):
-    """The member is taken out unless it is heard of within this time; None: it is not waited for any more."""
+    """Remove the member unless it sends a request within this time; None cancels the session timer."""
 
     member_id: str
     within_ms: int | None
 
 
 class SetJoinDeadline(NamedTuple):
-    """Joining ends after this time, whoever is there; None: the wait is over."""
+    """The join phase ends after this time with the members that have joined; None cancels the timer."""
 
     after_ms: int | None
 
 
 class SetInitialDelay(NamedTuple):
-    """The first members are given time for others to come; `remaining_ms` is what may be added to it."""
+    """`group.initial.rebalance.delay.ms`: the first members wait for others.  The delay may be extended by up to
+    `remaining_ms`."""
 
     after_ms: int
     remaining_ms: int
 
 
 class SetSyncDeadline(NamedTuple):
-    """Members that have not asked for their assignment by then are taken out."""
+    """Members that have not sent SyncGroup by then are removed; None cancels the timer."""
 
     after_ms: int | None
 
 
 class SetWithheldDeadline(NamedTuple):
-    """New members whose answer is withheld get it then."""
+    """New members whose JoinGroup answer is withheld get it after this time; None cancels the timer."""
 
     after_ms: int | None
 
 
 class WriteRecord(NamedTuple):
-    """The group is so whether this can be written or not: what is not in the log is found out again after a load."""
+    """Write the group's record.  The group's state holds even if the write fails: after a load, members repeat whatever
+    the log does not have."""
 
     entry: CoordinatorRecord
 
 
 class RebalanceBegan(NamedTuple):
-    """Members can be told now that they have to join again."""
+    """Answer the held heartbeats: members must join again."""
 
 
 Effect = (
@@ -99,7 +102,7 @@ class GroupStep:
     # Towards a rebalance
 
     def prepare_or_complete(self) -> None:
-        """Somebody joined or left."""
+        """A member joined or left."""
         if self.group.state is ClassicState.PREPARING:
             self.complete_if_all_joined()
         elif self.group.state is not ClassicState.DEAD:
@@ -112,7 +115,7 @@ class GroupStep:
                 member.assignment = b""
         self.answer_syncs(errors.RebalanceInProgress.code)
         self._no_sync_due()
-        self._no_withheld()  # those count as joined
+        self._no_withheld()  # members whose answer is withheld count as joined
         group.initial = group.state is ClassicState.EMPTY
         group.moved_to(ClassicState.PREPARING, self.now_ms)
         self.effects.append(RebalanceBegan())
@@ -130,7 +133,7 @@ class GroupStep:
             self.complete()
 
     def initial_over(self, due: SetInitialDelay) -> None:
-        """The delay that `due` asked for is over; it is extended while members keep coming."""
+        """The initial delay of `due` has passed; it is extended while new members keep joining."""
         group = self.group
         if group.state is not ClassicState.PREPARING:
             return
@@ -146,7 +149,7 @@ class GroupStep:
         )
 
     def complete(self) -> None:
-        """Joining is over: the next generation begins with those who are there."""
+        """The join phase is over: the next generation begins with the members that have joined."""
         group = self.group
         self.effects.append(SetJoinDeadline(None))
         for member in list(group.members.values()):
@@ -175,30 +178,31 @@ class GroupStep:
         self.effects.append(SetSyncDeadline(group.rebalance_timeout_ms))
 
     def _begin(self, member: ClassicMember) -> None:
-        """The member takes part in this generation."""
+        """Answers the member's JoinGroup: it takes part in this generation."""
         self.answer_join(member, joined(self.group, member))
         self.effects.append(SetSession(member.id, member.session_timeout_ms))
         member.new = False
         self.group.unsynced.add(member.id)
 
-    # A member that is new to a cooperative group gets nothing in its first generation: others have to give up something
-    # first, and join again for that.  Answered in the first it would learn of the second by a heartbeat, seconds later;
-    # so it is answered only when it is known whether there will be a second.
+    # A new member of a cooperative group gets no partitions in its first generation: other members have to revoke some
+    # first, and then join again.  If the new member's JoinGroup were answered in the first generation, it would learn of
+    # the second one by a heartbeat, seconds later.  So the answer is withheld until it is clear whether a second
+    # generation follows.
 
     def _to_withhold(self) -> set[str]:
         group = self.group
         if not self.settings.withhold_ms or group.protocol_type != PROTOCOL_TYPE:
             return set()
-        owners = {one.id for one in group.members.values() if owned(one.metadata(group.protocol))}
+        owners = {member.id for member in group.members.values() if owned(member.metadata(group.protocol))}
         if not owners:
             return set()
-        fresh = [one for one in group.members.values() if one.new and not one.waited]
-        for one in fresh:
-            one.waited = True
-        return {one.id for one in fresh} - owners - {group.leader}
+        fresh = [member for member in group.members.values() if member.new and not member.waited]
+        for member in fresh:
+            member.waited = True
+        return {member.id for member in fresh} - owners - {group.leader}
 
     def assigned(self) -> None:
-        """It is known now what everybody gets."""
+        """The leader's assignments are in the group."""
         group = self.group
         again = bool(group.withheld) and rejoins(group)
         for member_id in list(group.withheld):
@@ -209,7 +213,7 @@ class GroupStep:
             self.effects.append(SetWithheldDeadline(self.settings.withhold_ms))
 
     def withheld_over(self) -> None:
-        """Whoever has to give something up takes long: there is no point in waiting for that."""
+        """Members take too long to revoke partitions: the withheld answers are sent now."""
         for member_id in list(self.group.withheld):
             self._release(self.group.members[member_id])
 
@@ -224,18 +228,18 @@ class GroupStep:
             self.effects.append(SetWithheldDeadline(None))
 
     def _elect(self) -> bool:
-        """The leader is one that has joined; false when nobody has."""
+        """Makes sure that the leader is a member that has joined; false when no member has joined."""
         group = self.group
         leader = None if group.leader is None else group.members.get(group.leader)
         if leader is not None and leader.joining is not None:
             return True
-        chosen = next((one.id for one in group.members.values() if one.joining is not None), None)
+        chosen = next((member.id for member in group.members.values() if member.joining is not None), None)
         if chosen is None:
             return False
         group.leader = chosen
         return True
 
-    # Members that go
+    # Members that leave
 
     def session_over(self, member_id: str) -> None:
         group = self.group
@@ -269,7 +273,7 @@ class GroupStep:
         self.prepare()
 
     def drop(self, member: ClassicMember) -> None:
-        """A member is no more; requests of it that wait are told."""
+        """Removes the member; its waiting requests are answered with UNKNOWN_MEMBER_ID."""
         self.answer_join(member, JoinGroupResponse(error_code=errors.UnknownMemberId.code))
         self.answer_sync(member, errors.UnknownMemberId.code)
         self.effects.append(SetSession(member.id, None))
@@ -299,7 +303,7 @@ class GroupStep:
 
 
 def joined(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """The leader is told who the others are."""
+    """The JoinGroup answer; only the leader's lists the members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -312,8 +316,8 @@ def joined(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
 
 def listed(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     return [
-        JoinGroupResponseMember(one.id, one.instance_id, one.metadata(group.protocol))
-        for one in group.members.values()
+        JoinGroupResponseMember(member.id, member.instance_id, member.metadata(group.protocol))
+        for member in group.members.values()
     ]
 
 

@@ -14,19 +14,19 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class Assignment(NamedTuple):
-    """The leader has handed out assignments: once `entry` is written the group is stable."""
+    """The leader has sent the assignments: once `entry` is written, the group is stable."""
 
     entry: CoordinatorRecord
     generation: int
 
 
 Outcome = SyncGroupResponse | Assignment | None
-"""An answer for now, or something to write first; None: the request waits for the leader's."""
+"""An immediate answer, or a record to write first; None: the request waits for the leader's SyncGroup."""
 
 
-def sync(turn: GroupStep, request: SyncGroupRequest, waiter: Hashable) -> Outcome:
+def sync(step: GroupStep, request: SyncGroupRequest, waiter: Hashable) -> Outcome:
     """Raises the protocol's error."""
-    group, member_id = turn.group, request.member_id
+    group, member_id = step.group, request.member_id
     _check(group, member_id, request.group_instance_id, request.generation_id)
     _check_protocol(request.protocol_type, group.protocol_type)
     _check_protocol(request.protocol_name, group.protocol)
@@ -35,15 +35,17 @@ def sync(turn: GroupStep, request: SyncGroupRequest, waiter: Hashable) -> Outcom
     member = group.members[member_id]
     group.unsynced.discard(member_id)
     if not group.unsynced:
-        turn.effects.append(SetSyncDeadline(None))
+        step.effects.append(SetSyncDeadline(None))
     if group.state is ClassicState.STABLE:
         return synced(group, member)
-    turn.answer_sync(member, errors.RebalanceInProgress.code)  # an earlier one of it that still waits
+    step.answer_sync(
+        member, errors.RebalanceInProgress.code
+    )  # an earlier SyncGroup of this member that still waits
     member.syncing = waiter
     if group.leader != member_id:
         return None
-    # What the leader assigns to strangers is passed over; whom it forgot gets nothing.
-    given = {one.member_id: one.assignment for one in request.assignments}
+    # Assignments to unknown members are ignored; a member that the leader left out gets no partitions.
+    given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
     return Assignment(group.entry(given), group.generation)
 
 
@@ -57,70 +59,75 @@ def _check(group: ClassicGroup, member_id: str, instance_id: str | None, generat
         )
 
 
-def _check_protocol(given: str | None, known: str | None) -> None:
-    if given is not None and known is not None and given != known:
-        raise errors.InconsistentGroupProtocol(f"the group's protocol is {known}, not {given}")
+def _check_protocol(given: str | None, expected: str | None) -> None:
+    if given is not None and expected is not None and given != expected:
+        raise errors.InconsistentGroupProtocol(f"the group's protocol is {expected}, not {given}")
 
 
-def assignment_failed(turn: GroupStep, generation: int, error_code: int) -> None:
-    """The assignments could not be written: whoever waits for one is told, and joins again."""
-    group = turn.group
+def assignment_failed(step: GroupStep, generation: int, error_code: int) -> None:
+    """The assignments could not be written: waiting members get the error and join again."""
+    group = step.group
     if group.state is not ClassicState.COMPLETING or group.generation != generation:
         return
     for member in group.members.values():
         member.assignment = b""
-    turn.answer_syncs(error_code)
-    turn.prepare()
+    step.answer_syncs(error_code)
+    step.prepare()
 
 
-def assigned(turn: GroupStep) -> None:
-    """The assignments are written, and the group has them."""
-    if turn.group.state is ClassicState.STABLE:
-        turn.assigned()
+def assigned(step: GroupStep) -> None:
+    """The assignments are written, and are in the group."""
+    if step.group.state is ClassicState.STABLE:
+        step.assigned()
 
 
-def assignment_settled(turn: GroupStep, generation: int, error_code: int) -> None:
-    """The assignments are safe (or, with an error, nobody knows yet): whoever still waits for one gets it."""
-    if turn.group.state is ClassicState.STABLE and turn.group.generation == generation:
-        turn.answer_syncs(error_code)
+def assignment_settled(step: GroupStep, generation: int, error_code: int) -> None:
+    """The assignments are committed (or, with an error, not confirmed): members that still wait get their answer."""
+    if step.group.state is ClassicState.STABLE and step.group.generation == generation:
+        step.answer_syncs(error_code)
 
 
 def heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> int:
-    """Checks it, and says how long the member's session lasts from now on; the state says what to answer."""
+    """Checks the heartbeat and returns the member's session timeout; the answer depends on the group's state."""
     _check(group, member_id, instance_id, generation)
     if group.state is ClassicState.EMPTY:
         raise errors.UnknownMemberId(f"group {group.id} has no members")
     return group.members[member_id].session_timeout_ms
 
 
-def leave(turn: GroupStep, leaving: Sequence[MemberIdentity]) -> list[MemberResponse]:
-    group = turn.group
+def leave(step: GroupStep, leaving: Sequence[MemberIdentity]) -> list[MemberResponse]:
+    group = step.group
     if group.state is ClassicState.DEAD:
         raise errors.CoordinatorNotAvailable(f"group {group.id} is being deleted")
-    answers = [MemberResponse(one.member_id, one.group_instance_id, _leave_one(turn, one)) for one in leaving]
+    answers = [
+        MemberResponse(identity.member_id, identity.group_instance_id, _leave_one(step, identity))
+        for identity in leaving
+    ]
     if any(answer.error_code == errors.NONE for answer in answers):
         if group.state in (ClassicState.COMPLETING, ClassicState.STABLE):
-            turn.prepare_or_complete()
+            step.prepare_or_complete()
         else:
-            turn.complete_if_all_joined()
+            step.complete_if_all_joined()
     return answers
 
 
-def _leave_one(turn: GroupStep, one: MemberIdentity) -> int:
-    group, member_id = turn.group, one.member_id
+def _leave_one(step: GroupStep, identity: MemberIdentity) -> int:
+    group, member_id = step.group, identity.member_id
     if not member_id:
-        known = None if one.group_instance_id is None else group.static.get(one.group_instance_id)
-        if known is None:
+        current_id = (
+            None if identity.group_instance_id is None else group.static.get(identity.group_instance_id)
+        )
+        if current_id is None:
             return errors.UnknownMemberId.code
-        member_id = known
+        member_id = current_id
     elif member_id in group.promised:
         group.remove(member_id)
-        turn.effects.append(SetSession(member_id, None))
+        step.effects.append(SetSession(member_id, None))
         return errors.NONE
     else:
         try:
-            group.check_member(member_id, one.group_instance_id)
+            group.check_member(member_id, identity.group_instance_id)
         except errors.TidelogError as problem:
             return problem.code
-    turn.drop(group.members[member_id])
+    step.drop(group.members[member_id])
     return errors.NONE

@@ -1,10 +1,9 @@
-"""Which member of a consumer group reads which partition: the assignors that brokers bring, `uniform` and `range`.
+"""The server-side assignors of consumer groups, `uniform` and `range`: which member reads which partition.
 
-Both give every partition that somebody subscribes to to exactly one of its subscribers.  `uniform` evens out how many
-partitions members have and moves as few as that takes; `range` gives each member a run of neighbouring partitions of
-every topic, the same run for topics of one size, so that keys meet across topics.  The same members, subscriptions and
-partitions give the same assignment, in whatever order they come.  Racks play no part, as in Kafka 4.3.
-Pure.  `target_assignment` calls them."""
+Both assign every subscribed partition to exactly one of its subscribers.  `uniform` balances the number of partitions of
+each member, and moves as few as possible; `range` gives each member a run of neighbouring partitions of every topic, the
+same run for topics of equal size, so that equal keys of these topics meet.  The order of the input does not matter.
+Racks are not considered, as in Kafka 4.3.  Pure.  `target_assignment` calls them."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ ROUNDS_MAX = 16
 
 
 class MemberSubscription(NamedTuple):
-    """A member: the topics it wants (all exist), and the partitions it was assigned last."""
+    """A member: the topics it subscribes to (all exist), and the partitions of its last assignment."""
 
     id: str
     instance_id: str | None
@@ -32,15 +31,16 @@ Assignor = Callable[[Sequence[MemberSubscription], Mapping[UUID, int]], dict[str
 
 def assign_range(members: Sequence[MemberSubscription], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
     """`counts`: how many partitions each subscribed topic has."""
-    # Static members come first, by their instance id: a restart, which changes the member id, moves nothing.
+    # Static members come first, by instance id: a restart changes the member id, and must not move partitions.
     ordered = sorted(
-        members, key=lambda one: (0, one.instance_id) if one.instance_id is not None else (1, one.id)
+        members,
+        key=lambda member: (0, member.instance_id) if member.instance_id is not None else (1, member.id),
     )
-    given: dict[str, dict[UUID, frozenset[int]]] = {one.id: {} for one in members}
+    given: dict[str, dict[UUID, frozenset[int]]] = {member.id: {} for member in members}
     subscribers: dict[UUID, list[str]] = {}
-    for one in ordered:
-        for topic in one.topics:
-            subscribers.setdefault(topic, []).append(one.id)
+    for subscriber in ordered:
+        for topic in subscriber.topics:
+            subscribers.setdefault(topic, []).append(subscriber.id)
     for topic, ids in subscribers.items():
         share, extra = divmod(counts[topic], len(ids))
         start = 0
@@ -56,10 +56,10 @@ def assign_uniform(
     members: Sequence[MemberSubscription], counts: Mapping[UUID, int]
 ) -> dict[str, Partitions]:
     """`counts`: how many partitions each subscribed topic has."""
-    ordered = sorted(members, key=lambda one: one.id)
+    ordered = sorted(members, key=lambda member: member.id)
     if not ordered:
         return {}
-    if all(one.topics == ordered[0].topics for one in ordered):
+    if all(member.topics == ordered[0].topics for member in ordered):
         return _assign_alike(ordered, counts)
     return _assign_unlike(ordered, counts)
 
@@ -68,29 +68,29 @@ ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_ran
 
 
 def _assign_alike(members: Sequence[MemberSubscription], counts: Mapping[UUID, int]) -> dict[str, Partitions]:
-    """All subscribe to the same: nobody gets more than one partition more than anybody else."""
+    """All members subscribe to the same topics: their numbers of partitions differ by one at most."""
     topics = sorted(members[0].topics)
     free = {topic: set(range(counts[topic])) for topic in topics}
     held: dict[str, list[tuple[UUID, int]]] = {}
-    for one in members:
-        held[one.id] = _still_free(one, free)
+    for member in members:
+        held[member.id] = _still_free(member, free)
     share, extra = divmod(sum(counts[topic] for topic in topics), len(members))
-    # Who has more than the share already keeps it, as far as that goes: so fewer partitions move.
-    larger = [one.id for one in members if len(held[one.id]) > share]
-    smaller = [one.id for one in members if len(held[one.id]) <= share]
+    # Members that hold more than the share get the larger quotas, so that fewer partitions move.
+    larger = [member.id for member in members if len(held[member.id]) > share]
+    smaller = [member.id for member in members if len(held[member.id]) <= share]
     quotas = {member: share + (at < extra) for at, member in enumerate([*larger, *smaller])}
     given: dict[str, dict[UUID, set[int]]] = {}
     room: list[list[str]] = []
-    for one in members:
-        kept, quota = held[one.id][: quotas[one.id]], quotas[one.id]
-        for topic, partition in held[one.id][quota:]:
+    for member in members:
+        kept, quota = held[member.id][: quotas[member.id]], quotas[member.id]
+        for topic, partition in held[member.id][quota:]:
             free[topic].add(partition)
-        given[one.id] = _by_topic(kept)
+        given[member.id] = _by_topic(kept)
         for empty in range(quota - len(kept)):
             if empty == len(room):
                 room.append([])
-            room[empty].append(one.id)
-    # In turns, so that the partitions of a busy topic do not all go to one member.
+            room[empty].append(member.id)
+    # Round-robin, so that the partitions of a busy topic do not all go to one member.
     turns = (member for row in room for member in row)
     for topic in topics:
         for partition in sorted(free[topic]):
@@ -101,15 +101,15 @@ def _assign_alike(members: Sequence[MemberSubscription], counts: Mapping[UUID, i
 def _assign_unlike(
     members: Sequence[MemberSubscription], counts: Mapping[UUID, int]
 ) -> dict[str, Partitions]:
-    """Subscriptions differ: a partition goes to the subscriber with the least, and then moves while that evens out."""
+    """Subscriptions differ: a partition goes to its least loaded subscriber, then partitions move while that balances."""
     subscribers: dict[UUID, list[str]] = {}
-    for one in members:
-        for topic in one.topics:
-            subscribers.setdefault(topic, []).append(one.id)
+    for subscriber in members:
+        for topic in subscriber.topics:
+            subscribers.setdefault(topic, []).append(subscriber.id)
     free = {topic: set(range(counts[topic])) for topic in subscribers}
-    given = {one.id: _by_topic(_still_free(one, free)) for one in members}
+    given = {subscriber.id: _by_topic(_still_free(subscriber, free)) for subscriber in members}
     load = {member: sum(map(len, topics.values())) for member, topics in given.items()}
-    # The topics that weigh most on their subscribers come first; what is left then evens out what they did.
+    # Topics with the most partitions per subscriber come first; the remaining topics then balance the load.
     topics = sorted(
         subscribers,
         key=lambda topic: (-counts[topic] / len(subscribers[topic]), len(subscribers[topic]), topic),
@@ -132,7 +132,7 @@ def _assign_unlike(
 def _even_out(
     topic: UUID, subscribers: Sequence[str], given: dict[str, dict[UUID, set[int]]], load: dict[str, int]
 ) -> bool:
-    """Moves partitions of this topic from who has most to who has least; true if any moved."""
+    """Moves partitions of this topic from the most to the least loaded subscriber; true if any moved."""
     if len(subscribers) < 2:
         return False
     moved = False
@@ -153,12 +153,12 @@ def _even_out(
         moved = True
 
 
-def _still_free(one: MemberSubscription, free: Mapping[UUID, set[int]]) -> list[tuple[UUID, int]]:
-    """What it holds, still wants, and nobody before it has taken; it is taken now."""
+def _still_free(subscriber: MemberSubscription, free: Mapping[UUID, set[int]]) -> list[tuple[UUID, int]]:
+    """Takes the partitions that the subscriber holds, still subscribes to, and that no one before has taken."""
     kept = []
-    for topic in sorted(one.held):
-        if topic in one.topics:
-            for partition in sorted(one.held[topic] & free[topic]):
+    for topic in sorted(subscriber.held):
+        if topic in subscriber.topics:
+            for partition in sorted(subscriber.held[topic] & free[topic]):
                 free[topic].discard(partition)
                 kept.append((topic, partition))
     return kept

@@ -1,8 +1,8 @@
 """Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup while the group migrates.
 
-To such a member the group looks like a classic one of which it is not the leader: it is told to rejoin when its
-assignment changes, joins at a generation that is its member epoch, and finds its partitions in the answer to SyncGroup.
-Checks come in Kafka's order.  Pure."""
+To such a member the group looks like a classic group that another member leads: it is told to rejoin when its assignment
+changes, its generation is its member epoch, and SyncGroup's answer holds its partitions.  Checks come in Kafka's order.
+Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ID_REQUIRED_FROM = 4
 
 
 class ClassicJoin(NamedTuple):
-    """`member` None: it is to join again under `member_id`."""
+    """`member` None: the client must join again under `member_id`."""
 
     member_id: str
     member: ConsumerMember | None
@@ -55,37 +55,37 @@ def join(
     version: int,
     client_id: str,
     client_host: str,
-    world: GroupFacts,
+    facts: GroupFacts,
 ) -> ClassicJoin:
-    """A classic member joins, or joins again.  Whether that ends the migration is the driver's next question."""
+    """A classic member joins or rejoins.  The driver then checks whether the group can be downgraded."""
     group = draft.group
-    if world.config.group_consumer_migration_policy == DISABLED:
+    if facts.config.group_consumer_migration_policy == DISABLED:
         raise errors.InconsistentGroupProtocol(
-            f"group {group.id} uses the consumer protocol, and may not be migrated"
+            f"group {group.id} uses the consumer protocol, and group.consumer.migration.policy is disabled"
         )
-    member_id = request.member_id or world.new_id()
-    check_room(group, member_id, world)
+    member_id = request.member_id or facts.new_id()
+    check_room(group, member_id, facts)
     if not _supports(group, request):
         raise errors.InconsistentGroupProtocol(f"group {group.id} has no protocol in common with {member_id}")
     if not request.member_id and request.group_instance_id is None and version >= ID_REQUIRED_FROM:
         return ClassicJoin(member_id, None)
-    said = _subscription(request)
+    subscription = _subscription(request)
     before = _found(draft, request, member_id)
     member = replace(
         before,
         instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
-        rack=said.rack_id or before.rack,
+        rack=subscription.rack_id or before.rack,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         regex="",
         client_id=client_id,
         client_host=client_host,
         classic=ClassicTraits(request.session_timeout_ms, tuple(protocols_of(request))),
     )
-    owned = identified(said, world.image)
-    resubscribed = subscribe(draft, before, member, world)
-    assign(draft, world)
-    member = follow(draft, member, owned, resubscribed, world)
+    owned = identified(subscription, facts.image)
+    resubscribed = subscribe(draft, before, member, facts)
+    assign(draft, facts)
+    member = follow(draft, member, owned, resubscribed, facts)
     return ClassicJoin(member.id, member)
 
 
@@ -93,14 +93,14 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0].metadata)
     except Malformed as problem:
-        raise errors.InconsistentGroupProtocol(f"the subscription is not understood: {problem}") from None
+        raise errors.InconsistentGroupProtocol(f"the subscription cannot be decoded: {problem}") from None
 
 
 def _supports(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """A protocol that all classic members know; anything goes while there are none."""
+    """True if all classic members of the group support one of the request's protocols."""
     if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         return False
-    names = {one.name for one in request.protocols}
+    names = {protocol.name for protocol in request.protocols}
     for member in group.members.values():
         if member.classic is not None:
             names &= {name for name, _ in member.classic.protocols}
@@ -111,12 +111,12 @@ def _found(draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> Cons
     group = draft.group
     if request.group_instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
-    known = group.static_member(request.group_instance_id)
+    static_member = group.static_member(request.group_instance_id)
     if request.member_id:
-        return check_instance(known, group.id, member_id, request.group_instance_id)
-    if known is None:
+        return check_instance(static_member, group.id, member_id, request.group_instance_id)
+    if static_member is None:
         return ConsumerMember(member_id)
-    return replace_static(draft, known, member_id)
+    return replace_static(draft, static_member, member_id)
 
 
 def protocol_of(member: ConsumerMember) -> str:
@@ -142,7 +142,7 @@ def find(group: ConsumerGroup, member_id: str, instance_id: str | None, generati
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, image: Image) -> bytes:
-    """The member's assignment, as it understands it."""
+    """The member's assignment in the embedded consumer protocol."""
     member = find(group, request.member_id, request.group_instance_id, request.generation_id)
     if request.protocol_type is not None and request.protocol_type != PROTOCOL_TYPE:
         raise errors.InconsistentGroupProtocol(f"the group's protocol type is {PROTOCOL_TYPE}")
@@ -157,7 +157,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, image: Image) -> bytes
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember, image: Image) -> bool:
-    """It has to give something back, or everything it waits for is there: to a classic member that is a rebalance."""
+    """True if the member must revoke partitions, or if all that it waits for is free: both are rebalances to it."""
     if member.state is MemberState.UNREVOKED or member.epoch < group.assignment_epoch:
         return True
     return member.state is MemberState.UNRELEASED and not waits_for_others(
@@ -168,17 +168,17 @@ def must_rejoin(group: ConsumerGroup, member: ConsumerMember, image: Image) -> b
 def leave(
     group: ConsumerGroup, leaving: Sequence[MemberIdentity]
 ) -> tuple[list[MemberResponse], dict[str, ConsumerMember]]:
-    """An answer for each, and the members that go."""
+    """An answer for each identity, and the members that leave."""
     answers, gone = [], {}
-    for one in leaving:
-        answer = MemberResponse(one.member_id, one.group_instance_id)
+    for identity in leaving:
+        answer = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
-            if one.group_instance_id is None:
-                member = group.member(one.member_id)
+            if identity.group_instance_id is None:
+                member = group.member(identity.member_id)
             else:
-                known = group.static_member(one.group_instance_id)
-                wanted = one.member_id or (known.id if known is not None else "")
-                member = check_instance(known, group.id, wanted, one.group_instance_id)
+                static_member = group.static_member(identity.group_instance_id)
+                wanted = identity.member_id or (static_member.id if static_member is not None else "")
+                member = check_instance(static_member, group.id, wanted, identity.group_instance_id)
             gone[member.id] = member
         except errors.TidelogError as problem:
             answer.error_code = problem.code

@@ -1,6 +1,6 @@
-"""Drives the classic members of consumer groups: what `ClassicGroups` does for groups that have no others.
+"""The driver of classic members in consumer groups; `ClassicGroups` drives groups with classic members only.
 
-Handlers ask `holds` which of the two a request belongs to."""
+Handlers call `holds` to find out which of the two a request belongs to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClassicMembers:
         self._classic = classic
 
     def holds(self, group_id: str) -> bool:
-        """Is it a consumer group with members?  One without becomes a classic group when a classic member joins."""
+        """True for a consumer group with members; an empty one becomes a classic group when a classic member joins."""
         if not group_id:
             return False
         try:
@@ -53,16 +53,16 @@ class ClassicMembers:
     async def _join(self, request: JoinGroupRequest, caller: MemberConnection) -> JoinGroupResponse:
         driver = self._driver
         shard = self._groups.shard(request.group_id)
-        world = driver.world(request.group_id)
+        facts = driver.facts(request.group_id)
         draft = GroupDraft(driver.find(shard, request.group_id))
         joined = classic_members.join(
-            draft, request, caller.version, caller.client_id, caller.client_host, world
+            draft, request, caller.version, caller.client_id, caller.client_host, facts
         )
         member = joined.member
         if member is None:
             return JoinGroupResponse(member_id=joined.member_id, error_code=errors.MemberIdRequired.code)
-        if may_downgrade(draft.group, (), world.config):
-            appended = driver.downgrade(shard, draft, (), world)
+        if may_downgrade(draft.group, (), facts.config):
+            appended = driver.downgrade(shard, draft, (), facts)
         else:
             appended = driver.write(shard, draft)
             group = driver.find(shard, request.group_id)
@@ -80,7 +80,9 @@ class ClassicMembers:
         assert member.classic is not None
         self._groups.timers.cancel((CONSUMER, group.id, member.id, "join"))
         self._driver.set_session(shard, group, member, member.classic.session_timeout_ms)
-        act = partial(self._driver.expire, shard, group, member.id, "did not sync in time")
+        act = partial(
+            self._driver.expire, shard, group, member.id, "sent no SyncGroup within its rebalance timeout"
+        )
         self._groups.timers.set((CONSUMER, group.id, member.id, "sync"), member.rebalance_timeout_ms, act)
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -106,7 +108,9 @@ class ClassicMembers:
             if not rejoin:
                 await self._hold(request, member, caller)
                 if not self.holds(request.group_id):
-                    return errors.NONE  # it is a classic group by now, and its next heartbeat finds it
+                    return (
+                        errors.NONE
+                    )  # the group has become classic; the next heartbeat goes to `ClassicGroups`
                 _, rejoin = self._beat(request)
         except errors.TidelogError as problem:
             return problem.code
@@ -123,7 +127,9 @@ class ClassicMembers:
         rejoin = must_rejoin(group, member, self._groups.image)
         name = (CONSUMER, group.id, member.id, "join")
         if rejoin and name not in self._groups.timers:
-            act = partial(self._driver.expire, shard, group, member.id, "did not rejoin in time")
+            act = partial(
+                self._driver.expire, shard, group, member.id, "did not rejoin within its rebalance timeout"
+            )
             self._groups.timers.set(name, member.rebalance_timeout_ms, act)
         return member, rejoin
 
@@ -140,7 +146,7 @@ class ClassicMembers:
         await self._driver.held.wait(request.group_id, member.id, most_ms, caller.hold)
 
     async def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[MemberResponse]:
-        """An answer for each; raises what is wrong with all of them."""
+        """An answer for each member; raises an error that concerns the whole request."""
         shard = self._groups.shard(group_id)
         group = self._driver.find(shard, group_id)
         answers, gone = classic_members.leave(group, leaving)

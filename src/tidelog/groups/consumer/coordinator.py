@@ -1,5 +1,7 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe, performed: `heartbeat` decides, `driver` writes it
-and does what follows from it.  A heartbeat without news is held until there is some; see `heartbeat_interval`."""
+"""The coordinator of consumer groups: performs ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+`heartbeat` decides, `driver` writes the decision and performs its consequences.  A heartbeat without news is held until
+there is some; see `heartbeat_interval`."""
 
 from __future__ import annotations
 
@@ -52,55 +54,55 @@ class ConsumerGroups:
     async def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: MemberConnection
     ) -> ConsumerGroupHeartbeatResponse:
-        """Raises what is wrong with it."""
+        """The answer; raises the protocol's error."""
         check_request(request, caller.version, self._groups.config.group_consumer_assignors)
         shard = self._groups.shard(request.group_id)
         if request.member_epoch in (LEFT_EPOCH, STATIC_LEFT_EPOCH):
             return await self._leave(shard, request)
         interval_ms = self.driver.config(request.group_id).consumer_heartbeat_interval_ms
-        came, appended = self._beat(shard, request, caller)
+        result, appended = self._beat(shard, request, caller)
         if self._holds:
-            told_ms = self.driver.told.get(request.group_id, {}).get(came.member.id, 0)
+            told_ms = self.driver.told.get(request.group_id, {}).get(result.member.id, 0)
             since_ms, expired = self._groups.clock.monotonic_ms(), False
-            if appended is None and _nothing_to_tell(came, request):
+            if appended is None and _nothing_to_tell(result, request):
                 expired = await self.driver.held.wait(
-                    request.group_id, came.member.id, hold_ms(told_ms), caller.hold
+                    request.group_id, result.member.id, hold_ms(told_ms), caller.hold
                 )
                 shard = self._groups.shard(request.group_id)
-                known = self.driver.find(shard, request.group_id).members.get(came.member.id)
-                if not expired or known is not came.member:
-                    came, appended = self._beat(shard, request, caller)
+                current = self.driver.find(shard, request.group_id).members.get(result.member.id)
+                if not expired or current is not result.member:
+                    result, appended = self._beat(shard, request, caller)
             held_ms = self._groups.clock.monotonic_ms() - since_ms
-            interval_ms = self._next_ms(shard, request, came, appended is not None, held_ms, expired)
+            interval_ms = self._next_ms(shard, request, result, appended is not None, held_ms, expired)
         await shard.committed(appended, self._groups.commit_timeout_ms)
         return ConsumerGroupHeartbeatResponse(
-            member_id=came.member.id,
-            member_epoch=came.member.epoch,
+            member_id=result.member.id,
+            member_epoch=result.member.epoch,
             heartbeat_interval_ms=interval_ms,
-            assignment=None if came.assigned is None else _told(came.assigned),
+            assignment=None if result.assigned is None else _told(result.assigned),
         )
 
     def _next_ms(
         self,
         shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
-        came: HeartbeatResult,
+        result: HeartbeatResult,
         written: bool,
         held_ms: int,
         expired: bool,
     ) -> int:
-        """The heartbeat interval that the member is told now."""
-        member, group = came.member, self.driver.find(shard, request.group_id)
+        """The heartbeat interval in this answer."""
+        member, group = result.member, self.driver.find(shard, request.group_id)
         interval_ms = self.driver.config(group.id).consumer_heartbeat_interval_ms
-        told = self.driver.told.setdefault(group.id, {})
+        intervals_ms = self.driver.told.setdefault(group.id, {})
         if member.state is MemberState.UNREVOKED:
-            told_ms = interval_ms  # it comes by itself, as soon as it has given its partitions back
+            told_ms = interval_ms  # the member sends a heartbeat as soon as it has revoked its partitions
         else:
-            news = written or not _nothing_to_tell(came, request)
+            news = written or not _nothing_to_tell(result, request)
             waiting = group.epoch > group.assignment_epoch or member.state is MemberState.UNRELEASED
             outcome = HeartbeatOutcome(news, waiting, held_ms, expired)
-            told_ms = next_ms(told.get(member.id, 0), interval_ms, outcome)
-        told[member.id] = told_ms
+            told_ms = next_ms(intervals_ms.get(member.id, 0), interval_ms, outcome)
+        intervals_ms[member.id] = told_ms
         return told_ms
 
     @property
@@ -110,40 +112,40 @@ class ConsumerGroups:
     def _beat(
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: MemberConnection
     ) -> tuple[HeartbeatResult, Appended | None]:
-        world = self.driver.world(request.group_id)
-        draft, was = self._draft(shard, request, world)
-        came = member_heartbeat(draft, request, caller.client_id, caller.client_host, world)
+        facts = self.driver.facts(request.group_id)
+        draft, was = self._draft(shard, request, facts)
+        result = member_heartbeat(draft, request, caller.client_id, caller.client_host, facts)
         appended = self.driver.write(shard, draft)
         group = self.driver.find(shard, request.group_id)
         if was is not None:
             self.driver.classic.replaced(shard, was)
             self.driver.arm(shard, group)
-        self.driver.set_session(shard, group, came.member)
-        self.driver.set_rebalance(shard, group, came.member)
+        self.driver.set_session(shard, group, result.member)
+        self.driver.set_rebalance(shard, group, result.member)
         if appended is not None:
             self.driver.changed(shard, group)
-        return came, appended
+        return result, appended
 
     def _draft(
-        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, world: GroupFacts
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, facts: GroupFacts
     ) -> tuple[GroupDraft, ClassicGroup | None]:
-        """The group to join or to stay in; a classic one that is to become a consumer group comes along."""
+        """The draft of the member's group, and the classic group that becomes a consumer group, if there is one."""
         group_id = request.group_id
-        known = shard.machine.groups.get(group_id)
-        if isinstance(known, ConsumerGroup):
-            return GroupDraft(known), None
+        group = shard.machine.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return GroupDraft(group), None
         if request.member_epoch != JOINING_EPOCH:
-            raise errors.GroupIdNotFound(f"there is no consumer group {group_id}")
-        if known is None:
+            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
+        if group is None:
             return GroupDraft(ConsumerGroup(group_id)), None
-        if not isinstance(known, ClassicGroup):
-            raise errors.GroupIdNotFound(f"group {group_id} is a {known.kind} group")
-        draft = GroupDraft(ConsumerGroup(group_id), known.tombstones())
-        if known.is_empty:
-            return draft, known
-        check_upgrade(known, world.config)
-        draft.add(*upgraded(known, world.image))
-        return draft, known
+        if not isinstance(group, ClassicGroup):
+            raise errors.GroupIdNotFound(f"group {group_id} is a {group.kind} group")
+        draft = GroupDraft(ConsumerGroup(group_id), group.tombstones())
+        if group.is_empty:
+            return draft, group
+        check_upgrade(group, facts.config)
+        draft.add(*upgraded(group, facts.image))
+        return draft, group
 
     async def _leave(
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest
@@ -161,22 +163,23 @@ class ConsumerGroups:
         return ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
 
     async def described(self, group_id: str) -> ConsumerGroup:
-        """The group, to be described; GroupIdNotFound when there is no such consumer group."""
+        """The group, for ConsumerGroupDescribe; raises GroupIdNotFound if it is no consumer group."""
         shard = self._groups.shard(group_id)
         group = self.driver.find(shard, group_id)
         await shard.settled(self._groups.commit_timeout_ms)
         return group
 
     def drain(self) -> None:
-        """Answers whatever waits: the broker stops."""
+        """Answers held heartbeats, because the broker is shutting down."""
         self.draining = True
         self.driver.held.release_all()
 
 
-def _nothing_to_tell(came: HeartbeatResult, request: ConsumerGroupHeartbeatRequest) -> bool:
-    """And nothing to wait for from the member, whose next heartbeat would come late if this one were held."""
-    member = came.member
-    if came.assigned is not None or member.epoch != request.member_epoch:
+def _nothing_to_tell(result: HeartbeatResult, request: ConsumerGroupHeartbeatRequest) -> bool:
+    """True if this heartbeat can be held: it brings no news, and the member has nothing to revoke.  A member that revokes
+    partitions must be able to send its next heartbeat at once."""
+    member = result.member
+    if result.assigned is not None or member.epoch != request.member_epoch:
         return False
     return member.state is not MemberState.UNREVOKED
 

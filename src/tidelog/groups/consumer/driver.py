@@ -1,9 +1,8 @@
-"""What every change of a consumer group leads to: it is written, an assignment may be due, members have deadlines and
-may have news.
+"""The driver of consumer groups: writes a decision, and performs what follows from it (assignments, deadlines, news).
 
-A new assignment does not wait for a heartbeat: it is worked out as soon as the assignment interval allows, and members
-whose heartbeat is being held learn of it at once.  Sessions, deadlines of revocations and held heartbeats are in memory
-only, and begin anew when a shard is loaded."""
+A new target assignment does not wait for a heartbeat: it is computed as soon as the assignment interval allows, and
+members whose heartbeat is held learn of it at once.  Session timers, revocation deadlines and held heartbeats are in
+memory only, and begin anew when a shard is loaded."""
 
 from __future__ import annotations
 
@@ -59,29 +58,29 @@ class ConsumerDriver:
         self._expressions = Expressions()
         self._plain = (groups.config, GroupConfig.of({}, groups.config))
         self.told: dict[str, dict[str, int]] = {}
-        """Heartbeat intervals that members were told, by group and member."""
+        """The last heartbeat interval that each member was told, by group and member."""
         self.held = Held(CONSUMER, groups.timers)
         groups.coordinator.opened.append(self._opened)
         groups.coordinator.closed.append(self._closed)
         groups.updated.append(self._updated)
 
-    # For whoever decides
+    # For coordinators
 
     def find(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.machine.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise errors.GroupIdNotFound(f"there is no consumer group {group_id}")
+            raise errors.GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return group
 
     def config(self, group_id: str) -> GroupConfig:
-        """Every heartbeat asks, and nearly all groups have only what the broker gives them."""
+        """The group's settings; cached for groups without settings of their own, because every heartbeat needs them."""
         broker = self.groups.config
         if self._plain[0] is not broker:
             self._plain = (broker, GroupConfig.of({}, broker))
         overrides = self.groups.image.group_overrides(group_id)
         return GroupConfig.of(overrides, broker) if overrides else self._plain[1]
 
-    def world(self, group_id: str) -> GroupFacts:
+    def facts(self, group_id: str) -> GroupFacts:
         return GroupFacts(
             self.groups.image,
             self.groups.config,
@@ -95,7 +94,7 @@ class ConsumerDriver:
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def write(self, shard: GroupShard, draft: GroupDraft) -> Appended | None:
-        """What was decided, in one batch.  None when it was nothing."""
+        """Writes the decisions in one batch; None if there are none."""
         appended = shard.append(draft.entries)
         group = shard.machine.groups.get(draft.id)
         if draft.seen is not None and isinstance(group, ConsumerGroup):
@@ -105,12 +104,12 @@ class ConsumerDriver:
     def remove(
         self, shard: GroupShard, group: ConsumerGroup, members: dict[str, ConsumerMember]
     ) -> Appended | None:
-        """They left, or are taken for dead.  Who is left may be a classic group."""
-        world = self.world(group.id)
-        if may_downgrade(group, members, world.config):
-            return self.downgrade(shard, GroupDraft(group), members, world)
+        """Removes members that left or expired.  If only classic members remain, the group may become classic."""
+        facts = self.facts(group.id)
+        if may_downgrade(group, members, facts.config):
+            return self.downgrade(shard, GroupDraft(group), members, facts)
         draft = GroupDraft(group)
-        remove(draft, members.values(), world)
+        remove(draft, members.values(), facts)
         appended = self.write(shard, draft)
         for member_id in members:
             self._forget_member(group.id, member_id)
@@ -119,11 +118,11 @@ class ConsumerDriver:
         return appended
 
     def downgrade(
-        self, shard: GroupShard, draft: GroupDraft, leaving: Collection[str], world: GroupFacts
+        self, shard: GroupShard, draft: GroupDraft, leaving: Collection[str], facts: GroupFacts
     ) -> Appended | None:
-        """The classic members that are left are a classic group again."""
+        """Makes the remaining classic members a classic group again."""
         group = draft.group
-        down = downgraded(group, leaving, world.image, world.now_ms)
+        down = downgraded(group, leaving, facts.image, facts.now_ms)
         settled = not leaving and all(member.is_reconciled(group.epoch) for member in group.members.values())
         appended = shard.append([*draft.entries, *down.entries])
         self._forget(group)
@@ -137,14 +136,14 @@ class ConsumerDriver:
     # Deadlines
 
     def changed(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """The group is not as it was: an assignment may be due, and members may have news."""
+        """The group changed: an assignment may be due, and members with a held heartbeat may have news."""
         name = (CONSUMER, group.id, "", "assign")
         if group.members and group.epoch > group.assignment_epoch:
-            world = self.world(group.id)
-            after_ms = wait_ms(group, world)
+            facts = self.facts(group.id)
+            after_ms = wait_ms(group, facts)
             if not after_ms:
                 draft = GroupDraft(group)
-                assign(draft, world)
+                assign(draft, facts)
                 after_ms = 0 if self._wrote(shard, draft) else RETRY_MS
             if after_ms:
                 self.groups.timers.set(name, after_ms, partial(self._assign, shard, group))
@@ -168,20 +167,20 @@ class ConsumerDriver:
             self.changed(shard, group)
 
     def _refresh(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Topics came, grew or went."""
+        """Topics were created, grew or were deleted."""
         if not self._is_here(shard, group):
             return
         draft = GroupDraft(group)
-        refresh(draft, self.world(group.id), changed=False)
+        refresh(draft, self.facts(group.id), changed=False)
         if self._wrote(shard, draft):
             self.changed(shard, group)
 
     def _wrote(self, shard: GroupShard, draft: GroupDraft) -> bool:
-        """As `write`, where nobody waits for it.  What cannot be written now is decided again later."""
+        """As `write`, for changes that no request waits for.  A decision that cannot be written is made again later."""
         try:
             self.write(shard, draft)
         except errors.TidelogError as problem:
-            log.warning("a change of group %s could not be written: %s", draft.id, problem)
+            log.warning("cannot write a change of group %s, trying again later: %s", draft.id, problem)
             return False
         return True
 
@@ -190,11 +189,11 @@ class ConsumerDriver:
     ) -> None:
         if within_ms is None:
             within_ms = self.config(group.id).consumer_session_timeout_ms
-        act = partial(self.expire, shard, group, member.id, "was not heard of in time")
+        act = partial(self.expire, shard, group, member.id, "sent no heartbeat within its session timeout")
         self.groups.timers.set((CONSUMER, group.id, member.id, "session"), within_ms, act)
 
     def set_rebalance(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """A member that has to give partitions back has its rebalance timeout to do so."""
+        """A member that must revoke partitions has its rebalance timeout to do so."""
         name = (CONSUMER, group.id, member.id, "rebalance")
         if member.state is not MemberState.UNREVOKED:
             self.groups.timers.cancel(name)
@@ -205,16 +204,16 @@ class ConsumerDriver:
     def _revocation_due(self, shard: GroupShard, group: ConsumerGroup, member_id: str, epoch: int) -> None:
         member = group.members.get(member_id)
         if member is not None and member.epoch == epoch and member.state is MemberState.UNREVOKED:
-            self.expire(shard, group, member_id, "did not give partitions back in time")
+            self.expire(shard, group, member_id, "did not revoke partitions within its rebalance timeout")
 
     def expire(self, shard: GroupShard, group: ConsumerGroup, member_id: str, why: str) -> None:
         if not self._is_here(shard, group) or member_id not in group.members:
             return
-        log.info("member %s of group %s %s: it is taken out", member_id, group.id, why)
+        log.info("removing member %s from group %s: it %s", member_id, group.id, why)
         try:
             self.remove(shard, group, {member_id: group.members[member_id]})
         except errors.TidelogError as problem:
-            log.warning("member %s of group %s could not be taken out: %s", member_id, group.id, problem)
+            log.warning("cannot remove member %s from group %s: %s", member_id, group.id, problem)
             self.set_session(shard, group, group.members[member_id])
 
     def _is_here(self, shard: GroupShard, group: ConsumerGroup) -> bool:
@@ -232,7 +231,7 @@ class ConsumerDriver:
                     )
 
     def arm(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Members that the records know have one session's time to be heard of."""
+        """Members in the records have one session timeout to send a heartbeat."""
         for member in group.members.values():
             self.set_session(shard, group, member, member.classic and member.classic.session_timeout_ms)
             self.set_rebalance(shard, group, member)
@@ -266,7 +265,7 @@ class ConsumerDriver:
     def _forget_member(self, group_id: str, member_id: str) -> None:
         for what in ("session", "rebalance", "join", "sync"):
             self.groups.timers.cancel((CONSUMER, group_id, member_id, what))
-        told = self.told.get(group_id, {})
-        told.pop(member_id, None)
-        if not told:
+        intervals_ms = self.told.get(group_id, {})
+        intervals_ms.pop(member_id, None)
+        if not intervals_ms:
             self.told.pop(group_id, None)

@@ -1,6 +1,6 @@
-"""What classic consumers put into their groups' bytes: subscriptions and assignments, each after its version.
+"""Subscriptions and assignments of classic consumers, as bytes that begin with a version (ConsumerProtocol).
 
-Brokers pass these bytes on unread, except where a group moves between the classic and the consumer protocol.  Pure."""
+Brokers pass these bytes on unread, except when a group migrates between the classic and the consumer protocol.  Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ M = TypeVar("M", bound=Message)
 
 
 def read_version(data: bytes) -> int:
-    """Malformed when there is none."""
+    """Raises Malformed if there is no version."""
     if len(data) < _VERSION.size:
-        raise Malformed("there is no version of the consumer protocol")
+        raise Malformed("the version of the consumer protocol is missing")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise Malformed(f"there is no version {version} of the consumer protocol")
@@ -48,21 +48,27 @@ def write_assignment(partitions: Partitions, image: Image, version: int) -> byte
     return _VERSION.pack(version) + ConsumerProtocolAssignment(assigned_partitions=named).encode(version)
 
 
-def identified(said: ConsumerProtocolAssignment | ConsumerProtocolSubscription, image: Image) -> Partitions:
-    """The partitions it names, of topics that exist."""
+def identified(
+    message: ConsumerProtocolAssignment | ConsumerProtocolSubscription, image: Image
+) -> Partitions:
+    """The partitions in `message` whose topics exist, by topic id."""
     named = (
-        said.assigned_partitions if isinstance(said, ConsumerProtocolAssignment) else said.owned_partitions
+        message.assigned_partitions
+        if isinstance(message, ConsumerProtocolAssignment)
+        else message.owned_partitions
     )
-    found: dict[UUID, frozenset[int]] = {}
-    for one in named:
-        topic = image.topics.get(one.topic)
-        if topic is not None and one.partitions:
-            found[topic.id] = frozenset(one.partitions) | found.get(topic.id, frozenset())
-    return found
+    partitions: dict[UUID, frozenset[int]] = {}
+    for topic_partitions in named:
+        topic = image.topics.get(topic_partitions.topic)
+        if topic is not None and topic_partitions.partitions:
+            partitions[topic.id] = frozenset(topic_partitions.partitions) | partitions.get(
+                topic.id, frozenset()
+            )
+    return partitions
 
 
 def _read(kind: type[M], data: bytes) -> M:
-    """A newer version than is known here begins like the newest known one."""
+    """A version newer than the newest supported one begins like that one."""
     version = min(read_version(data), kind.VERSIONS[1])
     message, _ = kind.decode_prefix(data, version, _VERSION.size)
     return message

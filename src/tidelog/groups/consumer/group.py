@@ -1,8 +1,8 @@
-"""A consumer group (KIP-848): its members, what each should have (the target), and what each has (its assignment).
+"""A consumer group (KIP-848): its members, the target assignment, and each member's current assignment.
 
-Three epochs: the group's grows when members, subscriptions or subscribed topics change; the assignment's says for which
-of those the target was worked out; a member's, how far that member has followed.  All of it is in records, so a load
-gives the state that lived through them.  Pure.  `heartbeat` decides, `coordinator` drives."""
+It has three epochs.  The group epoch grows when members, subscriptions or subscribed topics change; the assignment epoch
+is the group epoch that the target assignment was computed for; the member epoch is the assignment epoch that the member
+has reconciled to.  All state is in records.  Pure.  `heartbeat` decides, `coordinator` drives."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NO_PARTITIONS: Partitions = {}
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression stood for, at a revision of the metadata and a time."""
+    """The topics that a regular expression matched, at a revision of the metadata and a time."""
 
     topics: frozenset[str]
     version: int = 0
@@ -69,7 +69,7 @@ class ConsumerGroup:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.epoch = 1  # not 0: a member at that epoch would be one that joins
+        self.epoch = 1  # not 0: member epoch 0 means that the member joins
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assignment_ms = 0
@@ -77,11 +77,13 @@ class ConsumerGroup:
         self.static: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Partitions] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
-        self.owners: dict[UUID, dict[int, str]] = {}  # who has a partition, or has not given it back yet
+        self.owners: dict[
+            UUID, dict[int, str]
+        ] = {}  # the member that owns a partition, or has not revoked it yet
         self.has_old_metadata = False  # a record of a broker before Kafka 4.1, to be deleted
         self._topics: frozenset[str] | None = None
         self.seen: tuple[object, ...] = ()
-        """Soft: which metadata the group's subscriptions were last compared with."""
+        """The metadata that the group's subscriptions were last compared with; in no record."""
 
     def __repr__(self) -> str:
         return (
@@ -108,9 +110,9 @@ class ConsumerGroup:
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
     ) -> CheckPartition | None:
         if epoch < 0 and not self.members:
-            return None  # an admin, or a consumer that assigns itself
+            return None  # an admin client, or a consumer that assigns its partitions itself
         if transactional and epoch == -1 and not member_id and instance_id is None:
-            return None  # a producer that does not say for whom
+            return None  # a producer that does not name a member
         member = self.member(member_id)
         if not transactional and member.classic is None and version < OFFSET_COMMIT_WITH_EPOCHS:
             raise errors.UnsupportedVersion(
@@ -138,11 +140,11 @@ class ConsumerGroup:
             raise _stale(member, f"member {member_id} is at epoch {member.epoch}, not {epoch}")
 
     def check_offset_delete(self) -> None:
-        """Allowed: topics that members subscribe to are looked at one by one."""
+        """Always allowed: the caller checks the subscription of each topic."""
 
     def check_delete(self) -> None:
         if self.members:
-            raise errors.NonEmptyGroup(f"group {self.id} has members")
+            raise errors.NonEmptyGroup(f"group {self.id} has members: stop them before deleting the group")
 
     def tombstones(self) -> list[CoordinatorRecord]:
         entries = [
@@ -184,12 +186,12 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        known = self.static.get(instance_id) if instance_id is not None else None
-        return None if known is None else self.members[known]
+        member_id = self.static.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members[member_id]
 
     @property
     def topics(self) -> frozenset[str]:
-        """What members subscribe to, by name or through an expression."""
+        """The topics that members subscribe to, by name or by a regular expression."""
         if self._topics is None:
             self._topics = frozenset().union(
                 *(member.topics for member in self.members.values()),
@@ -198,14 +200,14 @@ class ConsumerGroup:
         return self._topics
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        found = self.resolved.get(member.regex) if member.regex else None
-        return member.topics if found is None else member.topics | found.topics
+        resolved = self.resolved.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
         return self.owners.get(topic_id, {}).get(partition)
 
     def copy(self) -> ConsumerGroup:
-        """One that can be changed without changing this one."""
+        """A copy whose changes do not affect this group."""
         other = ConsumerGroup(self.id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch, other.assignment_ms = self.assignment_epoch, self.assignment_ms
@@ -217,7 +219,7 @@ class ConsumerGroup:
         other._topics = self._topics
         return other
 
-    # What records say
+    # Applying records
 
     def member_changed(self, member_id: str, fields: dict[str, Any]) -> None:
         old = self.members.get(member_id)
@@ -261,13 +263,13 @@ class ConsumerGroup:
         for topic, partitions in owned.items():
             owners = self.owners.get(topic, {})
             for partition in partitions:
-                if owners.get(partition) == member_id:  # another may have it by now
+                if owners.get(partition) == member_id:  # another member may own it already
                     del owners[partition]
             if not owners:
                 self.owners.pop(topic, None)
 
     def view(self) -> tuple[object, ...]:
-        """All that its records say, to be compared."""
+        """All state that is in records, for comparisons in tests."""
         return (
             (self.epoch, self.metadata_hash, self.assignment_epoch, self.assignment_ms),
             self.members,
@@ -282,7 +284,7 @@ def _stale(member: ConsumerMember, what: str) -> errors.TidelogError:
     return errors.StaleMemberEpoch(what) if member.classic is None else errors.IllegalGeneration(what)
 
 
-# Entries
+# Records
 
 
 def epoch_entry(group: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -334,7 +336,7 @@ CONSUMER_RECORDS: tuple[type, ...] = (
     ConsumerGroupRegularExpressionKey,
 )
 
-# Replays.  A record about a group makes it if it must, in place of one of another kind; a deletion never does.
+# Replays.  A record creates its group if there is none, or replaces a classic group; a tombstone creates nothing.
 
 
 def _found(machine: GroupStateMachine, group_id: str, value: object) -> ConsumerGroup | None:
@@ -367,7 +369,7 @@ def take_record(group: ConsumerGroup, key: Any, value: Any) -> None:
             group.targets.pop(key.member_id, None)
         else:
             group.targets[key.member_id] = {
-                one.topic_id: frozenset(one.partitions) for one in value.topic_partitions
+                topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
             }
     elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
         group.assignment_epoch = 0 if value is None else value.assignment_epoch

@@ -1,23 +1,23 @@
-"""How often members of consumer groups send heartbeats, and how long each may be held for news.
+"""The heartbeat intervals of members of consumer groups, and how long a heartbeat may be held for news.
 
-A client sends the next heartbeat the told interval after the last one, and some (librdkafka) give up on an answer after
-the same time.  So a heartbeat is held for less than the interval its member was told, and a member that got news, or
-waits for some, is told a short one: it comes back soon, and then ever less often until the group's own interval.  Pure."""
+An answer tells the client its next heartbeat interval, and some clients (librdkafka) give up on an answer after the same
+time.  So a heartbeat is held for less than the member's interval.  A member that got news, or waits for some, gets a
+short interval; each quiet round makes the interval longer, up to the group's own.  Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 HELD_PART = 0.9
-NEWS_MS = 100  # after news: there is often more
-MADE_WAY_MS = 250  # after a heartbeat that made way for another request, which leaves the next one unheld
-LEAST_MS = 500  # for members that send many other requests
-WAITING_MS = 1000  # the longest, for a member that others keep waiting
+NEWS_MS = 100  # after news, because more often follows
+MADE_WAY_MS = 250  # added after another request of the connection ended the hold
+LEAST_MS = 500  # the shortest interval of a member that sends many other requests
+WAITING_MS = 1000  # the longest interval of a member that waits for other members
 SLOWER = 1.5
 
 
 class HeartbeatOutcome(NamedTuple):
-    """What became of a heartbeat.  `expired`: it was held as long as it may be."""
+    """How a heartbeat ended.  `expired`: it was held for the full time."""
 
     news: bool
     waiting: bool
@@ -29,13 +29,13 @@ def hold_ms(told_ms: int) -> int:
     return int(told_ms * HELD_PART)
 
 
-def next_ms(told_ms: int, interval_ms: int, came: HeartbeatOutcome) -> int:
-    """The interval to tell; `told_ms`: the last one, 0 when it is not known."""
-    if came.news:
+def next_ms(told_ms: int, interval_ms: int, outcome: HeartbeatOutcome) -> int:
+    """The member's next interval; `told_ms` is its last one, 0 if unknown."""
+    if outcome.news:
         paced = NEWS_MS
-    elif came.expired:
+    elif outcome.expired:
         paced = int(told_ms * SLOWER)
     else:
-        paced = max(came.held_ms + MADE_WAY_MS, LEAST_MS, told_ms if told_ms < interval_ms else 0)
-    most = min(interval_ms, WAITING_MS) if came.waiting else interval_ms
+        paced = max(outcome.held_ms + MADE_WAY_MS, LEAST_MS, told_ms if told_ms < interval_ms else 0)
+    most = min(interval_ms, WAITING_MS) if outcome.waiting else interval_ms
     return min(paced, most)

@@ -1,6 +1,6 @@
-"""One member of a consumer group: what it said about itself, and the partitions that are its own.
+"""One member of a consumer group: its subscription, and its current assignment.
 
-Immutable; a change makes a new one.  Two records hold it, as in Kafka: what it subscribes to, and its current
+Immutable: a change makes a new member.  Two records hold it, as in Kafka: one for the subscription, one for the current
 assignment.  Pure; `ConsumerGroup` owns it."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Owned = Mapping[UUID, Mapping[int, int]]
 
 JOINING_EPOCH = 0
 LEFT_EPOCH = -1
-STATIC_LEFT_EPOCH = -2  # a static member that went away and may come back
+STATIC_LEFT_EPOCH = -2  # a static member that has left and may come back
 
 NOTHING: Owned = {}
 
@@ -40,13 +40,13 @@ class MemberState(IntEnum):
     """The numbers are those of the records."""
 
     STABLE = 0
-    UNREVOKED = 1  # it must give partitions back, and has not said that it did
-    UNRELEASED = 2  # it has its epoch's partitions, except some that others have not given back
+    UNREVOKED = 1  # the member must revoke partitions, and has not confirmed that yet
+    UNRELEASED = 2  # the member waits for partitions of its epoch that other members have not revoked
     UNKNOWN = 127  # written by a newer broker
 
 
 class ClassicTraits(NamedTuple):
-    """Of a member that still uses the classic protocol, while the group moves from one to the other."""
+    """Data of a member that still uses the classic protocol, while the group migrates."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -71,11 +71,11 @@ class ConsumerMember:
     revoking: Owned = field(default_factory=lambda: NOTHING)
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
-        """It has all of what it was assigned at this epoch, and nothing else."""
+        """True if the member owns exactly what it was assigned at this epoch."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     def owns(self, topic_id: UUID, partition: int) -> int | None:
-        """The epoch at which the partition became its own; None when it is not."""
+        """The epoch at which the member got the partition; None if it does not own the partition."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
@@ -119,7 +119,7 @@ class ConsumerMember:
 
 
 def subscription_of(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """The fields of a ConsumerMember that its first record holds."""
+    """The fields of a ConsumerMember that ConsumerGroupMemberMetadata holds."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -133,18 +133,19 @@ def subscription_of(value: ConsumerGroupMemberMetadataValue) -> dict[str, object
         "classic": None
         if classic is None
         else ClassicTraits(
-            classic.session_timeout_ms, tuple((one.name, one.metadata) for one in classic.supported_protocols)
+            classic.session_timeout_ms,
+            tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
         ),
     }
 
 
 def assignment_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """The fields of a ConsumerMember that its second record holds."""
-    known = value.state in MemberState.__members__.values()
+    """The fields of a ConsumerMember that ConsumerGroupCurrentMemberAssignment holds."""
+    is_known = value.state in MemberState.__members__.values()
     return {
         "epoch": value.member_epoch,
         "previous_epoch": value.previous_member_epoch,
-        "state": MemberState(value.state) if known else MemberState.UNKNOWN,
+        "state": MemberState(value.state) if is_known else MemberState.UNKNOWN,
         "assigned": _owned(value.assigned_partitions, value.member_epoch),
         "revoking": _owned(value.partitions_pending_revocation, value.member_epoch),
     }
@@ -168,12 +169,12 @@ def _stored(owned: Owned) -> list[TopicPartitions]:
 
 
 def _owned(stored: list[TopicPartitions], member_epoch: int) -> Owned:
-    """Brokers before Kafka 4.3 wrote no epochs of their own with the partitions."""
+    """Brokers before Kafka 4.3 wrote no epoch for each partition."""
     owned: dict[UUID, dict[int, int]] = {}
-    for one in stored:
-        epochs = one.assignment_epochs
-        if epochs is not None and len(epochs) == len(one.partitions):
-            owned[one.topic_id] = dict(zip(one.partitions, epochs, strict=True))
+    for topic in stored:
+        epochs = topic.assignment_epochs
+        if epochs is not None and len(epochs) == len(topic.partitions):
+            owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
         else:
-            owned[one.topic_id] = dict.fromkeys(one.partitions, max(member_epoch, 0))
+            owned[topic.topic_id] = dict.fromkeys(topic.partitions, max(member_epoch, 0))
     return owned

@@ -1,9 +1,8 @@
-"""How a group moves between the classic and the consumer protocol while its members keep reading.
+"""Migration of a group between the classic and the consumer protocol while its members keep reading.
 
-Up: the first member that speaks the consumer protocol makes a classic group a consumer group; the others stay members
-with the partitions they have, and are served as classic ones.  Down: when the last member that speaks the consumer
-protocol goes, the classic ones that are left are a classic group again.  `group.consumer.migration.policy` says which
-way may be gone.  Pure."""
+Upgrade: the first member with the consumer protocol turns a classic group into a consumer group; the classic members
+stay with their partitions.  Downgrade: when the last member with the consumer protocol leaves, the remaining classic
+members become a classic group again.  `group.consumer.migration.policy` says which directions are allowed.  Pure."""
 
 from __future__ import annotations
 
@@ -33,22 +32,24 @@ from tidelog.wire.primitives import Malformed
 UPGRADES = ("upgrade", "bidirectional")
 DOWNGRADES = ("downgrade", "bidirectional")
 DISABLED = "disabled"
-# Assignors whose data in an assignment say only what was assigned before, which nobody needs any more.
+# Assignors whose user data in an assignment only repeat the previous assignment, and can be dropped.
 FORGETFUL = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
-# Up
+# Upgrade
 
 
 def check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
-    """GroupIdNotFound, as Kafka tells it, says why this classic group cannot become a consumer group."""
+    """Raises GroupIdNotFound, as Kafka does, if this classic group cannot become a consumer group."""
     refuse = errors.GroupIdNotFound
     if config.group_consumer_migration_policy not in UPGRADES:
-        raise refuse(f"group {group.id} is a classic group, and upgrades are disabled")
+        raise refuse(
+            f"group {group.id} is a classic group, and group.consumer.migration.policy does not allow upgrades"
+        )
     if group.protocol_type != PROTOCOL_TYPE:
         raise refuse(f"group {group.id} is a classic group of {group.protocol_type!r}, not of consumers")
     if len(group.members) > config.group_consumer_max_size:
-        raise refuse(f"group {group.id} has more members than a consumer group may have")
+        raise refuse(f"group {group.id} has more members than group.consumer.max.size allows")
 
 
 def upgraded(group: ClassicGroup, image: Image) -> list[CoordinatorRecord]:
@@ -78,18 +79,18 @@ def _upgraded_member(
     group: ClassicGroup, member: classic_member.ClassicMember, image: Image
 ) -> ConsumerMember:
     chosen = group.protocol if group.protocol is not None else next(iter(member.protocols))[0]
-    said = read_subscription(member.metadata(chosen))
+    subscription = read_subscription(member.metadata(chosen))
     assignment = read_assignment(member.assignment)
     if assignment.user_data and chosen not in FORGETFUL:
-        raise Malformed("an assignor of the clients' own keeps data that would be lost")
+        raise Malformed(f"its assignor {chosen!r} keeps user data that would be lost")
     return ConsumerMember(
         id=member.id,
         instance_id=member.instance_id,
-        rack=said.rack_id or None,
+        rack=subscription.rack_id or None,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         classic=ClassicTraits(member.session_timeout_ms, tuple(member.protocols)),
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -97,18 +98,18 @@ def _upgraded_member(
     )
 
 
-# Down
+# Downgrade
 
 
 class Downgrade(NamedTuple):
-    """`protocols`: what the record of a classic group does not hold of its members."""
+    """The records of a downgrade; `protocols` of the members are not in a classic group's record."""
 
     entries: list[CoordinatorRecord]
     protocols: Mapping[str, Protocols]
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[str], config: BrokerConfig) -> bool:
-    """Are those who are left when `leaving` are gone all classic members, and may they go back?"""
+    """True if all members except `leaving` are classic ones, and the policy allows a downgrade."""
     left = [member for member in group.members.values() if member.id not in leaving]
     if not left or any(member.classic is None for member in left):
         return False
@@ -118,7 +119,7 @@ def may_downgrade(group: ConsumerGroup, leaving: Collection[str], config: Broker
 
 
 def downgraded(group: ConsumerGroup, leaving: Collection[str], image: Image, now_ms: int) -> Downgrade:
-    """The records of the classic group that is left."""
+    """The records that turn the remaining classic members into a classic group."""
     entries = group.tombstones()
     after = ClassicGroup(group.id, since_ms=now_ms)
     after.generation = group.epoch
@@ -138,13 +139,13 @@ def downgraded(group: ConsumerGroup, leaving: Collection[str], image: Image, now
             PROTOCOL_TYPE,
         )
     after.protocol = after.choose_protocol()
-    for one in after.members.values():
+    for classic in after.members.values():
         try:
-            version = read_version(one.metadata(after.protocol))
+            version = read_version(classic.metadata(after.protocol))
         except Malformed as problem:
             raise errors.GroupIdNotFound(
                 f"group {group.id} cannot become a classic group: {problem}"
             ) from None
-        one.assignment = write_assignment(group.targets.get(one.id, {}), image, version)
+        classic.assignment = write_assignment(group.targets.get(classic.id, {}), image, version)
     entries.append(after.entry())
-    return Downgrade(entries, {one.id: one.protocols for one in after.members.values()})
+    return Downgrade(entries, {classic.id: classic.protocols for classic in after.members.values()})

@@ -1,8 +1,8 @@
-"""How a member moves from what it has to what it should have: it gives partitions back before anybody gets them.
+"""Reconciliation: how a member moves from its current to its target assignment.
 
-A member keeps its epoch until it has given back all that the target takes away; then it goes to the target's epoch,
-with whatever of the target nobody else still has; the rest follows as others give it back.  So no partition is owned
-twice.  Pure."""
+A member keeps its epoch until it has revoked every partition that is not in its target.  Then it moves to the target's
+epoch, and gets those of its target partitions that no other member owns; it gets the rest as others revoke them.  So no
+partition ever has two owners.  Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NONE: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationGoal:
-    """What a member is to follow.  `subscribed`: the topics it wants now, whatever the target says of others.
-    `owned`: what it says it has; None when it did not say."""
+    """The target of a member.  `subscribed`: the topics of its present subscription; target partitions of other topics
+    do not count.  `owned`: the partitions that the member reports as its own; None if the request does not say."""
 
     epoch: int
     target: Partitions
@@ -31,7 +31,7 @@ class ReconciliationGoal:
 
 
 def reconciled(member: ConsumerMember, goal: ReconciliationGoal) -> ConsumerMember:
-    """The member after its heartbeat; itself when there is nothing to do, or it must act first."""
+    """The member after its heartbeat; unchanged if there is nothing to do, or if the member must revoke first."""
     if member.state is MemberState.STABLE and member.epoch == goal.epoch:
         return _unsubscribed(member, goal) if goal.resubscribed else member
     if member.state is MemberState.UNREVOKED and _still_has(goal.owned, member.revoking):
@@ -39,26 +39,26 @@ def reconciled(member: ConsumerMember, goal: ReconciliationGoal) -> ConsumerMemb
     if member.state is MemberState.UNKNOWN:
         if goal.owned is None or goal.owned:
             raise errors.FencedMemberEpoch(
-                f"what member {member.id} has is not known here: it must give up its partitions and join again"
+                f"member {member.id} has a state that this broker does not know: it must revoke its partitions and rejoin"
             )
         return _followed(member, goal.epoch, goal)
     return _followed(member, member.epoch, goal)
 
 
 def can_follow(member: ConsumerMember, goal: ReconciliationGoal) -> bool:
-    """Would its next heartbeat, whatever it says, get it further?"""
+    """True if the member's next heartbeat advances it, whatever the heartbeat says."""
     if member.state is MemberState.UNREVOKED or member.is_reconciled(goal.epoch):
         return False
     return member.epoch != goal.epoch or any(owner is None for owner in _missing(member, goal))
 
 
 def waits_for_others(member: ConsumerMember, goal: ReconciliationGoal) -> bool:
-    """Has somebody else something of its target?"""
+    """True if another member still owns a partition of this member's target."""
     return any(owner is not None for owner in _missing(member, goal))
 
 
 def _missing(member: ConsumerMember, goal: ReconciliationGoal) -> Iterator[str | None]:
-    """Who has the partitions of its target that it has not."""
+    """The owner (or None) of each target partition that the member does not own."""
     for topic, partitions in goal.target.items():
         if topic in goal.subscribed:
             for partition in partitions - member.assigned.get(topic, {}).keys():
@@ -66,7 +66,7 @@ def _missing(member: ConsumerMember, goal: ReconciliationGoal) -> Iterator[str |
 
 
 def _followed(member: ConsumerMember, epoch: int, goal: ReconciliationGoal) -> ConsumerMember:
-    """One step towards the target, at `epoch` until everything that must go is given back."""
+    """One step towards the target; the member stays at `epoch` until it has revoked everything that it must."""
     kept: dict[UUID, dict[int, int]] = {}
     leaving: dict[UUID, dict[int, int]] = {}
     coming: dict[UUID, list[int]] = {}
@@ -78,7 +78,9 @@ def _followed(member: ConsumerMember, epoch: int, goal: ReconciliationGoal) -> C
         goes = {partition: since for partition, since in has.items() if partition not in target}
         revoking = member.revoking.get(topic, {})
         wanted = sorted(target - stays.keys())
-        free = [one for one in wanted if one in revoking or goal.owner(topic, one) is None]
+        free = [
+            partition for partition in wanted if partition in revoking or goal.owner(topic, partition) is None
+        ]
         waits = waits or len(free) < len(wanted)
         if stays:
             kept[topic] = stays
@@ -95,7 +97,7 @@ def _followed(member: ConsumerMember, epoch: int, goal: ReconciliationGoal) -> C
 
 
 def _unsubscribed(member: ConsumerMember, goal: ReconciliationGoal) -> ConsumerMember:
-    """Of topics that it does not subscribe to any more it has nothing, before there is a new target."""
+    """Revokes topics that the member no longer subscribes to, before there is a new target."""
     if all(topic in goal.subscribed for topic in member.assigned):
         return member
     assigned = {topic: some for topic, some in member.assigned.items() if topic in goal.subscribed}
@@ -122,7 +124,7 @@ def _moved(
 
 
 def _still_has(owned: Partitions | None, some: Owned) -> bool:
-    """A member that does not say what it owns may still have it."""
+    """True if the member still owns some of these partitions, or does not report what it owns."""
     if owned is None:
         return True
     return any(not partitions.isdisjoint(some.get(topic, {})) for topic, partitions in owned.items())

@@ -1,9 +1,9 @@
-"""Regular expressions that members subscribe with: which topics they stand for.
+"""Regular expressions in subscriptions: resolves them to topics.
 
-The syntax is RE2's, as in Kafka, and so is the engine: it matches in time linear in the length of a name and bounds the
-memory of an expression, so no expression that a client sends can stall the broker.  One member's expression is usually
-that of all, and groups share them: results are kept, and looked up anew at most once a second, however often topics
-come and go.  Pure; the library loads at first use."""
+The syntax and the engine are RE2's, as in Kafka: matching takes time linear in the length of a name, and the memory of
+an expression is bounded, so no expression of a client can stall the broker.  Members of a group usually share one
+expression, so results are cached, and computed again at most once a second, however often topics are created and
+deleted.  Pure; the library loads at first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_MAX = 1_000
 
 
 class ExpressionTopics(NamedTuple):
-    """`names`: the topics there were when it was looked up."""
+    """The topics that an expression matched; `names` holds all topics of that moment."""
 
     topics: frozenset[str]
     names: Names
@@ -32,31 +32,31 @@ class Expressions:
         self._known: dict[str, tuple[Any, ExpressionTopics]] = {}
 
     def check(self, regex: str) -> None:
-        """InvalidRegularExpression says what is wrong with it."""
+        """Raises InvalidRegularExpression if the expression is not valid."""
         if regex not in self._known:
             compiled(regex)
 
     def find(self, regex: str, names: Names, now_ms: int) -> ExpressionTopics:
-        """The topics whose whole name matches; as of a moment ago at worst, which `ExpressionTopics.names` tells."""
-        known = self._known.pop(regex, None)
-        if known is None:
+        """The topics whose whole name matches; at most REFRESH_MS old, see `ExpressionTopics.names`."""
+        cached = self._known.pop(regex, None)
+        if cached is None:
             pattern = compiled(regex)
         else:
-            pattern, found = known
-            if found.names is names or 0 <= now_ms - found.at_ms < REFRESH_MS:
-                self._known[regex] = known  # the last that is dropped
-                return found
+            pattern, result = cached
+            if result.names is names or 0 <= now_ms - result.at_ms < REFRESH_MS:
+                self._known[regex] = cached  # most recently used, so dropped last
+                return result
         match = pattern.fullmatch
-        found = ExpressionTopics(frozenset(name for name in names.values() if match(name)), names, now_ms)
+        result = ExpressionTopics(frozenset(name for name in names.values() if match(name)), names, now_ms)
         if len(self._known) >= KEPT_MAX:
             del self._known[next(iter(self._known))]
-        self._known[regex] = (pattern, found)
-        return found
+        self._known[regex] = (pattern, result)
+        return result
 
 
 def compiled(regex: str) -> Any:
-    """InvalidRegularExpression says what is wrong with it."""
-    import re2  # a native library, and hardly anybody subscribes this way
+    """Raises InvalidRegularExpression if the expression is not valid."""
+    import re2  # a native library that few brokers need
 
     options = re2.Options()
     options.log_errors = False
@@ -66,4 +66,6 @@ def compiled(regex: str) -> Any:
     except re2.error as problem:
         (reason,) = problem.args
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-        raise errors.InvalidRegularExpression(f"{regex!r} is no regular expression: {shown}") from None
+        raise errors.InvalidRegularExpression(
+            f"{regex!r} is not a valid regular expression of RE2: {shown}"
+        ) from None

@@ -1,8 +1,8 @@
-"""When a consumer group needs a new assignment, and what it is.
+"""The target assignment of a consumer group: when a new one is due, and how it is computed.
 
-The group's epoch grows with every change of its members, of what they subscribe to, and of the partitions of those
-topics, which one hash stands for.  A target is worked out for the newest epoch, not more often than the assignment
-interval allows.  Pure."""
+The group epoch grows with every change of the members, their subscriptions, or the partitions of subscribed topics; a
+metadata hash stands for the latter.  The target is computed for the newest epoch, at most once per assignment interval.
+Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COUNT = Struct(">i")
 
 
 class GroupFacts(NamedTuple):
-    """The facts beside the group that a decision looks at."""
+    """The facts outside of the group that a decision needs."""
 
     image: Image
     config: BrokerConfig
@@ -47,10 +47,10 @@ class GroupFacts(NamedTuple):
 
 
 class GroupDraft:
-    """A group as it will be: what was decided so far is in `entries`, and in effect in `group`."""
+    """A group with the decisions of one request: `entries` lists their records, `group` has them applied."""
 
     def __init__(self, group: ConsumerGroup, before: Sequence[CoordinatorRecord] = ()) -> None:
-        """`before`: entries about other records, to be written first."""
+        """`before`: records of another group, to be written first."""
         self.id = group.id
         self.entries: list[CoordinatorRecord] = list(before)
         self.seen: tuple[object, ...] | None = None
@@ -75,11 +75,11 @@ class GroupDraft:
 # Which epoch
 
 
-def refresh(draft: GroupDraft, world: GroupFacts, changed: bool) -> None:
-    """A new group epoch if `changed`, or if the topics behind the subscriptions did."""
+def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
+    """Increases the group epoch if `changed`, or if the subscribed topics changed."""
     group = draft.group
-    names: object = world.image.names
-    now = (world.image.topics, world.image.brokers, names)
+    names: object = facts.image.names
+    now = (facts.image.topics, facts.image.brokers, names)
     if (
         not changed
         and len(group.seen) == len(now)
@@ -87,23 +87,23 @@ def refresh(draft: GroupDraft, world: GroupFacts, changed: bool) -> None:
     ):
         return
     for regex in sorted({member.regex for member in group.members.values() if member.regex}):
-        found = world.expressions.find(regex, world.image.names, world.now_ms)
-        known = group.resolved.get(regex)
-        if known is None or known.topics != found.topics:
-            resolved = ResolvedRegex(found.topics, world.image.revision, world.now_ms)
+        expression = facts.expressions.find(regex, facts.image.names, facts.now_ms)
+        before = group.resolved.get(regex)
+        if before is None or before.topics != expression.topics:
+            resolved = ResolvedRegex(expression.topics, facts.image.revision, facts.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
             changed = True
-        if found.names is not names:
-            names = found.names  # not up to date: look again at the next heartbeat
+        if expression.names is not names:
+            names = expression.names  # older metadata: the next heartbeat resolves the expression again
     group = draft.group
-    hashed = metadata_hash(group.topics, world.image)
+    hashed = metadata_hash(group.topics, facts.image)
     if changed or hashed != group.metadata_hash:
         draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
-    draft.seen = (world.image.topics, world.image.brokers, names)
+    draft.seen = (facts.image.topics, facts.image.brokers, names)
 
 
 def metadata_hash(topics: Iterable[str], image: Image) -> int:
-    """Differs when a topic is there, gone, made anew, has more partitions, or has replicas in other racks."""
+    """Changes when a topic is created, deleted, recreated, gets partitions, or has replicas in other racks."""
     digest = blake2b(digest_size=_HASH.size)
     empty = True
     for name in sorted(topics):
@@ -125,24 +125,24 @@ def metadata_hash(topics: Iterable[str], image: Image) -> int:
 # Which target
 
 
-def wait_ms(group: ConsumerGroup, world: GroupFacts) -> int:
-    """How long the next target has to wait for the assignment interval; 0 when it is due."""
-    interval = world.group_config.consumer_assignment_interval_ms
+def wait_ms(group: ConsumerGroup, facts: GroupFacts) -> int:
+    """The time until the assignment interval allows the next target; 0 if it is due."""
+    interval = facts.group_config.consumer_assignment_interval_ms
     if not group.assignment_ms or not interval:
         return 0
-    return max(group.assignment_ms + interval - world.now_ms, 0)
+    return max(group.assignment_ms + interval - facts.now_ms, 0)
 
 
-def assign(draft: GroupDraft, world: GroupFacts) -> None:
-    """A target for the newest epoch, if that has none yet and it is time."""
+def assign(draft: GroupDraft, facts: GroupFacts) -> None:
+    """Computes the target for the newest epoch, if there is none yet and the assignment interval allows it."""
     group = draft.group
-    if group.assignment_epoch >= group.epoch or wait_ms(group, world):
+    if group.assignment_epoch >= group.epoch or wait_ms(group, facts):
         return
     members = [
         MemberSubscription(
             member.id,
             member.instance_id,
-            topic_ids(group.topics_of(member), world.image),
+            topic_ids(group.topics_of(member), facts.image),
             group.targets.get(member.id, NO_PARTITIONS),
         )
         for member in group.members.values()
@@ -151,17 +151,17 @@ def assign(draft: GroupDraft, world: GroupFacts) -> None:
     for member in members:
         for topic_id in member.topics:
             if topic_id not in counts:
-                topic = world.image.topic_by_id(topic_id)
+                topic = facts.image.topic_by_id(topic_id)
                 counts[topic_id] = 0 if topic is None else len(topic.partitions)
-    assignment = ASSIGNORS[assignor_of(group, world.config)](members, counts)
-    for one in members:
-        if group.targets.get(one.id) != assignment[one.id]:
-            draft.add(target_entry(group.id, one.id, assignment[one.id]))
-    draft.add(target_epoch_entry(group.id, group.epoch, world.now_ms))
+    assignment = ASSIGNORS[assignor_of(group, facts.config)](members, counts)
+    for member in members:
+        if group.targets.get(member.id) != assignment[member.id]:
+            draft.add(target_entry(group.id, member.id, assignment[member.id]))
+    draft.add(target_epoch_entry(group.id, group.epoch, facts.now_ms))
 
 
 def assignor_of(group: ConsumerGroup, config: BrokerConfig) -> str:
-    """The one that most members ask for, or the broker's first."""
+    """The assignor that most members ask for, or the broker's first."""
     served = config.group_consumer_assignors
     votes = Counter(member.assignor for member in group.members.values() if member.assignor in served)
     name = min(votes, key=lambda name: (-votes[name], name or ""), default=None)
@@ -169,7 +169,7 @@ def assignor_of(group: ConsumerGroup, config: BrokerConfig) -> str:
 
 
 def topic_ids(topics: Iterable[str], image: Image) -> frozenset[UUID]:
-    """Those that exist."""
+    """The ids of those topics that exist."""
     return frozenset(topic.id for name in topics if (topic := image.topics.get(name)) is not None)
 
 

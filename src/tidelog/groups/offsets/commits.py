@@ -1,6 +1,6 @@
-"""Committing, fetching, deleting and expiring offsets: the decisions, in the order of Kafka's checks.
+"""Decisions about committed offsets: commit, fetch, delete, expire.  The checks come in Kafka's order.
 
-Facts in (the shard's state, what is asked), entries or answers out.  Pure; `coordinator` performs them."""
+The shard's state and a request go in, records or answers come out.  Pure; `coordinator` performs the decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OffsetCommit(NamedTuple):
 
 
 class OffsetCommitter(NamedTuple):
-    """Who commits; `epoch` is the generation of a classic member, the epoch of a consumer group's."""
+    """The member that commits; `epoch` is the generation of a classic member, or the epoch of a consumer group's."""
 
     group_id: str
     member_id: str
@@ -41,75 +41,85 @@ class OffsetCommitter(NamedTuple):
 class CommitLimits(NamedTuple):
     now_ms: int
     metadata_max: int
-    retention_ms: int = -1  # of this request; -1: as the broker's setting says
+    retention_ms: int = -1  # of this request; -1: the broker's setting
 
 
 def commit(
-    machine: GroupStateMachine, who: OffsetCommitter, commits: Sequence[OffsetCommit], limits: CommitLimits
+    machine: GroupStateMachine,
+    committer: OffsetCommitter,
+    commits: Sequence[OffsetCommit],
+    limits: CommitLimits,
 ) -> tuple[list[CoordinatorRecord], list[int]]:
-    """(what to write, an error code for each); raises what is wrong with all of them."""
-    group = machine.groups.get(who.group_id)
+    """(records to write, an error code for each offset); raises an error that concerns the whole request."""
+    group = machine.groups.get(committer.group_id)
     check = None
     if group is None:
-        if who.epoch >= 0:
-            if who.version >= GROUP_NOT_FOUND_FROM:
-                raise errors.GroupIdNotFound(f"there is no group {who.group_id}")
-            raise errors.IllegalGeneration(f"there is no group {who.group_id}")
+        if committer.epoch >= 0:
+            if committer.version >= GROUP_NOT_FOUND_FROM:
+                raise errors.GroupIdNotFound(f"Group {committer.group_id} not found.")
+            raise errors.IllegalGeneration(f"there is no group {committer.group_id}")
     else:
-        check = group.check_commit(who.member_id, who.instance_id, who.epoch, False, who.version)
+        check = group.check_commit(
+            committer.member_id, committer.instance_id, committer.epoch, False, committer.version
+        )
     expire_ms = NEVER if limits.retention_ms == -1 else limits.now_ms + limits.retention_ms
     entries, codes = [], []
-    for one in commits:
-        if one.metadata is not None and len(one.metadata) > limits.metadata_max:
+    for offset in commits:
+        if offset.metadata is not None and len(offset.metadata) > limits.metadata_max:
             codes.append(errors.OffsetMetadataTooLarge.code)
             continue
         if check is not None:
-            check(one.topic, one.topic_id, one.partition)
+            check(offset.topic, offset.topic_id, offset.partition)
         codes.append(errors.NONE)
-        entries.append(entry_of(who.group_id, one, limits.now_ms, expire_ms))
+        entries.append(entry_of(committer.group_id, offset, limits.now_ms, expire_ms))
     return entries, codes
 
 
 def commit_transactional(
-    machine: GroupStateMachine, who: OffsetCommitter, commits: Sequence[OffsetCommit], limits: CommitLimits
+    machine: GroupStateMachine,
+    committer: OffsetCommitter,
+    commits: Sequence[OffsetCommit],
+    limits: CommitLimits,
 ) -> tuple[list[CoordinatorRecord], list[int]]:
-    """The same for TxnOffsetCommit: what it writes counts when the transaction is committed."""
-    group = machine.groups.get(who.group_id)
+    """As `commit`, for TxnOffsetCommit: the offsets take effect when the transaction is committed."""
+    group = machine.groups.get(committer.group_id)
     check = None
     try:
         if group is not None:
-            check = group.check_commit(who.member_id, who.instance_id, who.epoch, True, who.version)
-        elif who.epoch >= 0:
-            raise errors.IllegalGeneration(f"there is no group {who.group_id}")
+            check = group.check_commit(
+                committer.member_id, committer.instance_id, committer.epoch, True, committer.version
+            )
+        elif committer.epoch >= 0:
+            raise errors.IllegalGeneration(f"there is no group {committer.group_id}")
         entries, codes = [], []
-        for one in commits:
-            if one.metadata is not None and len(one.metadata) > limits.metadata_max:
+        for offset in commits:
+            if offset.metadata is not None and len(offset.metadata) > limits.metadata_max:
                 codes.append(errors.OffsetMetadataTooLarge.code)
                 continue
             if check is not None:
-                if one.topic_id == NO_TOPIC_ID:
-                    raise errors.IllegalGeneration(f"topic {one.topic} is not there any more")
-                check(one.topic, one.topic_id, one.partition)
+                if offset.topic_id == NO_TOPIC_ID:
+                    raise errors.IllegalGeneration(f"topic {offset.topic} does not exist any more")
+                check(offset.topic, offset.topic_id, offset.partition)
             codes.append(errors.NONE)
-            entries.append(entry_of(who.group_id, one, limits.now_ms, NEVER))
+            entries.append(entry_of(committer.group_id, offset, limits.now_ms, NEVER))
     except errors.StaleMemberEpoch as problem:
-        # Producers know only generations.
+        # Producers only handle IllegalGeneration.
         raise errors.IllegalGeneration(str(problem)) from None
     return entries, codes
 
 
-def entry_of(group_id: str, one: OffsetCommit, now_ms: int, expire_ms: int) -> CoordinatorRecord:
-    # The version that carries a time of expiry carries neither epochs nor topic ids.
+def entry_of(group_id: str, commit: OffsetCommit, now_ms: int, expire_ms: int) -> CoordinatorRecord:
+    # The record version that holds an expiry time holds neither leader epochs nor topic ids.
     kept = expire_ms == NEVER
     return CoordinatorRecord(
-        OffsetCommitKey(group_id, one.topic, one.partition),
+        OffsetCommitKey(group_id, commit.topic, commit.partition),
         OffsetCommitValue(
-            one.offset,
-            one.leader_epoch if kept else -1,
-            one.metadata or "",
+            commit.offset,
+            commit.leader_epoch if kept else -1,
+            commit.metadata or "",
             now_ms,
             expire_ms,
-            one.topic_id if kept else NO_TOPIC_ID,
+            commit.topic_id if kept else NO_TOPIC_ID,
         ),
     )
 
@@ -118,14 +128,14 @@ def entry_of(group_id: str, one: OffsetCommit, now_ms: int, expire_ms: int) -> C
 
 
 class FetchedOffset(NamedTuple):
-    """`committed` None: no offset."""
+    """The answer for one partition; `committed` None: the group has no offset there."""
 
     committed: CommittedOffset | None
     error_code: int = errors.NONE
 
 
 def readable(machine: GroupStateMachine, group_id: str, member_id: str | None, epoch: int) -> bool:
-    """False when there is no such group, which has no offsets then; raises when this member may not ask."""
+    """False if the group does not exist, and so has no offsets; raises if this member may not fetch offsets."""
     group = machine.groups.get(group_id)
     if group is None:
         return False
@@ -139,8 +149,8 @@ def readable(machine: GroupStateMachine, group_id: str, member_id: str | None, e
 def find(
     machine: GroupStateMachine, group_id: str, topic: str, present: UUID | None, partition: int, stable: bool
 ) -> FetchedOffset:
-    """`present`: the id of the topic that has this name now, None without one.  `stable`: an offset that an open
-    transaction may replace is not told."""
+    """`present`: the present id of the topic of this name, None if there is no such topic.  `stable`: an offset that an
+    open transaction may replace gets UNSTABLE_OFFSET_COMMIT."""
     if stable and machine.offsets.is_pending(group_id, topic, partition):
         return FetchedOffset(None, errors.UnstableOffsetCommit.code)
     committed = machine.offsets.get(group_id, topic, partition)
@@ -148,8 +158,8 @@ def find(
 
 
 def is_of(committed: CommittedOffset, present: UUID | None) -> bool:
-    """Was it committed for the topic that has the name now?  A record without an id (an older broker's, or one with a time
-    of expiry) cannot tell: it counts until a deletion of the topic is seen."""
+    """True if the offset was committed for the topic that has this name now.  A record without a topic id (written by an
+    older broker, or with an expiry time) counts until the topic's deletion is seen."""
     return committed.topic_id in (NO_TOPIC_ID, present)
 
 
@@ -173,51 +183,55 @@ def delete(
 
 
 def delete_all(machine: GroupStateMachine, group_id: str) -> list[CoordinatorRecord]:
-    """Every offset of the group, those of open transactions too."""
+    """Tombstones of all offsets of the group, including those of open transactions."""
     places = {**machine.offsets.of(group_id), **dict.fromkeys(machine.offsets.pending(group_id))}
     return [tombstone(group_id, topic, partition) for topic, partition in places]
 
 
 def of_deleted_topics(machine: GroupStateMachine, deleted: dict[str, UUID]) -> list[CoordinatorRecord]:
-    """`deleted`: the ids that the topics of these names had."""
+    """Tombstones of the offsets of deleted topics; `deleted` has their ids by name."""
     return [
         tombstone(group_id, topic, partition)
-        for group_id, topic, partition, known in _all(machine)
-        if topic in deleted and known.topic_id in (NO_TOPIC_ID, deleted[topic])
+        for group_id, topic, partition, committed in _all(machine)
+        if topic in deleted and committed.topic_id in (NO_TOPIC_ID, deleted[topic])
     ]
 
 
 def of_replaced_topics(
     machine: GroupStateMachine, present: Callable[[str], UUID | None]
 ) -> list[CoordinatorRecord]:
-    """Offsets whose topic was deleted and made anew while nobody had this state loaded.  Those of a name that no topic has
-    are not told either, but stay until they expire: metadata that is behind is no reason to delete them."""
+    """Tombstones of offsets whose topic was deleted and recreated while no broker had this state loaded.  Offsets of
+    topics that do not exist stay until they expire, because this broker's metadata may be behind."""
     return [
         tombstone(group_id, topic, partition)
-        for group_id, topic, partition, known in _all(machine)
-        if not is_of(known, present(topic)) and present(topic) is not None
+        for group_id, topic, partition, committed in _all(machine)
+        if not is_of(committed, present(topic)) and present(topic) is not None
     ]
 
 
 def _all(machine: GroupStateMachine) -> Iterator[tuple[str, str, int, CommittedOffset]]:
     for group_id in machine.offsets.groups():
-        for (topic, partition), known in machine.offsets.of(group_id).items():
-            yield group_id, topic, partition, known
+        for (topic, partition), committed in machine.offsets.of(group_id).items():
+            yield group_id, topic, partition, committed
     yield from machine.offsets.all_pending()
 
 
 def expired(
     machine: GroupStateMachine, group: Group, now_ms: int, retention_ms: int
 ) -> list[CoordinatorRecord]:
-    """The offsets of a group that were kept long enough; the group itself, when nothing is left of it."""
+    """Tombstones of the group's expired offsets, and of the group itself if nothing is left of it."""
     entries = []
     offsets = machine.offsets
     left = bool(offsets.pending(group.id))
-    for (topic, partition), known in offsets.of(group.id).items():
-        base_ms = group.expires_from(known.commit_ms)
+    for (topic, partition), committed in offsets.of(group.id).items():
+        base_ms = group.expires_from(committed.commit_ms)
         if base_ms is None:
             return []
-        old = now_ms >= known.expire_ms if known.expire_ms != NEVER else now_ms - base_ms >= retention_ms
+        old = (
+            now_ms >= committed.expire_ms
+            if committed.expire_ms != NEVER
+            else now_ms - base_ms >= retention_ms
+        )
         if not old or group.is_subscribed(topic) or offsets.is_pending(group.id, topic, partition):
             left = True
         else:

@@ -1,7 +1,7 @@
-"""The committed offsets of one shard's groups, and those of transactions that are still open.
+"""The committed offsets of one shard's groups, and the pending offsets of open transactions.
 
-What records add up to: an offset committed in a transaction is pending until the transaction's marker comes, and
-then counts only if nothing later in the log has replaced it.  Pure; `GroupStateMachine` owns it."""
+An offset that is committed in a transaction is pending until the transaction's marker is in the log; it then counts
+only if no later record has replaced it.  Pure; `GroupStateMachine` owns it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Partition = tuple[int, int, int, str | None]  # index, offset, leader epoch, met
 
 
 class CommittedOffset(NamedTuple):
-    """`order` says which of two records about one partition is the later one in the log."""
+    """`order` tells which of two records about one partition comes later in the log."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
-    expire_ms: int  # NEVER: as long as the group's retention says
+    expire_ms: int  # NEVER: `offsets.retention.minutes` decides
     topic_id: UUID
     order: int
 
@@ -34,25 +34,25 @@ class OffsetsState:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}  # by producer id
-        self._open: dict[str, dict[Place, set[int]]] = {}  # the producers that have something pending
+        self._open: dict[str, dict[Place, set[int]]] = {}  # the producers with a pending offset
         self._order = 0
 
     # Reading
 
     def of(self, group: str) -> dict[Place, CommittedOffset]:
-        """What the group has committed; not to be changed."""
+        """The group's committed offsets; callers must not change them."""
         return self._groups.get(group, {})
 
     def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        found = self._groups.get(group)
-        return None if found is None else found.get((topic, partition))
+        offsets = self._groups.get(group)
+        return None if offsets is None else offsets.get((topic, partition))
 
     def has_any(self, group: str) -> bool:
-        """Committed, or pending in a transaction."""
+        """True if the group has offsets, committed or pending in a transaction."""
         return group in self._groups or group in self._open
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Does an open transaction hold an offset for this partition?"""
+        """True if an open transaction holds an offset for this partition."""
         places = self._open.get(group)
         return places is not None and (topic, partition) in places
 
@@ -60,7 +60,7 @@ class OffsetsState:
         return set(self._open.get(group, ()))
 
     def groups(self) -> Iterator[str]:
-        """Those that have committed something."""
+        """The groups with committed offsets."""
         return iter(list(self._groups))
 
     def all_pending(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
@@ -70,7 +70,7 @@ class OffsetsState:
                     yield group, topic, partition, committed
 
     def view(self) -> tuple[object, object]:
-        """All of it, to be compared."""
+        """The whole state, for comparisons in tests."""
         return (
             {name: dict(places) for name, places in self._groups.items()},
             {
@@ -79,7 +79,7 @@ class OffsetsState:
             },
         )
 
-    # What records say
+    # Applying records
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
         place = (key.topic, key.partition)
@@ -105,7 +105,7 @@ class OffsetsState:
     def committed(
         self, group: str, topic: str, topic_id: UUID, partitions: Iterable[Partition], now_ms: int
     ) -> None:
-        """As `replay` does it for records that say this of a topic's partitions, outside of transactions."""
+        """As `replay` for records of a topic's partitions, outside of transactions."""
         mine = self._groups.setdefault(group, {})
         order = self._order
         for index, offset, leader_epoch, metadata in partitions:
@@ -122,9 +122,9 @@ class OffsetsState:
                 if not committed:
                     continue
                 mine = self._groups.setdefault(group, {})
-                known = mine.get(place)
-                # What was committed outside of the transaction while it was open, and later, stands.
-                if known is None or known.order < pending.order:
+                current = mine.get(place)
+                # A later commit from outside of the transaction stands.
+                if current is None or current.order < pending.order:
                     mine[place] = pending
 
     def _forget(self, group: str, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Offsets of all kinds of groups: performs what `commits` decides, and expires what nobody needs any more."""
+"""The driver of committed offsets of all group types: performs what `commits` decides, and expires old offsets."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Topics = Sequence[tuple[Topic, list[Partition]]]
 ENTRIES_MAX = 1000  # deleted in one batch
 _MINUTE_MS = 60_000
 _EXPIRY = ("offsets", "expiry")
-_NOTHING = tombstone("", "", 0)  # no group has an empty name
+_NOTHING = tombstone("", "", 0)  # a record without effect: no group has an empty id
 
 
 class PendingCommit(NamedTuple):
-    """An error code for each offset; `wait`, if there is one, must be over before they are told."""
+    """An error code for each offset; if `wait` is not None, it must complete before the answer is sent."""
 
     codes: list[int]
     wait: Awaitable[None] | None
@@ -50,63 +50,64 @@ class OffsetCoordinator:
         groups.updated.append(self._updated)
 
     def start(self) -> None:
-        """Begins to look for what has expired, every `offsets.retention.check.interval.ms`."""
+        """Starts the timer that expires offsets every `offsets.retention.check.interval.ms`."""
         after_ms = self._groups.config.offsets_retention_check_interval_ms
         self._groups.timers.set(_EXPIRY, after_ms, self._check_expiry)
 
     # Requests
 
     def commit(
-        self, who: OffsetCommitter, to_commit: Sequence[OffsetCommit], retention_ms: int
+        self, committer: OffsetCommitter, to_commit: Sequence[OffsetCommit], retention_ms: int
     ) -> PendingCommit:
-        """Raises what is wrong with all of them.  Ask `wait` whether it can be told already."""
-        shard = self._groups.shard(who.group_id)
+        """OffsetCommit; raises an error that concerns the whole request.  The caller awaits `wait` before it answers."""
+        shard = self._groups.shard(committer.group_id)
         config = self._groups.config
         limits = CommitLimits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes, retention_ms)
-        entries, codes = commits.commit(shard.machine, who, to_commit, limits)
+        entries, codes = commits.commit(shard.machine, committer, to_commit, limits)
         appended = shard.append(entries)
-        group = shard.machine.groups.get(who.group_id)
+        group = shard.machine.groups.get(committer.group_id)
         if isinstance(group, ClassicGroup):
-            self._classic.committed(shard, group, who.member_id)
+            self._classic.committed(shard, group, committer.member_id)
         if shard.is_settled if appended is None else shard.is_committed(appended):
             return PendingCommit(codes, None)
         return PendingCommit(codes, shard.committed(appended, config.offsets_commit_timeout_ms))
 
-    def commit_at_once(self, who: OffsetCommitter, topics: Topics) -> PendingCommit | None:
-        """The same where nothing is in the way: members of groups that are there, with epochs that are theirs.  None
-        when nothing was done, and `commit` has to look."""
+    def commit_at_once(self, committer: OffsetCommitter, topics: Topics) -> PendingCommit | None:
+        """As `commit`, for the common case: an existing group, and a member with its current epoch.  None if nothing was
+        done, and the caller must use `commit`."""
         groups = self._groups
         try:
-            shard = groups.shard(who.group_id)
-            group = shard.machine.groups.get(who.group_id)
+            shard = groups.shard(committer.group_id)
+            group = shard.machine.groups.get(committer.group_id)
             if group is None or group.check_commit(
-                who.member_id, who.instance_id, who.epoch, False, who.version
+                committer.member_id, committer.instance_id, committer.epoch, False, committer.version
             ):
                 return None
             now_ms = groups.clock.now_ms()
             records = [(topic.name, topic.id.bytes, partitions) for topic, partitions in topics]
-            appended = shard.append_batch(offsets_batch(who.group_id, records, now_ms))
+            appended = shard.append_batch(offsets_batch(committer.group_id, records, now_ms))
         except errors.TidelogError:
             return None
         for topic, partitions in topics:
-            shard.machine.offsets.committed(who.group_id, topic.name, topic.id, partitions, now_ms)
+            shard.machine.offsets.committed(committer.group_id, topic.name, topic.id, partitions, now_ms)
         if isinstance(group, ClassicGroup):
-            self._classic.committed(shard, group, who.member_id)
+            self._classic.committed(shard, group, committer.member_id)
         if shard.is_committed(appended):
             return _AT_ONCE
         return PendingCommit([], shard.committed(appended, groups.config.offsets_commit_timeout_ms))
 
     async def commit_transactional(
-        self, who: OffsetCommitter, to_commit: Sequence[OffsetCommit], writer: Writer
+        self, committer: OffsetCommitter, to_commit: Sequence[OffsetCommit], writer: Writer
     ) -> list[int]:
-        """For TxnOffsetCommit, once it is known that the writer's transaction has this group's partition: the offsets
-        count when the transaction is committed.  An error code for each; raises what is wrong with all of them."""
-        if not who.group_id:
+        """TxnOffsetCommit, after the caller has checked that this group's partition is part of the transaction: the
+        offsets take effect when the transaction is committed.  Returns an error code for each; raises an error that
+        concerns the whole request."""
+        if not committer.group_id:
             raise errors.InvalidGroupId("the group id is empty")
-        shard = self._groups.shard(who.group_id)
+        shard = self._groups.shard(committer.group_id)
         config = self._groups.config
         limits = CommitLimits(self._groups.clock.now_ms(), config.offset_metadata_max_bytes)
-        entries, codes = commits.commit_transactional(shard.machine, who, to_commit, limits)
+        entries, codes = commits.commit_transactional(shard.machine, committer, to_commit, limits)
         appended = shard.append(entries, writer)
         await shard.committed(appended, config.offsets_commit_timeout_ms)
         return codes
@@ -116,39 +117,40 @@ class OffsetCoordinator:
         group_id: str,
         member_id: str | None,
         epoch: int,
-        asked: Sequence[Place],
+        places: Sequence[Place],
         stable: bool,
     ) -> list[FetchedOffset]:
-        """What is committed for each (topic, partition)."""
+        """The committed offset of each (topic, partition)."""
         shard = self._groups.shard(group_id)
         machine = shard.machine
         if commits.readable(machine, group_id, member_id, epoch):
-            found = [
+            offsets = [
                 commits.find(machine, group_id, topic, self._present(topic), partition, stable)
-                for topic, partition in asked
+                for topic, partition in places
             ]
         else:
-            found = [FetchedOffset(None) for _ in asked]
+            offsets = [FetchedOffset(None) for _ in places]
         await self._latest(shard)
-        return found
+        return offsets
 
     async def fetch_all(
         self, group_id: str, member_id: str | None, epoch: int, stable: bool
     ) -> dict[Place, FetchedOffset]:
         shard = self._groups.shard(group_id)
         machine = shard.machine
-        found = {}
+        offsets = {}
         if commits.readable(machine, group_id, member_id, epoch):
-            found = {
-                place: _unless_pending(machine, group_id, place, known, stable)
-                for place, known in machine.offsets.of(group_id).items()
-                if commits.is_of(known, self._present(place[0]))
+            offsets = {
+                place: _unless_pending(machine, group_id, place, committed, stable)
+                for place, committed in machine.offsets.of(group_id).items()
+                if commits.is_of(committed, self._present(place[0]))
             }
         await self._latest(shard)
-        return found
+        return offsets
 
     async def _latest(self, shard: GroupShard) -> None:
-        """Returns when what was read can be told: it is committed, and no other coordinator has newer offsets."""
+        """Returns when the offsets that were read can be answered: they are committed, and no other coordinator has
+        newer ones."""
         timeout_ms = self._groups.commit_timeout_ms
         if self._groups.coordinator.lease_proven:
             await shard.settled(timeout_ms)
@@ -161,12 +163,12 @@ class OffsetCoordinator:
         shard = self._groups.shard(group_id)
         group = shard.machine.groups.get(group_id)
         if group is None:
-            raise errors.GroupIdNotFound(f"there is no group {group_id}")
+            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
         entries, codes = commits.delete(shard.machine, group, places)
         await shard.committed(shard.append(entries), self._groups.commit_timeout_ms)
         return codes
 
-    # What nobody asks for
+    # Expiry
 
     def _check_expiry(self) -> None:
         self.start()
@@ -182,13 +184,13 @@ class OffsetCoordinator:
         self._write(shard, entries, "expired")
 
     def _present(self, topic: str) -> UUID | None:
-        """The id of the topic that has this name now."""
-        known = self._groups.image.topics.get(topic)
-        return None if known is None else known.id
+        """The present id of the topic of this name."""
+        current = self._groups.image.topics.get(topic)
+        return None if current is None else current.id
 
     def _opened(self, shard: GroupShard) -> None:
-        # The log holds nothing of topics that are newer than this broker's metadata: whoever wrote it knew of the election
-        # by then, if he knew of the topic.
+        # The log holds no offsets of topics that are newer than this broker's metadata: the previous coordinator would
+        # have learned of its replacement before it learned of such a topic.
         entries = commits.of_replaced_topics(shard.machine, self._present)
         self._write(shard, entries, "of deleted topics")
 
@@ -207,12 +209,12 @@ class OffsetCoordinator:
             for at in range(0, len(entries), ENTRIES_MAX):
                 shard.append(entries[at : at + ENTRIES_MAX])
         except errors.TidelogError as problem:
-            log.warning("%s: offsets %s were not deleted: %s", shard, which, problem)
+            log.warning("%s: cannot delete offsets (%s): %s", shard, which, problem)
 
 
 def _unless_pending(
-    machine: GroupStateMachine, group_id: str, place: Place, known: CommittedOffset, stable: bool
+    machine: GroupStateMachine, group_id: str, place: Place, committed: CommittedOffset, stable: bool
 ) -> FetchedOffset:
     if stable and machine.offsets.is_pending(group_id, *place):
         return FetchedOffset(None, errors.UnstableOffsetCommit.code)
-    return FetchedOffset(known)
+    return FetchedOffset(committed)

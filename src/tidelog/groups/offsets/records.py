@@ -1,4 +1,4 @@
-"""Committed offsets as records: what they are written as, and what they do to the state.  Pure."""
+"""The records of committed offsets: their tombstones, and how they change the state.  Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def replay_offset(
     machine: GroupStateMachine, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int
 ) -> None:
     if value is not None and key.group not in machine.groups:
-        # A consumer that assigns itself its partitions: the group is there for its offsets only.
+        # A consumer that assigns its partitions itself: the group only holds offsets.
         machine.groups[key.group] = ClassicGroup(key.group)
     machine.offsets.replay(key, value, producer_id)
 
@@ -24,7 +24,7 @@ def replay_legacy_offset(
     value: LegacyOffsetCommitValue | None,
     producer_id: int,
 ) -> None:
-    """As brokers of a distant past wrote them."""
+    """Records in the format of very old brokers."""
     now = None
     if value is not None:
         now = OffsetCommitValue(value.offset, -1, value.metadata, value.commit_timestamp)

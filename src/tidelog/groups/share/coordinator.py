@@ -1,8 +1,8 @@
-"""Drives share groups: heartbeats and silence come in, `heartbeat` decides, here it is written and told.
+"""The driver of share groups: takes heartbeats and session timeouts, lets `heartbeat` decide, writes and answers.
 
-Before a partition is assigned, its state is made at the share coordinator.  That happens while the member that asked
-for it waits, and an assignment that has to wait for its turn (`share.assignment.interval.ms`) is waited for by whoever
-joins: so a consumer reads after its first heartbeat, not after its second."""
+The share coordinator must hold a partition's state before the partition is assigned.  The heartbeat that needs the state
+waits until it is initialized, and a joining member also waits for the assignment interval
+(`share.assignment.interval.ms`): so a consumer reads after its first heartbeat, not after its second."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ShareGroups:
     async def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: tuple[str, str]
     ) -> ShareGroupHeartbeatResponse:
-        """Raises what is wrong with it."""
+        """The answer; raises the protocol's error."""
         heartbeat.check_heartbeat(request)
         if request.member_epoch == heartbeat.LEAVE:
             return await self._leave(request)
@@ -98,11 +98,11 @@ class ShareGroups:
         return shard, beat
 
     def _find(self, shard: GroupShard, group_id: str) -> ShareGroup | None:
-        """None: a new one can be made."""
-        known = shard.machine.groups.get(group_id)
-        if known is None or isinstance(known, ShareGroup):
-            return known
-        raise errors.GroupIdNotFound(f"{group_id} is a {known.kind} group, not a share group")
+        """The group; None if it does not exist yet."""
+        group = shard.machine.groups.get(group_id)
+        if group is None or isinstance(group, ShareGroup):
+            return group
+        raise errors.GroupIdNotFound(f"{group_id} is a {group.kind} group, not a share group")
 
     async def _leave(self, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
         shard = self._groups.shard(request.group_id)
@@ -118,7 +118,7 @@ class ShareGroups:
         return self._groups.shard(group_id)
 
     async def described(self, group_id: str) -> ShareGroup:
-        """The group, to be described; GroupIdNotFound when there is no such share group."""
+        """The group, for ShareGroupDescribe; raises GroupIdNotFound if it is no share group."""
         shard = self.shard(group_id)
         group = share_group(shard.machine, group_id)
         await shard.settled(self._groups.commit_timeout_ms)
@@ -131,7 +131,7 @@ class ShareGroups:
     # State of partitions
 
     def _missing(self, request: ShareGroupHeartbeatRequest) -> dict[UUID, StatePartitions]:
-        """Partitions that this member would read, if only their state was there."""
+        """Partitions of the member's topics whose state is not initialized yet."""
         group = self._find(self._groups.shard(request.group_id), request.group_id)
         names = frozenset(request.subscribed_topic_names or ()) | (group.topics if group else frozenset())
         return heartbeat.missing(group, names, self._topics(names))
@@ -139,7 +139,7 @@ class ShareGroups:
     async def _initialize(
         self, shard: GroupShard, group_id: str, missing: Mapping[UUID, StatePartitions]
     ) -> None:
-        """What cannot be made now is made with a later heartbeat."""
+        """Initializes the state of these partitions; a later heartbeat tries again if that fails."""
         lock = self._initializing.setdefault(group_id, asyncio.Lock())
         try:
             async with lock:
@@ -155,7 +155,7 @@ class ShareGroups:
                 await self.make_states(group, wanted, UNKNOWN_START)
                 await self.kept(shard, group_id, wanted)
         except errors.TidelogError as problem:
-            log.warning("share group %s gets some of its partitions later: %s", group_id, problem)
+            log.warning("cannot initialize all partitions of share group %s now: %s", group_id, problem)
         finally:
             if not lock.locked():
                 self._initializing.pop(group_id, None)
@@ -166,7 +166,7 @@ class ShareGroups:
         for topic, kept in wanted.items():
             for index in sorted(kept.partitions):
                 key = ShareKey(group.id, topic, index)
-                # A state that was there before, of a crash in between, stays: it may have been read already.
+                # A state that a crash left behind stays: members may have read from it already.
                 if await self.persister.summary(key) is None:
                     await self.persister.initialize(key, group.epoch, start)
 
@@ -176,43 +176,45 @@ class ShareGroups:
         await shard.committed(appended, self._groups.commit_timeout_ms)
 
     async def delete(self, group_id: str) -> None:
-        """The group and all its state."""
+        """Deletes the group and all its state."""
         shard = self._groups.shard(group_id)
         group = share_group(shard.machine, group_id)
         group.check_delete()
-        known = self.kept_anywhere(group)
+        kept_by_topic = self.kept_anywhere(group)
         await shard.committed(
-            shard.append(heartbeat.deleting(group, {topic: kept.name for topic, kept in known.items()})),
+            shard.append(
+                heartbeat.deleting(group, {topic: kept.name for topic, kept in kept_by_topic.items()})
+            ),
             self._groups.commit_timeout_ms,
         )
-        await self.delete_states(group_id, known)
+        await self.delete_states(group_id, kept_by_topic)
         group = share_group(shard.machine, group_id)
         group.check_delete()
         await shard.committed(shard.append(group.tombstones()), self._groups.commit_timeout_ms)
 
     def kept_anywhere(self, group: ShareGroup) -> dict[UUID, StatePartitions]:
-        """Everything that may have state: also what a crash left half made, or half deleted."""
-        known = {
+        """All partitions that may have state, including those whose initialization or deletion a crash interrupted."""
+        kept_by_topic = {
             topic: StatePartitions(name, frozenset(range(facts.partitions)))
             for topic, name in group.deleting.items()
             if (facts := self._topics([name]).get(name)) is not None and facts.id == topic
         }
         for part in (group.initializing, group.initialized):
             for topic, kept in part.items():
-                before = known.get(topic, StatePartitions(kept.name, frozenset()))
-                known[topic] = StatePartitions(kept.name, before.partitions | kept.partitions)
-        return known
+                before = kept_by_topic.get(topic, StatePartitions(kept.name, frozenset()))
+                kept_by_topic[topic] = StatePartitions(kept.name, before.partitions | kept.partitions)
+        return kept_by_topic
 
-    async def delete_states(self, group_id: str, known: Mapping[UUID, StatePartitions]) -> None:
-        for topic, kept in known.items():
+    async def delete_states(self, group_id: str, kept_by_topic: Mapping[UUID, StatePartitions]) -> None:
+        for topic, kept in kept_by_topic.items():
             for index in sorted(kept.partitions):
                 try:
                     await self.persister.delete(ShareKey(group_id, topic, index))
                 except errors.UnknownTopicOrPartition:
                     continue  # deleted with its topic
-        self._shares.reset(group_id, known)
+        self._shares.reset(group_id, kept_by_topic)
 
-    # Silence
+    # Sessions
 
     def _watch(self, shard: GroupShard, group_id: str, member_id: str) -> None:
         after_ms = self.config(group_id).share_session_timeout_ms
@@ -224,11 +226,15 @@ class ShareGroups:
         group = shard.machine.groups.get(group_id)
         if shard.closed or not isinstance(group, ShareGroup) or member_id not in group.members:
             return
-        log.info("member %s of share group %s has been silent for too long", member_id, group_id)
+        log.info(
+            "removing member %s from share group %s: it sent no heartbeat within its session timeout",
+            member_id,
+            group_id,
+        )
         try:
             shard.append(heartbeat.leave(group, member_id, self._topics(group.topics)))
         except errors.TidelogError as problem:
-            log.warning("member %s of share group %s cannot be removed now: %s", member_id, group_id, problem)
+            log.warning("cannot remove member %s from share group %s now: %s", member_id, group_id, problem)
             self._watch(shard, group_id, member_id)
 
     def _opened(self, shard: GroupShard) -> None:
@@ -244,7 +250,7 @@ class ShareGroups:
                     self._groups.timers.cancel((SHARE, group.id, member_id))
 
     def _updated(self, update: Update) -> None:
-        """Topics that are gone are forgotten; their state is deleted where it is kept."""
+        """Removes deleted topics from the groups; the share coordinator deletes their state."""
         gone = [
             before.id
             for name in update.topics
@@ -277,9 +283,9 @@ class ShareGroups:
         )
 
     def _topics(self, names: Iterable[str]) -> Topics:
-        found = {}
+        topics = {}
         for name in names:
             topic = self._image.topics.get(name)
             if topic is not None:
-                found[name] = TopicFacts(topic.id, len(topic.partitions))
-        return found
+                topics[name] = TopicFacts(topic.id, len(topic.partitions))
+        return topics

@@ -1,7 +1,7 @@
-"""Dead letters: records that a share group has given up are copied to the topic that `share.dead.letter.topic` names.
+"""Dead letters: copies records that a share group has given up to the topic that `share.dead.letter.topic` names.
 
-The copy is committed before the original is archived, so none is ever lost; a crash in between makes a second copy.
-While the topic cannot be written the records are kept, count against the partition's locks, and are tried again."""
+The copy is committed before the original is archived, so no record is lost; a crash in between makes a second copy.
+While the topic cannot be written, the records are kept, count against the partition's lock limit, and are tried again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ShareDeadLetters:
             led.copying = None
 
     async def _copy(self, led: LedSharePartition, run: InFlightRun) -> None:
-        """The first of its records that fit into one batch."""
+        """Copies the run's first records, as many as fit into one batch."""
         first, last = run.first, run.last
         name = led.config().share_dead_letter_topic
         if name:
@@ -69,22 +69,24 @@ class ShareDeadLetters:
         await led.submit(led.state.copied(first, last))
 
     async def _count(self, led: LedSharePartition, name: str) -> int:
-        """How many partitions the topic has; made first if it must be."""
+        """The topic's number of partitions; creates the topic if it does not exist."""
         if name == led.partition.topic or name in INTERNAL:
-            raise errors.InvalidConfig(f"share.dead.letter.topic of {led.key.group} cannot be {name}")
+            raise errors.InvalidConfig(
+                f"share.dead.letter.topic of group {led.key.group} cannot be {name}: name another topic"
+            )
         topic = self._controller.image.topics.get(name)
         if topic is None:
             await self._create(name)
             topic = self._controller.image.topics.get(name)
             if topic is None:
-                raise errors.UnknownTopicOrPartition(f"there is no topic {name!r}")
+                raise errors.UnknownTopicOrPartition(f"dead letter topic {name!r} does not exist")
         return len(topic.partitions)
 
     async def _create(self, name: str) -> None:
         config = self._controller.config()
         if not config.auto_create_topics_enable:
             raise errors.UnknownTopicOrPartition(
-                f"there is no topic {name!r}, and auto.create.topics.enable is off: create it"
+                f"dead letter topic {name!r} does not exist, and auto.create.topics.enable is false: create the topic"
             )
         wanted = NewTopic(name, config.num_partitions, config.default_replication_factor)
         (made,) = await self._controller.create_topics([wanted])
@@ -94,7 +96,7 @@ class ShareDeadLetters:
     def _letter(self, led: LedSharePartition, run: InFlightRun, record: Record) -> Record:
         limit = led.config().share_delivery_count_limit
         rejected = run.rejected or run.deliveries < limit
-        told = {
+        values = {
             "topic": led.partition.topic,
             "partition": led.partition.index,
             "offset": record.offset,
@@ -103,8 +105,8 @@ class ShareDeadLetters:
             "delivery-count": run.deliveries,
             "reason": REJECTED if rejected else USED_UP,
         }
-        headers = tuple((PREFIX + name, str(value).encode()) for name, value in told.items())
-        # The time is that of the copy: the topic's retention counts from here.
+        headers = tuple((PREFIX + name, str(value).encode()) for name, value in values.items())
+        # The timestamp is that of the copy, so that the topic's retention counts from now.
         return Record(0, self._clock.now_ms(), record.key, record.value, (*record.headers, *headers))
 
     async def _append(self, topic: str, index: int, letters: list[Record]) -> None:
@@ -124,23 +126,23 @@ async def _records(partition: Partition, first: int, last: int) -> tuple[list[Re
     part = records_log.read(first, READ_BYTES, records_log.end)
     if part is None:
         raise errors.OffsetOutOfRange(
-            f"{partition.name} ends at {records_log.end}, and {first} was given to somebody"
+            f"{partition.name} ends at offset {records_log.end}, but a member has acquired offset {first}"
         )
     data = part.file.read(part.size, part.position)
-    # A batch may expand to much, and others are served meanwhile.
+    # Decompression may take long, so it does not run on the loop.
     return await asyncio.to_thread(_first_batch, data, first, last)
 
 
 def _first_batch(data: bytes | memoryview, first: int, last: int) -> tuple[list[Record], int]:
-    found: list[Record] = []
+    records: list[Record] = []
     size, reached = 0, first - 1
     for batch in read_batches(data):
         for record in [] if batch.header.control else batch.records(first, last):
             size += len(record.key or b"") + len(record.value or b"")
-            if found and size > BATCH_BYTES:
-                return found, found[-1].offset
-            found.append(record)
+            if records and size > BATCH_BYTES:
+                return records, records[-1].offset
+            records.append(record)
         reached = batch.header.last_offset
         if reached >= last:
             break
-    return found, min(reached, last)
+    return records, min(reached, last)

@@ -1,7 +1,7 @@
-"""One fetch of a share group's member: waits for records, acquires them, reads them.
+"""One ShareFetch of a member of a share group: waits for records, acquires and reads them.
 
-Nothing is acquired before there is something to answer with, so a member that goes away while it waits holds nothing.
-Looking, acquiring and reading happen without an await in between: nobody else can be given the same records."""
+Records are acquired only when the answer can be sent, so a member that disconnects while it waits holds none.  There is
+no await between finding, acquiring and reading records: no other member can acquire the same ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShareFetchedRecords(NamedTuple):
 
 
 class ReadableRecords(NamedTuple):
-    """Where records for a member are; nothing is acquired yet."""
+    """The position of records that a member can read; they are not acquired yet."""
 
     led: LedSharePartition
     terms: ShareTerms
@@ -57,25 +57,25 @@ class ShareFetch:
         self._group = group
         self._member = member
         self._limits = limits
-        # Who wants few records is not read many for.
+        # A fetch of few records reads few bytes.
         self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
         self._results: Results = {}
 
     async def run(self, parts: Sequence[SharePartitionId]) -> Results:
-        """For every partition that there is something to tell about."""
+        """The records or the error of every partition that has any."""
         leds = await self._open(parts)
         clock, limits = self._shares.clock, self._limits
         deadline_ms = clock.monotonic_ms() + limits.wait_ms
         while True:
-            found = self._look(leds)
-            size = sum(one.part.size for one in found)
-            # With an error to tell, or a broker that stops, this answer cannot wait.
+            readable = self._look(leds)
+            size = sum(records.part.size for records in readable)
+            # An error must be answered now, and so must everything when the broker shuts down.
             last = clock.monotonic_ms() >= deadline_ms or bool(self._results) or self._shares.draining
-            if last or (found and size >= limits.bytes_min):
-                self._take(found)
+            if last or (readable and size >= limits.bytes_min):
+                self._take(readable)
                 if self._results or last:
                     return self._results
-                continue  # what was found was empty; there may be more behind it
+                continue  # the batches held no records for consumers; more may follow them
             missing = max(limits.bytes_min - size, 1)
             await self._wait(leds, missing, (deadline_ms - clock.monotonic_ms()) / 1000)
 
@@ -90,21 +90,21 @@ class ShareFetch:
 
     def _look(self, leds: Sequence[LedSharePartition]) -> list[ReadableRecords]:
         left = self._limits.bytes_max
-        found: list[ReadableRecords] = []
+        readable: list[ReadableRecords] = []
         for led in leds:
             try:
-                one = self._look_at(led, left, not found)
+                records = self._look_at(led, left, not readable)
             except errors.TidelogError as problem:
                 self._results[led.key.topic_id, led.key.partition] = problem
                 continue
-            if one is not None:
-                found.append(one)
-                left -= one.part.size
-        return found
+            if records is not None:
+                readable.append(records)
+                left -= records.part.size
+        return readable
 
     def _look_at(self, led: LedSharePartition, left: int, first: bool) -> ReadableRecords | None:
         if not led.current:
-            raise errors.NotLeaderOrFollower(f"{led.key} is not served here any more")
+            raise errors.NotLeaderOrFollower(f"this broker no longer leads share partition {led.key}")
         config = led.config()
         log = led.partition.log
         led.state.log_started(log.start)
@@ -118,27 +118,27 @@ class ShareFetch:
         part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
         return None if part is None else ReadableRecords(led, terms, offset, part)
 
-    def _take(self, found: Sequence[ReadableRecords]) -> None:
+    def _take(self, readable: Sequence[ReadableRecords]) -> None:
         left = self._limits.records_max
-        for one in found:
+        for records in readable:
             if left <= 0:
                 return
-            led, limits = one.led, self._limits
-            data = one.part.file.read(one.part.size, one.part.position)
-            seen = window(data, one.offset, self._aborted(one))
+            led, limits = records.led, self._limits
+            data = records.part.file.read(records.part.size, records.part.position)
+            seen = window(data, records.offset, self._aborted(records))
             wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict)
-            grant = led.acquire(wish, seen.spans, one.terms)
+            grant = led.acquire(wish, seen.spans, records.terms)
             if grant.acquired:
                 fetched = ShareFetchedRecords(seen.records(grant.acquired), grant.acquired)
                 self._results[led.key.topic_id, led.key.partition] = fetched
-                left -= sum(one.last - one.first + 1 for one in grant.acquired)
+                left -= sum(span.last - span.first + 1 for span in grant.acquired)
 
-    def _aborted(self, one: ReadableRecords) -> list[AbortedRange]:
-        if one.led.config().share_isolation_level != "read_committed":
+    def _aborted(self, records: ReadableRecords) -> list[AbortedRange]:
+        if records.led.config().share_isolation_level != "read_committed":
             return []
-        log = one.led.partition.log
-        found = log.aborted(one.offset, one.led.partition.last_stable, one.part)
-        return [AbortedRange(*each[:3]) for each in found]
+        log = records.led.partition.log
+        ranges = log.aborted(records.offset, records.led.partition.last_stable, records.part)
+        return [AbortedRange(*aborted[:3]) for aborted in ranges]
 
     async def _wait(self, leds: Sequence[LedSharePartition], missing: int, seconds: float) -> None:
         wait = FetchWait(missing)

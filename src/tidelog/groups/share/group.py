@@ -1,7 +1,7 @@
-"""A share group: its members, which partitions each of them reads, and which partitions its state is kept for.
+"""A share group (KIP-932): its members, their assignments, and the partitions that the share coordinator keeps state for.
 
-Everything about it is in records: after a restart members go on as if nothing had been.  Pure.  `heartbeat`
-decides what a heartbeat changes; `coordinator` drives it."""
+All state is in records: members continue after a restart.  Pure.  `heartbeat` decides what a heartbeat changes;
+`coordinator` drives the group."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ShareMember(NamedTuple):
 
 
 class StatePartitions(NamedTuple):
-    """Partitions of a topic that state is kept for."""
+    """Partitions of a topic that the share coordinator keeps state for."""
 
     name: str
     partitions: frozenset[int]
@@ -80,7 +80,7 @@ class ShareGroup:
 
     @property
     def topics(self) -> frozenset[str]:
-        """What the members subscribe to."""
+        """The topics that the members subscribe to."""
         return frozenset().union(*(member.topics for member in self.members.values()))
 
     # As a Group
@@ -137,10 +137,10 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def share_group(machine: GroupStateMachine, group_id: str) -> ShareGroup:
-    """The group, for requests that are about one that must be there."""
+    """The share group of this id; raises GroupIdNotFound if there is none."""
     group = machine.groups.get(group_id)
     if group is None:
-        raise errors.GroupIdNotFound(f"there is no share group {group_id}")
+        raise errors.GroupIdNotFound(f"Group {group_id} not found.")
     if not isinstance(group, ShareGroup):
         raise errors.GroupIdNotFound(f"{group_id} is a {group.kind} group, not a share group")
     return group
@@ -183,8 +183,8 @@ def _replay_member(
     if value is None:
         group.members.pop(key.member_id, None)
         return
-    known = group.members.get(key.member_id, ShareMember(key.member_id))
-    group.members[key.member_id] = known._replace(
+    member = group.members.get(key.member_id, ShareMember(key.member_id))
+    group.members[key.member_id] = member._replace(
         rack=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
@@ -216,7 +216,9 @@ def _replay_target(
     if value is None:
         group.targets.pop(key.member_id, None)
     else:
-        group.targets[key.member_id] = {one.topic_id: list(one.partitions) for one in value.topic_partitions}
+        group.targets[key.member_id] = {
+            topic.topic_id: list(topic.partitions) for topic in value.topic_partitions
+        }
 
 
 def _replay_current(
@@ -228,17 +230,17 @@ def _replay_current(
     group = _group(machine, key.group_id, value)
     if group is None:
         return
-    known = group.members.get(key.member_id)
+    member = group.members.get(key.member_id)
     if value is None:
-        if known is not None:
-            group.members[key.member_id] = known._replace(epoch=-1, previous_epoch=-1, assigned=frozenset())
+        if member is not None:
+            group.members[key.member_id] = member._replace(epoch=-1, previous_epoch=-1, assigned=frozenset())
         return
-    known = known or ShareMember(key.member_id)
-    group.members[key.member_id] = known._replace(
+    member = member or ShareMember(key.member_id)
+    group.members[key.member_id] = member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         assigned=frozenset(
-            (one.topic_id, index) for one in value.assigned_partitions for index in one.partitions
+            (topic.topic_id, index) for topic in value.assigned_partitions for index in topic.partitions
         ),
     )
 
@@ -254,14 +256,14 @@ def _replay_kept(
         return
     value = value or ShareGroupStatePartitionMetadataValue()
     group.initializing = {
-        one.topic_id: StatePartitions(one.topic_name, frozenset(one.partitions))
-        for one in value.initializing_topics
+        topic.topic_id: StatePartitions(topic.topic_name, frozenset(topic.partitions))
+        for topic in value.initializing_topics
     }
     group.initialized = {
-        one.topic_id: StatePartitions(one.topic_name, frozenset(one.partitions))
-        for one in value.initialized_topics
+        topic.topic_id: StatePartitions(topic.topic_name, frozenset(topic.partitions))
+        for topic in value.initialized_topics
     }
-    group.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
+    group.deleting = {topic.topic_id: topic.topic_name for topic in value.deleting_topics}
 
 
 SHARE_REPLAYS: dict[type, Replay] = {

@@ -1,8 +1,8 @@
-"""What `__share_group_state` holds: for each group and partition how far its share group is, and what came back.
+"""The state of share partitions in `__share_group_state`: start offset and delivery states, by group and partition.
 
-Every change is one record; once in a while a record holds everything (a snapshot), and what came before it is of no
-use any more.  Records and error codes are Kafka's.  Pure: a decision takes the state and a request and gives entries,
-or raises the protocol's error; `state_coordinator` appends them."""
+Every change is one record (an update); from time to time a record holds the whole state (a snapshot), and makes earlier
+records useless.  Records and error codes are Kafka's.  Pure: a decision takes the state and a request and returns
+records, or raises the protocol's error; `state_coordinator` appends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = RecordTypes(
     RecordType(ShareSnapshotKey, ShareSnapshotValue, 0), RecordType(ShareUpdateKey, ShareUpdateValue, 0)
 )
 
-UNKNOWN_START = -1  # where the group starts is for the leader of the partition to find out
+UNKNOWN_START = -1  # the partition's leader has to find out where the group starts
 UNCHANGED = -1
 
 
@@ -36,7 +36,7 @@ class ShareKey(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """`updates` is how many records have come since the last snapshot."""
+    """`updates` counts the records since the last snapshot."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -65,12 +65,11 @@ class ShareStateMachine:
             self.states[key] = _updated(self.states[key], entry.value)
 
     def ended(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes here in transactions."""
+        """This topic has no transactions."""
 
 
 def lag_of(state: ShareState, log_start: int, committed: int) -> int:
-    """Records that wait to be delivered and done with.  What the log does not have any more cannot be consumed, so
-    nobody lags behind it."""
+    """The number of records that are not finished yet.  Records that the log has deleted do not count as lag."""
     start = max(state.start, log_start)
     finished = max(state.finished, 0) if start == state.start else 0
     return max(committed - start - finished, 0)
@@ -80,7 +79,7 @@ def lag_of(state: ShareState, log_start: int, committed: int) -> int:
 
 
 class StateWrite(NamedTuple):
-    """What the leader of a partition wants remembered."""
+    """The state that the leader of a partition persists."""
 
     state_epoch: int
     leader_epoch: int
@@ -90,25 +89,27 @@ class StateWrite(NamedTuple):
 
 
 def write(
-    machine: ShareStateMachine, key: ShareKey, what: StateWrite, updates_max: int, now_ms: int
+    machine: ShareStateMachine, key: ShareKey, update: StateWrite, updates_max: int, now_ms: int
 ) -> list[CoordinatorRecord]:
     state = machine.states.get(key)
     if state is None:
         raise errors.InvalidRequest(f"{key} is not initialized")
-    if state.leader_epoch > what.leader_epoch:
+    if state.leader_epoch > update.leader_epoch:
         raise errors.FencedLeaderEpoch(
-            f"{key} was written by the leader of epoch {state.leader_epoch}, not {what.leader_epoch}"
+            f"{key} was written by the leader of epoch {state.leader_epoch}, not {update.leader_epoch}"
         )
-    if state.state_epoch > what.state_epoch:
-        raise errors.FencedStateEpoch(f"{key} is at state epoch {state.state_epoch}, not {what.state_epoch}")
+    if state.state_epoch > update.state_epoch:
+        raise errors.FencedStateEpoch(
+            f"{key} is at state epoch {state.state_epoch}, not {update.state_epoch}"
+        )
     if state.updates >= updates_max:
-        return [_snapshot(key, _taken(state, what), now_ms)]
+        return [_snapshot(key, _taken(state, update), now_ms)]
     value = ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
-        leader_epoch=what.leader_epoch,
-        start_offset=what.start,
-        delivery_complete_count=what.finished,
-        state_batches=[UpdateBatch(*batch) for batch in what.batches],
+        leader_epoch=update.leader_epoch,
+        start_offset=update.start,
+        delivery_complete_count=update.finished,
+        state_batches=[UpdateBatch(*batch) for batch in update.batches],
     )
     return [CoordinatorRecord(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
 
@@ -116,12 +117,12 @@ def write(
 def initialize(
     machine: ShareStateMachine, key: ShareKey, state_epoch: int, start: int, now_ms: int
 ) -> list[CoordinatorRecord]:
-    """From here on the group is at `start`, and nothing else is known."""
-    known = machine.states.get(key)
-    if known is not None and known.state_epoch > state_epoch:
-        raise errors.FencedStateEpoch(f"{key} is at state epoch {known.state_epoch}, not {state_epoch}")
-    epoch = 0 if known is None else known.snapshot_epoch + 1
-    leader_epoch = 0 if known is None else known.leader_epoch
+    """Sets the group's start offset, and forgets all earlier state."""
+    before = machine.states.get(key)
+    if before is not None and before.state_epoch > state_epoch:
+        raise errors.FencedStateEpoch(f"{key} is at state epoch {before.state_epoch}, not {state_epoch}")
+    epoch = 0 if before is None else before.snapshot_epoch + 1
+    leader_epoch = 0 if before is None else before.leader_epoch
     fresh = ShareState(epoch, state_epoch, leader_epoch, start, 0, (), now_ms, 0)
     return [_snapshot(key, fresh, now_ms, epoch)]
 
@@ -129,7 +130,7 @@ def initialize(
 def read(
     machine: ShareStateMachine, key: ShareKey, leader_epoch: int
 ) -> tuple[ShareState, list[CoordinatorRecord]]:
-    """The state, and what remembers that a newer leader asked for it: writes of the old one are refused then."""
+    """The state, and a record that a newer leader has read it: the old leader's writes are fenced from then on."""
     state = machine.states.get(key)
     if state is None:
         raise errors.InvalidRequest(f"{key} is not initialized")
@@ -155,23 +156,25 @@ def delete(machine: ShareStateMachine, key: ShareKey) -> list[CoordinatorRecord]
 
 
 def snapshots(machine: ShareStateMachine, keys: Iterable[ShareKey], now_ms: int) -> list[CoordinatorRecord]:
-    """Everything about `keys` once more: what was written before can go then."""
+    """Snapshots of `keys`: all earlier records about them can be deleted then."""
     return [_snapshot(key, machine.states[key], now_ms) for key in keys if key in machine.states]
 
 
 def deletions(machine: ShareStateMachine, topics: frozenset[UUID]) -> list[CoordinatorRecord]:
-    """What is known of topics that are not there any more."""
+    """Tombstones of the states of deleted topics."""
     return [entry for key in machine.states if key.topic_id in topics for entry in delete(machine, key)]
 
 
 # States
 
 
-def combined(known: Iterable[StateBatch], news: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """Where both speak of an offset, the later delivery counts, and of the same delivery what comes later in a record's
-    life; what is below `start` does not matter any more."""
-    result: list[StateBatch] = sorted(_clipped(known, start))
-    for batch in _clipped(news, start):
+def combined(
+    earlier: Iterable[StateBatch], later: Iterable[StateBatch], start: int
+) -> tuple[StateBatch, ...]:
+    """Where both cover an offset, the higher delivery count wins, and for equal counts the later state in a record's
+    life; offsets below `start` are dropped."""
+    result: list[StateBatch] = sorted(_clipped(earlier, start))
+    for batch in _clipped(later, start):
         result = _laid_over(result, batch)
     merged: list[StateBatch] = []
     for batch in result:
@@ -186,16 +189,16 @@ def _clipped(batches: Iterable[StateBatch], start: int) -> list[StateBatch]:
     return [batch._replace(first=max(batch.first, start)) for batch in batches if batch.last >= start]
 
 
-def _laid_over(known: list[StateBatch], new: StateBatch) -> list[StateBatch]:
+def _laid_over(earlier: list[StateBatch], new: StateBatch) -> list[StateBatch]:
     result = []
     rest = [new]
-    for old in known:
+    for old in earlier:
         if old.last < new.first or old.first > new.last:
             result.append(old)
             continue
         if (old.deliveries, old.state) > (new.deliveries, new.state):
             result.append(old)
-            rest = [part for one in rest for part in _without(one, old)]
+            rest = [part for piece in rest for part in _without(piece, old)]
         else:
             result += _without(old, new)
     return sorted(result + rest)
@@ -210,15 +213,15 @@ def _without(batch: StateBatch, hole: StateBatch) -> list[StateBatch]:
     return parts
 
 
-def _taken(state: ShareState, what: StateWrite) -> ShareState:
-    """The state after `what`."""
-    # A write that comes twice, late, does not take anything back.
-    start = max(state.start, what.start)
+def _taken(state: ShareState, update: StateWrite) -> ShareState:
+    """The state after `update`."""
+    # A write that is repeated late does not move the start back.
+    start = max(state.start, update.start)
     return state._replace(
-        leader_epoch=max(state.leader_epoch, what.leader_epoch),
+        leader_epoch=max(state.leader_epoch, update.leader_epoch),
         start=start,
-        finished=what.finished,
-        batches=combined(state.batches, what.batches, start),
+        finished=update.finished,
+        batches=combined(state.batches, update.batches, start),
     )
 
 
@@ -237,7 +240,7 @@ def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None =
 
 
 def _of_snapshot(value: ShareSnapshotValue) -> ShareState:
-    batches = tuple(_batch(one) for one in value.state_batches)
+    batches = tuple(_batch(batch) for batch in value.state_batches)
     return ShareState(
         value.snapshot_epoch,
         value.state_epoch,
@@ -251,12 +254,12 @@ def _of_snapshot(value: ShareSnapshotValue) -> ShareState:
 
 
 def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
-    batches = [_batch(one) for one in value.state_batches]
-    what = StateWrite(
+    batches = [_batch(batch) for batch in value.state_batches]
+    update = StateWrite(
         state.state_epoch, value.leader_epoch, value.start_offset, value.delivery_complete_count, batches
     )
-    return _taken(state, what)._replace(updates=state.updates + 1)
+    return _taken(state, update)._replace(updates=state.updates + 1)
 
 
-def _batch(one: SnapshotBatch | UpdateBatch) -> StateBatch:
-    return StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+def _batch(stored: SnapshotBatch | UpdateBatch) -> StateBatch:
+    return StateBatch(stored.first_offset, stored.last_offset, stored.delivery_state, stored.delivery_count)

@@ -1,7 +1,7 @@
-"""What a heartbeat of a share group's member changes: who is in, who reads what.
+"""ShareGroupHeartbeat: decides how members join, get assignments, and leave.
 
-Pure: the group, the request, the topics and the time in; entries and an answer out, or the protocol's error.  Called by
-`coordinator`."""
+Pure: the group, the request, the topics and the time go in; records and an answer come out, or the protocol's error is
+raised.  Called by `coordinator`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tidelog.wire.messages.share_group_target_assignment_metadata_record import 
 
 JOIN, LEAVE = 0, -1
 MEMBER_ID_BYTES_MAX = 36  # the text of a UUID
-AGAIN_MS_MIN = 100  # librdkafka gives up on an answer after the interval it was last told
+AGAIN_MS_MIN = 100  # librdkafka gives up on an answer after its last heartbeat interval
 
 
 class TopicFacts(NamedTuple):
@@ -56,7 +56,7 @@ class TopicFacts(NamedTuple):
 
 
 Topics = Mapping[str, TopicFacts]
-"""Those topics that there are, of the ones that members subscribe to."""
+"""The subscribed topics that exist, by name."""
 
 
 class ShareGroupLimits(NamedTuple):
@@ -65,8 +65,8 @@ class ShareGroupLimits(NamedTuple):
 
 
 class ShareHeartbeatResult(NamedTuple):
-    """What comes of a heartbeat.  `assignment` is None when the member knows it; `again_ms` is there when the member's
-    assignment is not settled yet: another heartbeat after that time settles it."""
+    """The result of a heartbeat.  `assignment` is None if the member knows it already; `again_ms` is set while the
+    member's assignment is not final: another heartbeat after that time gets it."""
 
     entries: list[CoordinatorRecord]
     epoch: int
@@ -75,7 +75,7 @@ class ShareHeartbeatResult(NamedTuple):
 
 
 def next_ms(interval_ms: int, again_ms: int | None) -> int:
-    """The interval to tell: a member that has to come again comes when its assignment can be made."""
+    """The member's heartbeat interval: shorter if its assignment can be computed earlier than the next heartbeat."""
     return interval_ms if not again_ms else min(interval_ms, max(again_ms, AGAIN_MS_MIN))
 
 
@@ -83,11 +83,11 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     if not request.group_id.strip():
         raise errors.InvalidRequest("the group id is empty")
     if not request.member_id.strip() or len(request.member_id.encode()) > MEMBER_ID_BYTES_MAX:
-        raise errors.InvalidRequest("the member id must be a UUID that the member made up")
+        raise errors.InvalidRequest("the member id must be a UUID that the client has created")
     if request.rack_id is not None and not request.rack_id.strip():
-        raise errors.InvalidRequest("the rack id is there, but empty")
+        raise errors.InvalidRequest("the rack id is empty: leave it out, or send one")
     if request.member_epoch == JOIN and not request.subscribed_topic_names:
-        raise errors.InvalidRequest("whoever joins says which topics it subscribes to")
+        raise errors.InvalidRequest("a joining member must subscribe to topics")
     if request.member_epoch < LEAVE:
         raise errors.InvalidRequest(f"there is no member epoch {request.member_epoch}")
 
@@ -101,11 +101,11 @@ def heartbeat(
     now_ms: int,
     may_assign: bool,
 ) -> ShareHeartbeatResult:
-    """`client` is its id and its host.  Without `may_assign` the assignment stays as it is: the state of some
-    partitions is still being made."""
+    """`client` is the member's client id and host.  Without `may_assign`, the assignment does not change, because the
+    state of some partitions is still being initialized."""
     if group is None:
         if request.member_epoch != JOIN:
-            raise errors.GroupIdNotFound(f"there is no share group {request.group_id}")
+            raise errors.GroupIdNotFound(f"Group {request.group_id} not found.")
         group = ShareGroup(request.group_id)
     member, entries = _joined(group, request, client, limits)
     members = {**group.members, member.id: member}
@@ -138,18 +138,18 @@ def heartbeat(
 def _joined(
     group: ShareGroup, request: ShareGroupHeartbeatRequest, client: tuple[str, str], limits: ShareGroupLimits
 ) -> tuple[ShareMember, list[CoordinatorRecord]]:
-    known = group.members.get(request.member_id)
+    before = group.members.get(request.member_id)
     if request.member_epoch == JOIN:
-        if known is None and len(group.members) >= limits.members_max:
+        if before is None and len(group.members) >= limits.members_max:
             raise errors.GroupMaxSizeReached(
                 f"share group {group.id} has {len(group.members)} members already"
             )
-        member = known or ShareMember(request.member_id)
+        member = before or ShareMember(request.member_id)
     else:
-        if known is None:
+        if before is None:
             raise errors.UnknownMemberId(f"{request.member_id} is not a member of share group {group.id}")
-        _check_epoch(known, request.member_epoch)
-        member = known
+        _check_epoch(before, request.member_epoch)
+        member = before
     client_id, client_host = client
     fresh = member._replace(
         rack=request.rack_id if request.rack_id is not None else member.rack,
@@ -159,7 +159,7 @@ def _joined(
         client_id=client_id,
         client_host=client_host,
     )
-    if fresh == known:
+    if fresh == before:
         return fresh, []
     value = ShareGroupMemberMetadataValue(
         rack_id=fresh.rack,
@@ -176,12 +176,12 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _topics_of(group: ShareGroup, member_id: str) -> frozenset[str]:
-    known = group.members.get(member_id)
-    return frozenset() if known is None else known.topics
+    member = group.members.get(member_id)
+    return frozenset() if member is None else member.topics
 
 
 def _pending(group: ShareGroup, members: Iterable[ShareMember], topics: Topics) -> bool:
-    """Is there a partition whose state is there, but that nobody reads?"""
+    """True if a partition has initialized state, but no member reads it."""
     read = {
         (topic, index)
         for target in group.targets.values()
@@ -230,7 +230,7 @@ def _target_entries(
 
 
 def _wanted_of(target: Assignment, member: ShareMember, topics: Topics) -> Assignment:
-    """A topic that it does not subscribe to any more it does not get, before there is a new target."""
+    """The member's target without topics that it no longer subscribes to."""
     wanted = {topics[name].id for name in member.topics if name in topics}
     return {topic: indexes for topic, indexes in target.items() if topic in wanted}
 
@@ -244,7 +244,7 @@ def _reconciled(
     assignment_epoch: int,
     again_ms: int | None,
 ) -> ShareHeartbeatResult:
-    """The member goes to its part of the target at once: nobody has to give up anything first."""
+    """The member moves to its target at once: in a share group no other member has to revoke partitions first."""
     fresh = member
     if member.epoch != assignment_epoch or member.assigned != _flat(own):
         fresh = member._replace(epoch=assignment_epoch, previous_epoch=member.epoch, assigned=_flat(own))
@@ -255,7 +255,7 @@ def _reconciled(
             assigned_partitions=[CurrentPartitions(topic, indexes) for topic, indexes in own.items()],
         )
         entries.append(CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group.id, member.id), value))
-    # Whoever comes with an older epoch, or says everything again, may not have heard the last answer.
+    # A member with an older epoch, or with a full request, may have missed the last answer.
     tell = (
         request.member_epoch != fresh.epoch
         or request.subscribed_topic_names is not None
@@ -265,7 +265,7 @@ def _reconciled(
 
 
 def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[CoordinatorRecord]:
-    """The member is gone: it said so, or was silent for too long."""
+    """Records that remove a member: it left, or its session expired."""
     if member_id not in group.members:
         raise errors.UnknownMemberId(f"{member_id} is not a member of share group {group.id}")
     rest = [member for member in group.members.values() if member.id != member_id]
@@ -276,12 +276,12 @@ def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[Coordinator
     ]
 
 
-# Which partitions state is kept for
+# Partitions with state
 
 
 def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> dict[UUID, StatePartitions]:
-    """Partitions of these topics whose state is not there yet."""
-    found = {}
+    """Partitions of these topics whose state is not initialized yet."""
+    lacking_by_topic = {}
     for name in names:
         facts = topics.get(name)
         if facts is None:
@@ -289,8 +289,8 @@ def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> d
         kept = None if group is None else group.initialized.get(facts.id)
         lacking = frozenset(range(facts.partitions)) - (frozenset() if kept is None else kept.partitions)
         if lacking:
-            found[facts.id] = StatePartitions(name, lacking)
-    return found
+            lacking_by_topic[facts.id] = StatePartitions(name, lacking)
+    return lacking_by_topic
 
 
 def initializing(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
@@ -305,18 +305,18 @@ def initialized(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list
 
 
 def deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> list[CoordinatorRecord]:
-    """Their state is about to go."""
+    """Marks these topics as being deleted, before their state is deleted."""
     rest = [
-        {topic: kept for topic, kept in known.items() if topic not in topics}
-        for known in (group.initializing, group.initialized)
+        {topic: kept for topic, kept in kept_by_topic.items() if topic not in topics}
+        for kept_by_topic in (group.initializing, group.initialized)
     ]
     return [kept_entry(group, rest[0], rest[1], {**group.deleting, **topics})]
 
 
 def deleted(group: ShareGroup, topics: Iterable[UUID]) -> list[CoordinatorRecord]:
     gone = frozenset(topics)
-    known = (group.initializing, group.initialized, group.deleting)
-    if not any(topic in gone for part in known for topic in part):
+    all_kept = (group.initializing, group.initialized, group.deleting)
+    if not any(topic in gone for part in all_kept for topic in part):
         return []
     return [
         kept_entry(
@@ -343,13 +343,13 @@ def kept_entry(
 
 
 def _infos(kept: Mapping[UUID, StatePartitions]) -> list[TopicPartitionsInfo]:
-    return [TopicPartitionsInfo(topic, one.name, sorted(one.partitions)) for topic, one in kept.items()]
+    return [TopicPartitionsInfo(topic, state.name, sorted(state.partitions)) for topic, state in kept.items()]
 
 
 def _merged(
-    known: Mapping[UUID, StatePartitions], more: Mapping[UUID, StatePartitions]
+    kept_by_topic: Mapping[UUID, StatePartitions], more: Mapping[UUID, StatePartitions]
 ) -> dict[UUID, StatePartitions]:
-    result = dict(known)
+    result = dict(kept_by_topic)
     for topic, kept in more.items():
         before = result.get(topic, StatePartitions(kept.name, frozenset()))
         result[topic] = StatePartitions(kept.name, before.partitions | kept.partitions)
@@ -357,10 +357,10 @@ def _merged(
 
 
 def _without(
-    known: Mapping[UUID, StatePartitions], less: Mapping[UUID, StatePartitions]
+    kept_by_topic: Mapping[UUID, StatePartitions], less: Mapping[UUID, StatePartitions]
 ) -> dict[UUID, StatePartitions]:
     result = {}
-    for topic, kept in known.items():
+    for topic, kept in kept_by_topic.items():
         rest = kept.partitions - (less[topic].partitions if topic in less else frozenset())
         if rest:
             result[topic] = StatePartitions(kept.name, rest)
@@ -368,7 +368,7 @@ def _without(
 
 
 def metadata_hash(topics: Topics, members: Iterable[ShareMember]) -> int:
-    """Changes when a topic that somebody subscribes to comes, goes or grows; 0 when there is none."""
+    """Changes when a subscribed topic is created, deleted or gets partitions; 0 if there is none."""
     names = sorted(frozenset().union(*(member.topics for member in members)) & topics.keys())
     if not names:
         return 0

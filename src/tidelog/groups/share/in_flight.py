@@ -1,8 +1,8 @@
-"""The records of a share partition that are on their way, as runs of offsets that fare alike.
+"""The in-flight records of a share partition, as runs of offsets that have the same state.
 
-Runs are in the order of their offsets, without gaps, from the first record that is not finished to the first that
-nobody was given yet.  Neighbours that came to fare alike become one, so a thousand acknowledged records cost as much
-as one.  Pure; `partition` decides what happens to them."""
+Runs are in offset order, without gaps, from the start offset (the first record that is not finished) to the end offset
+(the first record that was never delivered).  Neighbouring runs with equal state are merged, so a thousand acknowledged
+records cost as much as one.  Pure; `partition` decides what happens to them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOBODY = ""
 
 
 class RecordState(IntEnum):
-    """Numbers as they are persisted: Kafka's."""
+    """Kafka's record states; the numbers are those in `__share_group_state`."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
-    ARCHIVING = 3  # never delivered again, but still to be copied to the dead letter topic
+    ARCHIVING = 3  # never delivered again, but not yet copied to the dead letter topic
     ARCHIVED = 4
 
 
@@ -28,7 +28,7 @@ FINISHED = frozenset((RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))
 
 
 class StateBatch(NamedTuple):
-    """What is persisted of a run: `last` is inclusive, as in Kafka's records."""
+    """The persisted part of a run; `last` is inclusive, as in Kafka's records."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class StateBatch(NamedTuple):
 
 
 class InFlightRun:
-    """`to` is there while a change of the state is being persisted: until then the run is nobody else's to touch."""
+    """`to` is the next state while a change is being persisted: no other request may change the run until then."""
 
     __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "rejected", "state", "to")
 
@@ -45,9 +45,9 @@ class InFlightRun:
         self.first = first
         self.last = last
         self.state = state
-        self.deliveries = deliveries  # the one under way included
-        self.member = NOBODY  # who has acquired it
-        self.deadline_ms = 0  # until when
+        self.deliveries = deliveries  # including the present one
+        self.member = NOBODY  # the member that has acquired the run
+        self.deadline_ms = 0  # the end of the acquisition lock
         self.rejected = False
         self.to: RecordState | None = None
 
@@ -67,7 +67,7 @@ class InFlightRun:
         return self.state is RecordState.AVAILABLE and self.to is None
 
     def left(self, state: RecordState) -> None:
-        """It is not with a member any more."""
+        """No member holds the run any more."""
         self.state = state
         self.member = NOBODY
         self.to = None
@@ -103,18 +103,18 @@ class InFlightRuns:
         self.end = run.last + 1
 
     def over(self, first: int, last: int) -> list[InFlightRun]:
-        """Those that have an offset in common with `first` to `last`, as they are."""
+        """The runs that overlap `first` to `last`, uncut."""
         runs = self._runs
         at = max(bisect_right(runs, first, key=_first) - 1, 0)
-        found = []
+        overlapping = []
         while at < len(runs) and runs[at].first <= last:
             if runs[at].last >= first:
-                found.append(runs[at])
+                overlapping.append(runs[at])
             at += 1
-        return found
+        return overlapping
 
     def cut_out(self, first: int, last: int) -> list[InFlightRun]:
-        """Those from `first` to `last`, cut so that none reaches further."""
+        """The runs from `first` to `last`; runs that reach further are cut in two."""
         self._cut(first)
         self._cut(last + 1)
         return self.over(first, last)
@@ -132,18 +132,18 @@ class InFlightRuns:
             self._runs.insert(at + 1, rest)
 
     def started(self, offset: int) -> None:
-        """There is nothing below `offset` any more."""
+        """The log starts at `offset` now: runs below it are dropped."""
         if offset <= self.start:
             return
         self._runs = [run for run in self._runs if run.last >= offset]
         if self._runs:
-            # The run itself, not a part cut off it: a change under way may be about it.
+            # Shorten the run itself: a change under way may refer to this object.
             self._runs[0].first = max(self._runs[0].first, offset)
         self.start = offset
         self.end = max(self.end, offset)
 
     def tidy(self) -> None:
-        """Finished ones at the front are done with; neighbours that fare alike become one."""
+        """Drops finished runs at the front, and merges neighbours with equal state."""
         kept: list[InFlightRun] = []
         for run in self._runs:
             if not kept and run.finished and run.to is None:
@@ -156,8 +156,8 @@ class InFlightRuns:
         self._runs = kept
 
     def outlook(self) -> tuple[int, int]:
-        """(where the first unfinished record will be, how many behind it will be finished), once all that is being
-        persisted is."""
+        """(start offset, number of finished records behind it), as they will be when all changes under way are
+        persisted."""
         start, behind, leading = self.start, 0, True
         for run in self._runs:
             done = (run.state if run.to is None else run.to) in FINISHED
@@ -171,7 +171,7 @@ class InFlightRuns:
 
 
 def restored(start: int, batches: Iterable[StateBatch]) -> InFlightRuns:
-    """What was persisted.  Offsets that nothing is said about were never given back: they are new."""
+    """The runs of a persisted state.  Offsets without a batch count as never delivered."""
     runs = InFlightRuns(start)
     for batch in batches:
         first = max(batch.first, runs.end)

@@ -1,7 +1,7 @@
-"""A share partition that is loaded here: its records' states, and the writes that make changes of them last.
+"""A share partition that this broker leads: its in-flight records, and the writes that persist changes of them.
 
-One write is under way at a time, and takes with it whatever has gathered: so what is persisted is always what the
-changes before it left, in their order.  An acknowledgement is answered when its write is committed."""
+One write is under way at a time; the next one takes all changes that have gathered meanwhile.  So changes are persisted
+in order.  An acknowledgement is answered when its write is committed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class LedSharePartition:
         self.leader_epoch = int(partition.state.epoch)
         self.config = config
         self.waits: dict[FetchWait, None] = {}
-        """Fetches that wait for records to come back, or for room."""
-        self.copying: asyncio.Task[None] | None = None  # of dead letters
+        """Fetches that wait for released records, or for room among the in-flight records."""
+        self.copying: asyncio.Task[None] | None = None  # copies dead letters
         self.closed = False
         self._state_epoch = state_epoch
         self._persister = persister
@@ -57,13 +57,13 @@ class LedSharePartition:
         self._clock = clock
         self._queue: list[tuple[ShareStateChange, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
-        self._failed_before = False  # changes that count already may not be on disk
+        self._failed_before = False  # changes that are in effect already may not be persisted
         self.letters: Callable[[LedSharePartition], None] = lambda _: None
-        """Told when there are dead letters to copy."""
+        """Called when there are dead letters to copy."""
 
     @property
     def current(self) -> bool:
-        """Does this broker still lead the partition, in the epoch that this was loaded in?"""
+        """True while this broker leads the partition in the leader epoch in which the state was loaded."""
         state = self.partition.state
         return not self.closed and self.partition.leader == state.node and state.epoch == self.leader_epoch
 
@@ -88,7 +88,7 @@ class LedSharePartition:
         return grant
 
     def acknowledge(self, member: str, batches: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
-        """Done when it is persisted; None when there is nothing to persist.  Raises what is wrong with it."""
+        """Completes when the change is persisted; None if there is nothing to persist.  Raises the protocol's error."""
         change = self.state.acknowledge(member, batches, self.terms(), self._clock.monotonic_ms())
         self._arm()
         return self.submit(change) if change.batches else None
@@ -106,7 +106,7 @@ class LedSharePartition:
         self._arm()
 
     def apply(self, change: ShareStateChange) -> asyncio.Future[None]:
-        """A change that counts already: should its write fail, a restart finds the records as they were before."""
+        """Persists a change that is in effect already; if the write fails, a restart finds the records' earlier states."""
         done = self.submit(change)
         done.add_done_callback(self._told)
         self._arm()
@@ -115,7 +115,7 @@ class LedSharePartition:
 
     def _told(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is not None:
-            log.warning("%s: a change of its records is not on disk: %s", self.key, done.exception())
+            log.warning("%s: cannot persist a change of record states: %s", self.key, done.exception())
 
     def _arm(self) -> None:
         deadline_ms = None if self.closed else self.state.next_deadline_ms()
@@ -125,7 +125,7 @@ class LedSharePartition:
             self._timers.set(self.key, deadline_ms - self._clock.monotonic_ms(), self.expire)
 
     def _changed(self) -> None:
-        """Whoever waits looks again."""
+        """Waiting fetches look again."""
         for wait in tuple(self.waits):
             wait.changed()
         if self.state.letters():
@@ -161,7 +161,7 @@ class LedSharePartition:
 
     async def _persist(self, changes: list[ShareStateChange]) -> None:
         if self.closed:
-            raise errors.NotLeaderOrFollower(f"{self.key} is not served here any more")
+            raise errors.NotLeaderOrFollower(f"this broker no longer leads share partition {self.key}")
         start, finished = self.state.outlook()
         batches = [batch for change in changes for batch in change.batches]
         if self._failed_before:
@@ -175,17 +175,17 @@ class LedSharePartition:
         self, under_way: list[tuple[ShareStateChange, asyncio.Future[None]]], problem: errors.TidelogError
     ) -> None:
         self._failed_before = True
-        told = persister_error(problem)
-        if isinstance(told, errors.NotLeaderOrFollower):
-            self.closed = True  # somebody else has it now, or it was reset: load it again
+        error = persister_error(problem)
+        if isinstance(error, errors.NotLeaderOrFollower):
+            self.closed = True  # another broker leads it now, or it was reset: load it again
         for change, done in under_way:
             self.state.undone(change)
             if not done.done():
-                done.set_exception(told)
-                done.exception()  # who waited for it may be gone, and then nobody has to ask
+                done.set_exception(error)
+                done.exception()  # marks the exception as retrieved: the waiting request may be gone
 
     async def settled(self) -> None:
-        """Everything that was decided is written, or has failed."""
+        """Returns when all submitted changes are persisted or have failed."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 
@@ -199,7 +199,7 @@ class LedSharePartition:
 
 
 def persister_error(problem: errors.TidelogError) -> errors.TidelogError:
-    """What a consumer is told when the state cannot be read or written, so that it does the right thing."""
+    """The error for a consumer when the state cannot be read or written, chosen so that the client reacts correctly."""
     if isinstance(problem, errors.FencedLeaderEpoch | errors.FencedStateEpoch | errors.NotLeaderOrFollower):
         return errors.NotLeaderOrFollower(str(problem))
     if isinstance(problem, errors.NotCoordinator | errors.CoordinatorLoadInProgress):

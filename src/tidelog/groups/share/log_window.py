@@ -1,7 +1,7 @@
-"""The log as a share group reads it: which offsets have records for consumers, and the bytes of those that were given.
+"""A part of the log as a share group reads it: spans of offsets, and the bytes of the batches that were acquired.
 
-Control batches, aborted transactions (for groups that read committed records only) and what compaction left out are
-empty spans: nobody is given them.  Pure: bytes in, spans and bytes out."""
+Control batches, aborted transactions (for groups with isolation level read_committed) and gaps that compaction left are
+empty spans, which no member acquires.  Pure: bytes in, spans and bytes out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
 
 
 class AbortedRange(NamedTuple):
-    """A transaction's producer, and from its first to its last offset."""
+    """An aborted transaction: its producer, and its first and last offset."""
 
     producer_id: int
     first: int
@@ -21,14 +21,14 @@ class AbortedRange(NamedTuple):
 
 
 class LogWindow(NamedTuple):
-    """What was read from `first` on: spans without gaps between them, and the batches they came from."""
+    """A read of the log: spans without gaps between them, and the batches that they came from."""
 
     data: memoryview
     headers: Sequence[Header]
     spans: Sequence[OffsetSpan]
 
     def records(self, acquired: Iterable[AcquiredRange]) -> bytes:
-        """The batches that something was acquired of, whole, as they are in the log."""
+        """The whole batches that hold an acquired record, as they are in the log."""
         parts = []
         wanted = list(acquired)
         at = 0
@@ -41,7 +41,7 @@ class LogWindow(NamedTuple):
 
 
 def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> LogWindow:
-    """`data` begins with the batch that holds `first`, or with the next one there is."""
+    """`data` begins with the batch that holds `first`, or with the next batch."""
     headers = [header for header in walk(data) if header.last_offset >= first]
     spans: list[OffsetSpan] = []
     at = first
@@ -56,6 +56,7 @@ def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> L
 
 def _aborted(header: Header, aborted: Collection[AbortedRange]) -> bool:
     return header.transactional and any(
-        one.producer_id == header.producer_id and one.first <= header.base_offset <= one.last
-        for one in aborted
+        transaction.producer_id == header.producer_id
+        and transaction.first <= header.base_offset <= transaction.last
+        for transaction in aborted
     )

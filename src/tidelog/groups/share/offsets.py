@@ -1,6 +1,6 @@
-"""Where a share group starts on each partition: told, moved and forgotten, for the requests of administrators.
+"""Start offsets of share groups: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets.
 
-Moving and forgetting need a group without members: what somebody has acquired would be neither here nor there."""
+Altering and deleting need an empty group: otherwise the state of acquired records would be lost under their members."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class ShareOffsets:
         self._shares = shares
         self._elsewhere = elsewhere
 
-    # Telling
+    # Describing
 
     async def kept(self, group_id: str) -> dict[UUID, StatePartitions]:
-        """Everything that state is kept for."""
+        """The group's partitions with state."""
         try:
             group = await self._share_groups.described(group_id)
         except errors.GroupIdNotFound:
@@ -65,41 +65,42 @@ class ShareOffsets:
     async def _lag(self, topic_id: UUID, index: int, state: ShareState) -> int:
         name = self._groups.image.names.get(topic_id)
         if name is None:
-            raise errors.UnknownTopicId(f"there is no topic with id {topic_id}")
+            raise errors.UnknownTopicId(f"no topic has the id {topic_id}")
         return lag_of(state, *await self._elsewhere.bounds(name, index))
 
-    # Moving
+    # Altering
 
     async def alter(self, group_id: str, wanted: Mapping[str, Mapping[int, int]]) -> Moved:
-        """Starts of partitions by topic; the group is made if it must be.  What became of each of them."""
+        """Sets start offsets by topic and partition; creates the group if it does not exist.  Returns the error, or
+        None, of each partition."""
         shard = self._share_groups.shard(group_id)
         group = self._empty(shard, group_id)
         results: Moved = {}
-        known: dict[UUID, StatePartitions] = {}
+        kept_by_topic: dict[UUID, StatePartitions] = {}
         for name, starts in wanted.items():
             results[name] = {index: self._refusal(name, index) for index in starts}
             topic = self._groups.image.topics.get(name)
             good = frozenset(index for index, problem in results[name].items() if problem is None)
             if topic is not None and good:
-                known[topic.id] = StatePartitions(name, good)
-        if not known:
+                kept_by_topic[topic.id] = StatePartitions(name, good)
+        if not kept_by_topic:
             return results
         epoch = group.epoch + 1
         entries = [
             CoordinatorRecord(
                 ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, group.metadata_hash)
             ),
-            *heartbeat.initializing(group, known),
+            *heartbeat.initializing(group, kept_by_topic),
         ]
         timeout_ms = self._groups.commit_timeout_ms
         await shard.committed(shard.append(entries), timeout_ms)
-        for topic_id, kept in known.items():
+        for topic_id, kept in kept_by_topic.items():
             for index in sorted(kept.partitions):
                 results[kept.name][index] = await self._move(
                     ShareKey(group_id, topic_id, index), epoch, wanted[kept.name][index]
                 )
-        self._shares.reset(group_id, known)
-        await self._share_groups.kept(shard, group_id, known)
+        self._shares.reset(group_id, kept_by_topic)
+        await self._share_groups.kept(shard, group_id, kept_by_topic)
         return results
 
     async def _move(self, key: ShareKey, epoch: int, start: int) -> errors.TidelogError | None:
@@ -115,7 +116,7 @@ class ShareOffsets:
 
     def _refusal(self, name: str, index: int) -> errors.TidelogError | None:
         if self._groups.image.partition(name, index) is None:
-            return errors.UnknownTopicOrPartition(f"there is no {name}-{index}")
+            return errors.UnknownTopicOrPartition(f"partition {name}-{index} does not exist")
         return None
 
     def _empty(self, shard: Shard[GroupStateMachine], group_id: str) -> ShareGroup:
@@ -125,35 +126,35 @@ class ShareOffsets:
         group.check_delete()
         return group
 
-    # Forgetting
+    # Deleting
 
     async def delete(self, group_id: str, names: Iterable[str]) -> Forgotten:
-        """What becomes of each topic, and its id where it has one."""
+        """Deletes the offsets of topics; returns each topic's id and error."""
         shard = self._share_groups.shard(group_id)
         group = share_group(shard.machine, group_id)
         group.check_delete()
         results: Forgotten = {}
-        known: dict[UUID, StatePartitions] = {}
+        kept_by_topic: dict[UUID, StatePartitions] = {}
         anywhere = self._share_groups.kept_anywhere(group)
         for name in names:
             topic = self._groups.image.topics.get(name)
             if topic is None:
-                results[name] = (None, errors.UnknownTopicOrPartition(f"there is no topic {name}"))
+                results[name] = (None, errors.UnknownTopicOrPartition(f"topic {name} does not exist"))
                 continue
             kept = anywhere.get(topic.id)
             if kept is None:
                 results[name] = (
                     topic.id,
-                    errors.UnknownTopicOrPartition(f"{group_id} has no offsets of topic {name}"),
+                    errors.UnknownTopicOrPartition(f"group {group_id} has no offsets of topic {name}"),
                 )
                 continue
             results[name] = (topic.id, None)
-            known[topic.id] = kept
-        if known:
+            kept_by_topic[topic.id] = kept
+        if kept_by_topic:
             timeout_ms = self._groups.commit_timeout_ms
-            about = {topic_id: kept.name for topic_id, kept in known.items()}
+            about = {topic_id: kept.name for topic_id, kept in kept_by_topic.items()}
             await shard.committed(shard.append(heartbeat.deleting(group, about)), timeout_ms)
-            await self._share_groups.delete_states(group_id, known)
+            await self._share_groups.delete_states(group_id, kept_by_topic)
             group = share_group(shard.machine, group_id)
-            await shard.committed(shard.append(heartbeat.deleted(group, known)), timeout_ms)
+            await shard.committed(shard.append(heartbeat.deleted(group, kept_by_topic)), timeout_ms)
         return results

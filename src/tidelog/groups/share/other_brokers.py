@@ -1,7 +1,7 @@
-"""What share groups ask other brokers: the share coordinator's state, the end of a partition, a place for dead letters.
+"""Requests of share groups to other brokers: share state, a partition's bounds, appending dead letters.
 
-Each goes to whoever leads the partition it is about; that is often this broker, and then nothing goes over the wire.  A
-leader that moves, or loads, is asked again for a while."""
+Each request goes to the leader of its partition; if that is this broker, the call is local.  While the leader moves or
+loads, the request is repeated for a bounded time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RETRIED = (
 
 
 class ClusterPersister:
-    """A `SharePersister`: the shard of a key is here, or on another broker."""
+    """The `SharePersister` of a cluster: the shard of a key is led by this broker or by another one."""
 
     def __init__(
         self, node: NodeId, controller: Controller, shards: ShareStateCoordinator, peers: Peers
@@ -82,34 +82,36 @@ class ClusterPersister:
             lambda: self._shards.read(key, leader_epoch),
             request,
             read.ReadShareGroupStateResponse,
-            lambda told: ShareState(
+            lambda state: ShareState(
                 0,
-                told.state_epoch,
+                state.state_epoch,
                 leader_epoch,
-                told.start_offset,
+                state.start_offset,
                 0,
                 tuple(
-                    StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-                    for one in told.state_batches
+                    StateBatch(
+                        batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+                    )
+                    for batch in state.state_batches
                 ),
                 0,
                 0,
             ),
         )
 
-    async def write(self, key: ShareKey, what: StateWrite) -> None:
+    async def write(self, key: ShareKey, update: StateWrite) -> None:
         part = write.PartitionData(
             key.partition,
-            what.state_epoch,
-            what.leader_epoch,
-            what.start,
-            what.finished,
-            [write.StateBatch(*batch) for batch in what.batches],
+            update.state_epoch,
+            update.leader_epoch,
+            update.start,
+            update.finished,
+            [write.StateBatch(*batch) for batch in update.batches],
         )
         request = write.WriteShareGroupStateRequest(key.group, [write.WriteStateData(key.topic_id, [part])])
         await self._either(
             key,
-            lambda: self._shards.write(key, what),
+            lambda: self._shards.write(key, update),
             request,
             write.WriteShareGroupStateResponse,
             lambda _: None,
@@ -129,7 +131,7 @@ class ClusterPersister:
 
     async def summary(self, key: ShareKey) -> ShareState | None:
         if self._shards.topic.count(self._controller.image) is None:
-            return None  # nothing was ever kept
+            return None  # no state was ever written
         request = summary.ReadShareGroupStateSummaryRequest(
             key.group, [summary.ReadStateSummaryData(key.topic_id, [summary.PartitionData(key.partition, 0)])]
         )
@@ -144,13 +146,15 @@ class ClusterPersister:
     async def _either(
         self,
         key: ShareKey,
-        here: Callable[[], Awaitable[T]],
+        call_local: Callable[[], Awaitable[T]],
         request: Any,
         response: type[Any],
         taken: Callable[[Any], T],
     ) -> T:
-        """What the shard says, here or elsewhere."""
-        problem: errors.TidelogError = errors.CoordinatorNotAvailable(f"{key} has no share coordinator now")
+        """The shard's answer, from this broker or from its leader."""
+        problem: errors.TidelogError = errors.CoordinatorNotAvailable(
+            f"no broker is the share coordinator of {key} now: try again"
+        )
         for wait_s in RETRY_S:
             if wait_s:
                 await asyncio.sleep(wait_s)
@@ -159,12 +163,12 @@ class ClusterPersister:
                 continue
             try:
                 if leader == self._node:
-                    return await here()
+                    return await call_local()
                 answer = await self._peers.ask(leader, request, response, timeout_ms=self._timeout_ms)
-                (told,) = [one for topic in answer.results for one in topic.partitions]
-                if told.error_code != errors.NONE:
-                    raise errors.by_code(told.error_code)(told.error_message or f"{key}: broker {leader}")
-                return taken(told)
+                (result,) = [partition for topic in answer.results for partition in topic.partitions]
+                if result.error_code != errors.NONE:
+                    raise errors.by_code(result.error_code)(result.error_message or f"{key}: broker {leader}")
+                return taken(result)
             except RETRIED as again:
                 problem = again
         raise problem
@@ -182,16 +186,16 @@ class ClusterPersister:
         return self._controller.config().share_coordinator_write_timeout_ms
 
 
-def _summarized(told: summary.PartitionResult) -> ShareState | None:
-    """A state that is not there is told as one at epoch 0 without a start."""
-    if told.start_offset == UNKNOWN_START and told.state_epoch == 0 and told.leader_epoch == 0:
+def _summarized(result: summary.PartitionResult) -> ShareState | None:
+    """None for a state at epoch 0 without a start: this stands for a state that does not exist."""
+    if result.start_offset == UNKNOWN_START and result.state_epoch == 0 and result.leader_epoch == 0:
         return None
-    finished = max(told.delivery_complete_count, 0)
-    return ShareState(0, told.state_epoch, told.leader_epoch, told.start_offset, finished, (), 0, 0)
+    finished = max(result.delivery_complete_count, 0)
+    return ShareState(0, result.state_epoch, result.leader_epoch, result.start_offset, finished, (), 0, 0)
 
 
 class RemotePartitions:
-    """Partitions of topics, wherever they are led."""
+    """Access to partitions, whichever broker leads them."""
 
     def __init__(self, node: NodeId, partitions: Partitions, peers: Peers) -> None:
         self._node = node
@@ -199,7 +203,7 @@ class RemotePartitions:
         self._peers = peers
 
     async def bounds(self, topic: str, index: int) -> tuple[int, int]:
-        """(start, committed) of a partition."""
+        """(log start offset, high watermark) of a partition."""
         leader = self._leader(topic, index)
         if leader == self._node:
             partition = self._partitions.led_here(topic, index)
@@ -213,13 +217,13 @@ class RemotePartitions:
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(topic, [part])]
         )
         answer = await self._peers.ask(leader, request, list_offsets.ListOffsetsResponse)
-        (told,) = [one for each in answer.topics for one in each.partitions]
-        if told.error_code != errors.NONE:
-            raise errors.by_code(told.error_code)(f"{topic}-{index}: broker {leader}")
-        return told.offset
+        (result,) = [partition for topic_answer in answer.topics for partition in topic_answer.partitions]
+        if result.error_code != errors.NONE:
+            raise errors.by_code(result.error_code)(f"{topic}-{index}: broker {leader}")
+        return result.offset
 
     async def append(self, topic: str, index: int, batch: bytes, now_ms: int) -> None:
-        """Returns when all in-sync replicas have it."""
+        """Appends a batch; returns when all in-sync replicas have it."""
         leader = self._leader(topic, index)
         if leader == self._node:
             return await _append_here(self._partitions.led_here(topic, index), batch, now_ms)
@@ -234,15 +238,19 @@ class RemotePartitions:
             answer = await connection.ask(request, produce.ProduceResponse, version=PRODUCE_VERSION)
         finally:
             connection.close()
-        (told,) = [one for each in answer.responses for one in each.partition_responses]
-        if told.error_code != errors.NONE:
-            raise errors.by_code(told.error_code)(told.error_message or f"{topic}-{index}: broker {leader}")
+        (result,) = [
+            partition for topic_answer in answer.responses for partition in topic_answer.partition_responses
+        ]
+        if result.error_code != errors.NONE:
+            raise errors.by_code(result.error_code)(
+                result.error_message or f"{topic}-{index}: broker {leader}"
+            )
         return None
 
     def _leader(self, topic: str, index: int) -> NodeId:
         leader = self._partitions.leader_of(topic, index)
         if leader is None:
-            raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+            raise errors.UnknownTopicOrPartition(f"partition {topic}-{index} does not exist")
         if leader[0] < 0:
             raise errors.LeaderNotAvailable(f"{topic}-{index} has no leader now")
         return NodeId(leader[0])
@@ -257,4 +265,6 @@ async def _append_here(partition: Partition, batch: bytes, now_ms: int) -> None:
             if not is_committed(partition, appended):
                 await when_committed(partition, appended)
     except TimeoutError:
-        raise errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas yet") from None
+        raise errors.RequestTimedOut(
+            f"{partition.name}: the batch is not on all in-sync replicas yet"
+        ) from None

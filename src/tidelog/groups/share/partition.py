@@ -1,8 +1,8 @@
-"""One partition as a share group reads it: who has which record, how often it was given, what is finished.
+"""A share partition: which member has acquired which record, its delivery count, and which records are finished.
 
-Pure: facts in, decisions out; the time is passed in.  What a change must be remembered by is in `ShareStateChange.batches`;
-the caller persists it, and says `confirmed` or `undone`.  A record that was acknowledged is never given again, one that
-was released or whose lock ran out is, until its deliveries are used up.  Called by `partitions` alone."""
+Pure: facts in, decisions out; the time is passed in.  The caller persists `ShareStateChange.batches` of a change, then
+calls `confirmed` or `undone`.  An acknowledged record is never delivered again; a record that was released, or whose
+lock expired, is delivered again until the delivery count limit.  Only `led_partition` and `partitions` call it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog import errors
 from tidelog.groups.share.in_flight import InFlightRun, InFlightRuns, RecordState, StateBatch, restored
 
 THROTTLE_FROM_MIN = 2
-ALONE_LIMIT_MIN = 3  # with fewer deliveries than this the last one is not given alone
+ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
 
 class AcknowledgeType(IntEnum):
@@ -26,7 +26,7 @@ class AcknowledgeType(IntEnum):
 
 
 class AcknowledgedRange(NamedTuple):
-    """`types` has one for all offsets, or one for each; `last` is inclusive, as on the wire."""
+    """`types` holds one type for all offsets, or one for each; `last` is inclusive, as on the wire."""
 
     first: int
     last: int
@@ -40,8 +40,8 @@ class AcquiredRange(NamedTuple):
 
 
 class OffsetSpan(NamedTuple):
-    """The offsets of one batch of the log; `last` is inclusive.  Those that have no records for consumers are empty:
-    markers, aborted transactions, what compaction left out."""
+    """The offsets of one batch of the log; `last` is inclusive.  A span without records for consumers is `empty`:
+    markers, aborted transactions, gaps that compaction left."""
 
     first: int
     last: int
@@ -54,12 +54,12 @@ class ShareTerms(NamedTuple):
     deliveries_max: int
     locks_max: int
     lock_ms: int
-    dead_letters: bool  # what is given up is copied somewhere first
+    dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
 
 
 class AcquireRequest(NamedTuple):
-    """What one member asks for.  `strict`: not one record more than `records_max`; otherwise whole batches are given."""
+    """The fetch of one member.  `strict`: at most `records_max` records; otherwise whole batches are acquired."""
 
     member: str
     records_max: int
@@ -68,21 +68,21 @@ class AcquireRequest(NamedTuple):
 
 
 class ShareStateChange:
-    """`moves` are runs whose new state counts from the moment it is persisted; what is not among them counts already."""
+    """The new state of runs in `moves` takes effect when it is persisted; all other changes are in effect already."""
 
     __slots__ = ("batches", "moves", "releases")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
         self.moves: list[InFlightRun] = []
-        self.releases = False  # somebody may be waiting for what it gives back
+        self.releases = False  # records become available, and fetches may wait for them
 
     def add(self, run: InFlightRun, state: RecordState) -> None:
         self.batches.append(StateBatch(run.first, run.last, state, run.deliveries))
 
 
 class AcquireResult(NamedTuple):
-    """What a member got, and what turned out to be empty on the way."""
+    """The ranges that the member acquired, and the change that archives empty offsets."""
 
     acquired: list[AcquiredRange]
     skipped: ShareStateChange
@@ -94,66 +94,66 @@ class SharePartition:
 
     @property
     def start(self) -> int:
-        """The first record that is not finished."""
+        """The offset of the first record that is not finished."""
         return self._runs.start
 
     @property
     def end(self) -> int:
-        """The first record that nobody was given yet."""
+        """The offset of the first record that was never delivered."""
         return self._runs.end
 
     @property
     def runs(self) -> InFlightRuns:
         return self._runs
 
-    # Giving records
+    # Acquiring records
 
     def next_offset(self) -> int:
-        """The first that can be given: one that came back, or a new one."""
+        """The first offset that can be acquired: a released record, or a new one."""
         return next((run.first for run in self._runs if run.free), self.end)
 
     def has_room(self, terms: ShareTerms) -> bool:
         return self.end - self.start < terms.locks_max or self.next_offset() < self.end
 
     def acquire(
-        self, wish: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
+        self, request: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
     ) -> AcquireResult:
-        """Of the offsets that were read, in order and without gaps, what `wish.member` gets now, locked until
+        """Acquires records in `spans`, which are in order and without gaps, for `request.member`, and locks them until
         `now_ms + terms.lock_ms`."""
-        grant = AcquireResult([], ShareStateChange())
-        left = wish.records_max
+        result = AcquireResult([], ShareStateChange())
+        left = request.records_max
         for span in spans:
             if left <= 0:
                 break
-            free = self._free_in(span, left if wish.strict else None, terms)
+            free = self._free_in(span, left if request.strict else None, terms)
             if span.empty:
-                self._skip(free, grant.skipped)
+                self._skip(free, result.skipped)
                 continue
             for run in free:
                 last_chance = self._last_chance(run, terms)
-                if (left <= 0 and wish.strict) or (last_chance and grant.acquired):
+                if (left <= 0 and request.strict) or (last_chance and result.acquired):
                     break
                 run, alone = self._throttled(run, terms)
-                if wish.strict and run.size > left:
+                if request.strict and run.size > left:
                     (run,) = self._runs.cut_out(run.first, run.first + left - 1)
                 run.state = RecordState.ACQUIRED
                 run.deliveries += 1
-                run.member = wish.member
+                run.member = request.member
                 run.deadline_ms = now_ms + terms.lock_ms
                 left = 0 if alone else left - run.size
-                _collect(grant.acquired, run, wish.batch_records_max)
+                _collect(result.acquired, run, request.batch_records_max)
                 if alone:
                     break
         self._runs.tidy()
-        return grant
+        return result
 
     def _free_in(self, span: OffsetSpan, new_max: int | None, terms: ShareTerms) -> list[InFlightRun]:
-        """What can be given of a batch, in order; what is new joins the runs while there is room."""
+        """The runs of a batch that can be acquired, in order; new offsets are added while there is room."""
         runs = self._runs
         free = []
         if span.first < runs.end:
-            found = runs.over(span.first, min(span.last, runs.end - 1))
-            for run in [run for run in found if run.free]:
+            overlapping = runs.over(span.first, min(span.last, runs.end - 1))
+            for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
         room = span.empty or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and room:
@@ -172,8 +172,8 @@ class SharePartition:
         return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
 
     def _throttled(self, run: InFlightRun, terms: ShareTerms) -> tuple[InFlightRun, bool]:
-        """Records that keep coming back are given in ever smaller parts, the last time one by one, so that one bad
-        record does not take its neighbours with it.  True: the rest must wait for another time."""
+        """Records that are released again and again are delivered in ever smaller parts, at last one by one, so that a
+        bad record does not use up its neighbours' deliveries.  True: the rest of the run must wait."""
         from_deliveries = max(THROTTLE_FROM_MIN, -(-terms.deliveries_max // 2))
         if run.deliveries < from_deliveries:
             return run, False
@@ -183,26 +183,28 @@ class SharePartition:
         (run,) = self._runs.cut_out(run.first, run.first + size - 1)
         return run, True
 
-    # Taking acknowledgements
+    # Acknowledging
 
     def acknowledge(
         self, member: str, acknowledgements: Sequence[AcknowledgedRange], terms: ShareTerms, now_ms: int
     ) -> ShareStateChange:
-        """All of them or none: raises what is wrong with the first that cannot be, and then nothing has changed."""
+        """All ranges or none: raises the error of the first invalid range, and then nothing has changed."""
         wanted: list[tuple[int, int, AcknowledgeType]] = []
         reached = -1
-        for one in acknowledgements:
-            if one.first <= reached:
-                raise errors.InvalidRecordState(f"offset {one.first} is acknowledged twice")
-            reached = one.last
-            if one.last < self.start:
-                continue  # finished long ago: by its lock's end, or because the log does not have it any more
-            self._check_bounds(one)
-            for first, last, kind in _uniform(one):
+        for acknowledged in acknowledgements:
+            if acknowledged.first <= reached:
+                raise errors.InvalidRecordState(f"offset {acknowledged.first} is acknowledged twice")
+            reached = acknowledged.last
+            if acknowledged.last < self.start:
+                continue  # finished already: its lock expired, or the log has deleted it
+            self._check_bounds(acknowledged)
+            for first, last, kind in _uniform(acknowledged):
                 if last >= self.start:
                     self._check_held(member, max(first, self.start), last)
                     if kind is AcknowledgeType.RENEW and not terms.renewals:
-                        raise errors.InvalidRecordState("share.renew.acknowledge.enable of the group is off")
+                        raise errors.InvalidRecordState(
+                            "share.renew.acknowledge.enable of the group is false"
+                        )
                     wanted.append((max(first, self.start), last, kind))
         change = ShareStateChange()
         for first, last, kind in wanted:
@@ -216,23 +218,27 @@ class SharePartition:
                 change.add(run, run.to)
         return change
 
-    def _check_bounds(self, one: AcknowledgedRange) -> None:
-        if one.first >= self.end:
-            raise errors.InvalidRequest(f"offset {one.first} was not given to anybody yet")
-        if one.last >= self.end:
-            raise errors.InvalidRequest(f"offsets up to {one.last} were not given to anybody yet")
+    def _check_bounds(self, acknowledged: AcknowledgedRange) -> None:
+        if acknowledged.first >= self.end:
+            raise errors.InvalidRequest(f"offset {acknowledged.first} was not delivered to any member yet")
+        if acknowledged.last >= self.end:
+            raise errors.InvalidRequest(
+                f"offsets up to {acknowledged.last} were not delivered to any member yet"
+            )
 
     def _check_held(self, member: str, first: int, last: int) -> None:
         for run in self._runs.over(first, last):
             if run.to is not None or run.state is not RecordState.ACQUIRED:
-                raise errors.InvalidRecordState(f"offset {max(run.first, first)} is not acquired (any more)")
+                raise errors.InvalidRecordState(
+                    f"offset {max(run.first, first)} is not acquired, or its lock has expired"
+                )
             if run.member != member:
                 raise errors.InvalidRecordState(
                     f"offset {max(run.first, first)} is acquired by another member"
                 )
 
     def confirmed(self, change: ShareStateChange) -> None:
-        """It is persisted."""
+        """The change is persisted."""
         for run in change.moves:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
@@ -240,20 +246,20 @@ class SharePartition:
         self._runs.tidy()
 
     def undone(self, change: ShareStateChange) -> None:
-        """It could not be persisted: the records are still with the member, as long as the lock lasts."""
+        """The change could not be persisted: the member keeps the records until their lock expires."""
         for run in change.moves:
             run.to = None
             run.rejected = False
         self._runs.tidy()
 
-    # Taking records back
+    # Releasing records
 
     def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
-        """The member's session ended: whatever it has goes back."""
+        """The member's share session ended: its acquired records are released."""
         return self._take_back([run for run in self._held() if run.member == member], terms)
 
     def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
-        """Locks that have run out."""
+        """Releases records whose lock has expired."""
         return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
 
     def next_deadline_ms(self) -> int | None:
@@ -276,11 +282,11 @@ class SharePartition:
     # Dead letters
 
     def letters(self) -> list[InFlightRun]:
-        """What is given up and must still be copied."""
+        """The runs that are given up, and must still be copied to the dead letter topic."""
         return [run for run in self._runs if run.state is RecordState.ARCHIVING and run.to is None]
 
     def copied(self, first: int, last: int) -> ShareStateChange:
-        """The dead letter topic has them."""
+        """The records are in the dead letter topic."""
         change = ShareStateChange()
         for run in self._runs.over(first, last):
             if run.state is RecordState.ARCHIVING and run.to is None:
@@ -293,23 +299,23 @@ class SharePartition:
     # The log and the state
 
     def log_started(self, offset: int) -> None:
-        """The log begins at `offset` now: what was before it is gone."""
+        """The log starts at `offset` now: earlier records are deleted."""
         if offset > self.start:
             self._runs.started(offset)
             self._runs.tidy()
 
     def picture(self) -> list[StateBatch]:
-        """Everything worth remembering, as it will be once everything under way is persisted: for when a write failed,
-        and nobody knows what of the changes before is on disk."""
-        found = []
+        """The whole state, as it will be when all changes under way are persisted: written after a failed write, which
+        leaves open what of the earlier changes is persisted."""
+        batches = []
         for run in self._runs:
             state = run.state if run.to is None else run.to
             if state is not RecordState.ACQUIRED and (run.deliveries or state is not RecordState.AVAILABLE):
-                found.append(StateBatch(run.first, run.last, state, run.deliveries))
-        return found
+                batches.append(StateBatch(run.first, run.last, state, run.deliveries))
+        return batches
 
     def outlook(self) -> tuple[int, int]:
-        """(start, finished ones behind it) as they will be once everything under way is persisted."""
+        """(start offset, number of finished records behind it), as they will be when all changes are persisted."""
         return self._runs.outlook()
 
 
@@ -323,12 +329,12 @@ def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordS
     return RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
 
 
-def _uniform(one: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
-    """Neighbours of the same kind together."""
-    if len(one.types) == 1:
-        return [(one.first, one.last, AcknowledgeType(one.types[0]))]
+def _uniform(acknowledged: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
+    """The range in parts of equal acknowledge type."""
+    if len(acknowledged.types) == 1:
+        return [(acknowledged.first, acknowledged.last, AcknowledgeType(acknowledged.types[0]))]
     parts: list[tuple[int, int, AcknowledgeType]] = []
-    for offset, number in enumerate(one.types, one.first):
+    for offset, number in enumerate(acknowledged.types, acknowledged.first):
         kind = AcknowledgeType(number)
         if parts and parts[-1][2] is kind:
             parts[-1] = (parts[-1][0], offset, kind)
@@ -347,23 +353,25 @@ def _collect(given: list[AcquiredRange], run: InFlightRun, batch_records_max: in
 
 
 def check_acknowledgements(batches: Sequence[AcknowledgedRange], renewals: bool) -> None:
-    """What can be said without the partition: InvalidRequest for batches that cannot be."""
+    """Checks that do not need the partition's state; raises InvalidRequest for malformed batches."""
     before = -1
-    for one in batches:
-        if one.first > one.last:
-            raise errors.InvalidRequest(f"offsets {one.first} to {one.last} are in the wrong order")
-        if one.first < before:
-            raise errors.InvalidRequest(f"offset {one.first} is acknowledged out of order")
-        if not one.types:
-            raise errors.InvalidRequest(f"how offsets {one.first} to {one.last} are acknowledged is not said")
-        if len(one.types) > 1 and len(one.types) != one.last - one.first + 1:
+    for batch in batches:
+        if batch.first > batch.last:
+            raise errors.InvalidRequest(f"offsets {batch.first} to {batch.last} are in the wrong order")
+        if batch.first < before:
+            raise errors.InvalidRequest(f"offset {batch.first} is acknowledged out of order")
+        if not batch.types:
             raise errors.InvalidRequest(
-                f"{len(one.types)} kinds of acknowledgement for {one.last - one.first + 1} offsets"
+                f"the acknowledge types of offsets {batch.first} to {batch.last} are missing"
             )
-        for number in one.types:
+        if len(batch.types) > 1 and len(batch.types) != batch.last - batch.first + 1:
+            raise errors.InvalidRequest(
+                f"{len(batch.types)} acknowledge types for {batch.last - batch.first + 1} offsets: send one, or one for each"
+            )
+        for number in batch.types:
             if not 0 <= number <= AcknowledgeType.RENEW or (number == AcknowledgeType.RENEW and not renewals):
-                raise errors.InvalidRequest(f"acknowledgement {number} is not known here")
-        before = one.last
+                raise errors.InvalidRequest(f"acknowledge type {number} is not supported")
+        before = batch.last
 
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""The share partitions that are led here: loaded at their first fetch, dropped with the leadership or their last session.
+"""The share partitions that this broker leads: loaded at their first fetch, dropped with leadership or the last session.
 
-How far a group is, is read from the share coordinator; a group that comes to a partition for the first time starts where
-`share.auto.offset.reset` says, and that is remembered at once, so that a restart does not move it."""
+A partition's state is read from the share coordinator.  A group that reads a partition for the first time starts where
+`share.auto.offset.reset` says; this start is persisted at once, so that a restart does not move it."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ class SharePartitions:
         return self._controller.config()
 
     def group_config(self, group: str) -> GroupConfig:
-        """Every request asks, some several times: what was worked out counts until something of it changes."""
+        """The group's settings, cached until they or the broker's settings change: every request needs them."""
         overrides, broker = self._controller.image.group_overrides(group), self._controller.config()
-        known = self._configs.get(group)
-        if known is None or known[0] is not overrides or known[1] is not broker:
+        cached = self._configs.get(group)
+        if cached is None or cached[0] is not overrides or cached[1] is not broker:
             if len(self._configs) >= CONFIGS_MAX:
                 self._configs.clear()
-            known = self._configs[group] = (overrides, broker, GroupConfig.of(overrides, broker))
-        return known[2]
+            cached = self._configs[group] = (overrides, broker, GroupConfig.of(overrides, broker))
+        return cached[2]
 
     def led(self, group: str, part: SharePartitionId) -> LedSharePartition | None:
-        """The share partition, if it is loaded."""
+        """The share partition, or None if it is not loaded."""
         led = self._led.get(ShareKey(group, *part))
         return led if led is not None and led.current else None
 
     def of_group(self, group: str) -> list[LedSharePartition]:
-        """All that are loaded."""
+        """The loaded share partitions of a group."""
         return [led for key, led in self._led.items() if key.group == group and led.current]
 
     async def open(self, group: str, part: SharePartitionId) -> LedSharePartition:
-        """The share partition, loaded first if it must be."""
+        """The share partition; loads it if necessary."""
         key = ShareKey(group, *part)
         led = self._led.get(key)
         if led is not None:
@@ -99,7 +99,7 @@ class SharePartitions:
     def _loaded(self, key: ShareKey, loading: asyncio.Task[LedSharePartition]) -> None:
         self._loading.pop(key, None)
         if not loading.cancelled():
-            loading.exception()  # who waited for it may be gone, and then nobody asks
+            loading.exception()  # marks the exception as retrieved: the waiting request may be gone
 
     async def _load(self, key: ShareKey) -> LedSharePartition:
         partition = self._partitions.led_here(key.topic_id.bytes, key.partition)
@@ -113,8 +113,8 @@ class SharePartitions:
                 state = SharePartition(await self._first_offset(partition, self.group_config(key.group)))
                 await self._persister.write(key, StateWrite(state_epoch, epoch, state.start, 0, ()))
             elif state.end > log_end:
-                # The log has lost its end, the state has not: what comes there now was never read by anybody.
-                log.warning("%s was read up to %d, its log ends at %d", key, state.end, log_end)
+                # The log has lost its end, but the state has not: new records at these offsets were never delivered.
+                log.warning("%s was read up to offset %d, but its log ends at %d", key, state.end, log_end)
                 rest = [batch._replace(last=min(batch.last, log_end - 1)) for batch in kept.batches]
                 rest = [batch for batch in rest if batch.first <= batch.last]
                 state = SharePartition(min(kept.start, log_end), rest)
@@ -141,12 +141,12 @@ class SharePartitions:
         return led
 
     async def _read_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """A group whose state is gone, after a power cut of all replicas that had it, begins anew where its settings say:
-        nobody else would make that state again."""
+        """Reads the state.  If it is lost, after a power cut of all its replicas, the group starts again where its settings
+        say: nothing else would ever create the state again."""
         try:
             return await self._persister.read(key, leader_epoch)
         except errors.InvalidRequest as problem:
-            log.warning("%s: %s; it begins as share.auto.offset.reset of the group says", key, problem)
+            log.warning("%s: %s; the group starts where its share.auto.offset.reset says", key, problem)
             await self._persister.initialize(key, 0, UNKNOWN_START)
             return await self._persister.read(key, leader_epoch)
 
@@ -156,25 +156,25 @@ class SharePartitions:
             return partition.log.start
         if reset.startswith(BY_DURATION):
             since = self.clock.now_ms() - duration_ms(reset[len(BY_DURATION) :])
-            found = await look_up(partial(partition.log.offset_for_time, since))
-            if found is not None and found.offset < partition.state.committed:
-                return found.offset
+            position = await look_up(partial(partition.log.offset_for_time, since))
+            if position is not None and position.offset < partition.state.committed:
+                return position.offset
         return partition.readable_end(config.share_isolation_level == "read_committed")
 
     # Sessions
 
     def begin_session(self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId]) -> ShareSession:
-        """Whatever the member had in a session before goes back: it has lost track of it."""
+        """Records of the member's earlier session are released, because the member does not know of them any more."""
         self._release_later(key)
         return self.sessions.begin(key, peer, parts, self.config.group_share_max_share_sessions)
 
     async def end_session(self, key: SessionKey) -> None:
-        """What the member has acquired goes back."""
+        """Ends the session and releases the member's records."""
         if self.sessions.end(key) is not None:
             await self._released(key, self._give_back(key))
 
     def connection_ended(self, peer: str) -> None:
-        """Members on it are gone, or will begin anew."""
+        """Ends the sessions of the connection's members."""
         for key in self.sessions.of_peer(peer):
             self._release_later(key)
 
@@ -185,7 +185,7 @@ class SharePartitions:
             task.add_done_callback(self._releases.pop)
 
     def _give_back(self, key: SessionKey) -> list[asyncio.Future[None]]:
-        """At once: a session that the member begins right after this one keeps what it acquires."""
+        """Releases at once, so that records of the member's next session are not affected."""
         group, member = key
         return [
             wait
@@ -197,18 +197,18 @@ class SharePartitions:
         if waits:
             await asyncio.wait(waits)
         if not self.sessions.has_group(key[0]):
-            self.forget(lambda each: each.group == key[0])
+            self.forget(lambda share_key: share_key.group == key[0])
 
-    # Following the rest of the broker
+    # Following metadata and leadership
 
     def forget(self, which: Callable[[ShareKey], bool]) -> None:
-        """Those are loaded again when they are next asked for: nobody reads them now, or their state was changed."""
+        """Drops share partitions that no session reads; the next fetch loads them again."""
         for led in [led for key, led in self._led.items() if which(key)]:
             if not led.state.letters() or not led.current:
                 self._drop(led)
 
     def reset(self, group: str, topics: Iterable[UUID]) -> None:
-        """Their state was replaced: nothing of the old one may be written any more."""
+        """The state of these topics was replaced: the old state must not be written any more."""
         gone = frozenset(topics)
         for led in [led for key, led in self._led.items() if key.group == group and key.topic_id in gone]:
             self._drop(led)
@@ -232,7 +232,7 @@ class SharePartitions:
         led.close()
 
     def drain(self) -> None:
-        """Fetches that wait are answered: the broker stops."""
+        """Answers waiting fetches, because the broker is shutting down."""
         self.draining = True
         for led in self._led.values():
             for wait in tuple(led.waits):

@@ -1,4 +1,4 @@
-"""Where the leader of a partition keeps what its share groups have read: the seam between it and the coordinators of
+"""The persister of share partitions: the seam between a partition's leader and the coordinators of
 `__share_group_state`, which may be on other brokers."""
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from tidelog.groups.share.group_state import ShareKey, ShareState, StateWrite
 
 
 class SharePersister(Protocol):
-    """Everything returns when it is committed, and raises the protocol's error when it was refused."""
+    """Every method returns when its change is committed, and raises the protocol's error if the change is refused."""
 
     async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
-        """The group begins at `start` (-1: where its settings say), and whatever was known is forgotten."""
+        """Sets the group's start offset (-1: as its settings say), and forgets all earlier state."""
         ...
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Writes of leaders of older epochs are refused from here on."""
+        """The state; writes of leaders with an older epoch are refused from now on."""
         ...
 
-    async def write(self, key: ShareKey, what: StateWrite) -> None: ...
+    async def write(self, key: ShareKey, update: StateWrite) -> None: ...
 
     async def delete(self, key: ShareKey) -> None: ...
 
     async def summary(self, key: ShareKey) -> ShareState | None:
-        """None: nothing is known of it."""
+        """The state; None if there is none."""
         ...

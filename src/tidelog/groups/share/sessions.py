@@ -1,7 +1,7 @@
-"""Share sessions: a member names its partitions once, then only what changes; its epoch keeps requests in order.
+"""Share sessions: a member sends its partitions once, then only changes; the session epoch keeps requests in order.
 
-Pure.  The number of sessions is bounded.  A session belongs to the connection it was begun on: when that closes, or the
-member says that it is done, what it had acquired goes back."""
+Pure.  The number of sessions is bounded.  A session belongs to the connection that began it: when the connection closes,
+or the member ends the session, the member's acquired records are released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShareSession:
         self.parts: dict[SharePartitionId, None] = {}
 
     def in_turn(self) -> list[SharePartitionId]:
-        """Its partitions, each time from another one on: a busy one must not starve the others."""
+        """The session's partitions, rotated with each request, so that a busy partition does not starve the others."""
         parts = list(self.parts)
         at = self.epoch % len(parts) if parts else 0
         return parts[at:] + parts[:at]
@@ -52,10 +52,12 @@ class ShareSessions:
     def begin(
         self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId], sessions_max: int
     ) -> ShareSession:
-        """A session that the member had before is replaced."""
+        """Begins a session, which replaces an earlier one of the member."""
         self.end(key)
         if len(self._sessions) >= sessions_max:
-            raise errors.ShareSessionLimitReached(f"there are {sessions_max} share sessions already")
+            raise errors.ShareSessionLimitReached(
+                f"this broker has {sessions_max} share sessions, as many as group.share.max.share.sessions allows"
+            )
         session = self._sessions[key] = ShareSession(key, peer)
         self._by_peer.setdefault(peer, set()).add(key)
         self._per_group[key[0]] = self._per_group.get(key[0], 0) + 1
@@ -63,10 +65,12 @@ class ShareSessions:
         return session
 
     def go_on(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session, for a request that is the next one in it."""
+        """The session, for its next request; raises if the request's epoch is not the next one."""
         session = self._sessions.get(key)
         if session is None:
-            raise errors.ShareSessionNotFound(f"member {key[1]} of {key[0]} has no share session (any more)")
+            raise errors.ShareSessionNotFound(
+                f"member {key[1]} of group {key[0]} has no share session: begin one with epoch 0"
+            )
         if session.epoch != epoch:
             raise errors.InvalidShareSessionEpoch(
                 f"the share session of {key[1]} is at epoch {session.epoch}, not {epoch}"

@@ -1,7 +1,7 @@
-"""The share coordinator: the shards of `__share_group_state` that are led here, and the persister over them.
+"""The share coordinator: the shards of `__share_group_state` that this broker leads, and the persister over them.
 
-Every state is at some time written whole; when a shard's log has many more records than states, all of them are, and
-what came before is deleted.  The topic is never compacted: an update alone says too little."""
+When a shard's log has many more records than states, a snapshot of each state is written, and earlier records are
+deleted.  The topic is not compacted, because an update does not hold the whole state."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ STATE_TOPIC = "__share_group_state"
 PRUNE_RECORDS_MIN = 20_000
 PRUNE_RECORDS_A_STATE = 8
 PRUNE_ENTRIES_A_BATCH = 100
-RETRY_S = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # while the topic is made, or its shards are loaded
+RETRY_S = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # while the topic is created, or its shards are loaded
 
 StateShard = Shard[ShareStateMachine]
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """As clients of FindCoordinator write it: the topic id is Kafka's text of a UUID."""
+    """The key in FindCoordinator; the topic id is written as Kafka's text of a UUID."""
     topic = base64.urlsafe_b64encode(key.topic_id.bytes).rstrip(b"=").decode()
     return f"{key.group}:{topic}:{key.partition}"
 
@@ -76,40 +76,40 @@ class ShareStateCoordinator:
             lambda machine: group_state.initialize(machine, key, state_epoch, start, self._clock.now_ms()),
         )
 
-    async def write(self, key: ShareKey, what: StateWrite) -> None:
+    async def write(self, key: ShareKey, update: StateWrite) -> None:
         updates_max = self._config.share_coordinator_snapshot_update_records_per_snapshot
         await self._change(
-            key, lambda machine: group_state.write(machine, key, what, updates_max, self._clock.now_ms())
+            key, lambda machine: group_state.write(machine, key, update, updates_max, self._clock.now_ms())
         )
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        found: list[ShareState] = []
+        states: list[ShareState] = []
 
         def decide(machine: ShareStateMachine) -> list[CoordinatorRecord]:
             state, entries = group_state.read(machine, key, leader_epoch)
-            found[:] = [state]
+            states[:] = [state]
             return entries or self._proof(machine, key)
 
         await self._change(key, decide)
-        return found[0]
+        return states[0]
 
     async def delete(self, key: ShareKey) -> None:
         await self._change(key, lambda machine: group_state.delete(machine, key))
 
     async def summary(self, key: ShareKey) -> ShareState | None:
         if self.topic.count(self._controller.image) is None:
-            return None  # nothing was ever kept
-        found: list[ShareState | None] = []
+            return None  # no state was ever written
+        states: list[ShareState | None] = []
 
         def decide(machine: ShareStateMachine) -> list[CoordinatorRecord]:
-            found[:] = [machine.states.get(key)]
+            states[:] = [machine.states.get(key)]
             return self._proof(machine, key)
 
         await self._change(key, decide)
-        return found[0]
+        return states[0]
 
     def _proof(self, machine: ShareStateMachine, key: ShareKey) -> list[CoordinatorRecord]:
-        """What is written before a state is told: nothing, unless another coordinator may have a newer one."""
+        """The records to commit before a state is answered: none, unless another coordinator may have a newer state."""
         if self.coordinator.lease_proven:
             return []
         return group_state.snapshots(machine, [key], self._clock.now_ms())
@@ -123,7 +123,7 @@ class ShareStateCoordinator:
         await shard.committed(appended, self._timeout_ms)
 
     async def _shard(self, key: ShareKey) -> StateShard:
-        """The topic was made a moment ago, or this broker has just started: that is worth a short wait."""
+        """The key's shard; waits a short time if the topic was just created, or if the shard is loading."""
         name = coordinator_key(key)
         for wait_s in RETRY_S:
             if wait_s:
@@ -151,13 +151,13 @@ class ShareStateCoordinator:
             before = partition.log.next
             keys = list(shard.machine.states)
             for at in range(0, len(keys), PRUNE_ENTRIES_A_BATCH):
-                # Whatever is written in between comes behind `before` as well.
+                # Records that are written meanwhile are behind `before`, too.
                 chosen = keys[at : at + PRUNE_ENTRIES_A_BATCH]
                 appended = shard.append(group_state.snapshots(shard.machine, chosen, self._clock.now_ms()))
                 await shard.committed(appended, self._timeout_ms)
             partition.delete_records(before)
         except errors.TidelogError as problem:
-            log.warning("%s-%d keeps old records for now: %s", STATE_TOPIC, shard.index, problem)
+            log.warning("cannot delete old records of %s-%d now: %s", STATE_TOPIC, shard.index, problem)
 
     def apply(self, update: Update) -> None:
         self.coordinator.apply(update)
@@ -175,7 +175,7 @@ class ShareStateCoordinator:
             try:
                 shard.append(group_state.deletions(shard.machine, topics))
             except errors.TidelogError as problem:
-                log.warning("%s keeps states of deleted topics for now: %s", shard, problem)
+                log.warning("%s: cannot delete states of deleted topics now: %s", shard, problem)
 
     def start(self) -> None:
         self.coordinator.start(self._controller.image)

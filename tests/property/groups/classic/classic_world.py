@@ -157,13 +157,13 @@ class World:
             "consumer",
             [JoinGroupRequestProtocol("cooperative-sticky" if client.cooperative else "range", metadata)],
         )
-        turn = self.turn()
-        outcome = join(turn, request, joiner)
+        group_step = self.step()
+        outcome = join(group_step, request, joiner)
         if isinstance(outcome, Replacement):
             leader = group.leader
             self.append([outcome.entry])
-            outcome = replaced(turn, outcome, leader, 9)
-        self.perform(turn)
+            outcome = replaced(group_step, outcome, leader, 9)
+        self.perform(group_step)
         client.waits_for = "join"
         if outcome is not None:
             self.answers.append((client.name, outcome))
@@ -181,18 +181,21 @@ class World:
             None,
             [SyncGroupRequestAssignment(one, assignment(has)) for one, has in given.items()],
         )
-        turn = self.turn()
-        outcome = sync(turn, request, client.name)
-        self.perform(turn)
+        group_step = self.step()
+        outcome = sync(group_step, request, client.name)
+        self.perform(group_step)
         client.waits_for = "sync"
         if isinstance(outcome, SyncGroupResponse):
             self.answers.append((client.name, outcome))
         elif isinstance(outcome, Assignment):
             self.append([outcome.entry])
-            for step in (assigned, lambda turn: assignment_settled(turn, outcome.generation, errors.NONE)):
-                turn = self.turn()
-                step(turn)
-                self.perform(turn)
+            for step in (
+                assigned,
+                lambda group_step: assignment_settled(group_step, outcome.generation, errors.NONE),
+            ):
+                group_step = self.step()
+                step(group_step)
+                self.perform(group_step)
 
     def heartbeat(self, client: Client) -> ClassicState:
         if self.group is None:
@@ -203,9 +206,9 @@ class World:
     def leave(self, client: Client) -> int:
         if self.group is None:
             return errors.UnknownMemberId.code
-        turn = self.turn()
-        (answer,) = leave(turn, [MemberIdentity(client.member_id, client.instance)])
-        self.perform(turn)
+        group_step = self.step()
+        (answer,) = leave(group_step, [MemberIdentity(client.member_id, client.instance)])
+        self.perform(group_step)
         return answer.error_code
 
     def commit(self, client: Client, partition: int, offset: int) -> None:
@@ -219,26 +222,26 @@ class World:
 
     def pass_deadline(self, deadline: Deadline) -> None:
         self.deadlines.pop((deadline.name, deadline.member_id), None)
-        turn = self.turn()
+        group_step = self.step()
         if deadline.name == "session":
-            turn.session_over(deadline.member_id)
+            group_step.session_over(deadline.member_id)
         elif deadline.name == "initial":
-            turn.initial_over(deadline.due)
+            group_step.initial_over(deadline.due)
         elif deadline.name == "join":
-            turn.complete()
+            group_step.complete()
         elif deadline.name == "sync":
-            turn.sync_over(deadline.due)
+            group_step.sync_over(deadline.due)
         else:
-            turn.withheld_over()
-        self.perform(turn)
+            group_step.withheld_over()
+        self.perform(group_step)
 
-    def turn(self) -> GroupStep:
+    def step(self) -> GroupStep:
         assert self.group is not None
         self.now_ms += 1
         return GroupStep(self.group, self.settings, self.now_ms)
 
-    def perform(self, turn: GroupStep) -> None:
-        for effect in turn.effects:
+    def perform(self, group_step: GroupStep) -> None:
+        for effect in group_step.effects:
             if isinstance(effect, SendResponse):
                 self.answers.append((str(effect.waiter), effect.response))
             elif isinstance(effect, SetSession):
@@ -250,7 +253,7 @@ class World:
                 self.deadlines.pop(("initial", ""), None)
                 self._set(Deadline("join"), effect.after_ms)
             elif isinstance(effect, SetSyncDeadline):
-                self._set(Deadline("sync", due=turn.group.generation), effect.after_ms)
+                self._set(Deadline("sync", due=group_step.group.generation), effect.after_ms)
             elif isinstance(effect, SetWithheldDeadline):
                 self._set(Deadline("withheld"), effect.after_ms)
             elif isinstance(effect, WriteRecord):
