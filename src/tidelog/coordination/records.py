@@ -1,7 +1,7 @@
-"""Records of an internal topic as messages: what a coordinator writes, and what it reads back when it loads.
+"""Coordinator records: the records of an internal topic, encoded and decoded as messages.
 
-A record's key begins with the number of its kind, its value with the version it is written in, as in Kafka, so that
-tools which read these topics understand them.  Pure."""
+As in Kafka, a record's key begins with the number of its record type, and its value with the version that it is written
+in, so that Kafka's tools can read these topics.  Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NUMBER = Struct(">h")
 
 
 class CoordinatorRecord(NamedTuple):
-    """`value` None deletes what the key stands for."""
+    """`value` None is a tombstone: it deletes the state of the key."""
 
     key: Any  # a generated ...Key message
     value: Any  # its ...Value message, or None
 
 
 class RecordType(NamedTuple):
-    """Which messages a record consists of; `version` is the one its values are written in (or what chooses it for a
-    value), all are read."""
+    """The messages of a record's key and value.  Values are written in `version` (or in the version that the function
+    chooses for a value); all versions are read."""
 
     key: type[Message]
     value: type[Message]
@@ -33,7 +33,7 @@ class RecordType(NamedTuple):
 
 
 class RecordTypes:
-    """The kinds of records that one internal topic holds."""
+    """The record types of one internal topic."""
 
     def __init__(self, *kinds: RecordType) -> None:
         self._by_number: dict[int, RecordType] = {kind.key.RECORD_TYPE: kind for kind in kinds}  # type: ignore[attr-defined]
@@ -49,10 +49,10 @@ class RecordTypes:
         return key, _NUMBER.pack(version) + entry.value.encode(version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
-        """None for a kind that is not known here: a newer broker wrote it, and what it says can wait for one.
-        InvalidRecord for bytes that are no record of any."""
+        """The record; None for an unknown record type or a newer version, which a newer broker has written.  Raises
+        InvalidRecord for bytes that cannot be decoded."""
         if key is None or len(key) < _NUMBER.size:
-            raise InvalidRecord("a record without the number of its kind")
+            raise InvalidRecord("the record's key does not begin with a record type")
         (number,) = _NUMBER.unpack_from(key)
         kind = self._by_number.get(number)
         if kind is None:

@@ -1,8 +1,8 @@
-"""The shards of one internal topic that this node leads: loaded when leadership comes, dropped when it goes.
+"""The runtime of a coordinator: the shards of one internal topic that this broker leads.
 
-While a shard loads, requests for it are told so, and clients try again.  Loading reads the log in slices and lets
-others on the loop have their turn between them.  `app.lifecycle` hands every metadata update on to `apply`, after the
-partitions have applied it."""
+A shard is loaded when the broker becomes leader of its partition, and dropped when it loses the leadership.  While a
+shard loads, requests get COORDINATOR_LOAD_IN_PROGRESS, and clients try again.  Loading reads the log in slices, and
+yields to the loop between them.  `app.lifecycle` calls `apply` with every metadata update, after the partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidelog.types import Epoch, NodeId
 log = logging.getLogger("tidelog.coordination")
 
 READ_BYTES = 1 << 20
-REPLAYED_A_TURN = 500  # records that are replayed before others have their turn
+REPLAYED_A_TURN = 500  # records that are replayed before the loop may run other tasks
 RELOAD_S = 1.0
 
 
@@ -54,18 +54,19 @@ class CoordinatorRuntime(Generic[M]):
         self._shards: dict[int, Shard[M]] = {}
         self._loading: dict[int, tuple[Epoch, asyncio.Task[None]]] = {}
         self.opened: list[Callable[[Shard[M]], None]] = []
-        """Told of every shard whose state is loaded, before its first request."""
+        """Called with every loaded shard, before its first request."""
         self.closed: list[Callable[[Shard[M]], None]] = []
-        """Told of every shard that is not coordinated here any more."""
+        """Called with every shard that this broker no longer coordinates."""
 
     # For handlers
 
     def shard(self, name: str) -> Shard[M]:
-        """The shard that holds the state of `name`; the protocol's error when that is elsewhere or loading."""
+        """The shard that holds the state of `name`; raises the protocol's error if another broker leads the shard, or if
+        it is loading."""
         count = self._count
         if count is None:
             raise errors.CoordinatorNotAvailable(
-                f"there is no {self.topic.name} yet: ask for the coordinator first"
+                f"topic {self.topic.name} does not exist yet: send FindCoordinator first"
             )
         return self.shard_at(partition_for(name, count))
 
@@ -75,10 +76,12 @@ class CoordinatorRuntime(Generic[M]):
             return shard
         if index in self._loading:
             raise errors.CoordinatorLoadInProgress(f"{self.topic.name}-{index} is being loaded: try again")
-        raise errors.NotCoordinator(f"{self.topic.name}-{index} is not led by this broker")
+        raise errors.NotCoordinator(
+            f"this broker does not lead {self.topic.name}-{index}: find the coordinator again"
+        )
 
     def shards(self) -> Iterator[Shard[M]]:
-        """Those that are loaded."""
+        """The loaded shards."""
         return iter(list(self._shards.values()))
 
     @property
@@ -87,8 +90,8 @@ class CoordinatorRuntime(Generic[M]):
 
     @property
     def lease_proven(self) -> bool:
-        """If not, another broker may coordinate what this one does: what is read here is told only after a record that
-        changes nothing was committed.  A broker that was replaced cannot commit one."""
+        """False if another broker may have replaced this one as coordinator.  State may then be answered only after a
+        record without effect is committed: a replaced coordinator cannot commit one."""
         return self._partitions.lease_proven()
 
     def leader_of(self, name: str, count: int, image: Image) -> NodeId | None:
@@ -134,10 +137,10 @@ class CoordinatorRuntime(Generic[M]):
         try:
             partition = self._partitions.led_here(self.topic.name, index)
             if partition.log.start == partition.log.next and not after_s:
-                self._open(index, partition, self._machine())  # nothing to read: there from the start
+                self._open(index, partition, self._machine())  # an empty log: nothing to load
                 return
         except errors.TidelogError:
-            pass  # the task tells, and tries again
+            pass  # the task logs the error, and tries again
         task = asyncio.get_running_loop().create_task(self._load_until_done(index, after_s))
         self._loading[index] = (epoch, task)
 
@@ -166,7 +169,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _broken(self, shard: Shard[M], problem: Exception) -> None:
         if not shard.closed:
-            log.error("%s lost what was not on disk yet, loading it again: %s", shard, problem)
+            log.error("%s lost records that were not on disk yet, loading it again: %s", shard, problem)
             self._close(shard)
             self._load(shard.index, shard.epoch, RELOAD_S)
 
@@ -186,14 +189,14 @@ async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> Non
         damage = next((damaged for damaged in source.damaged if damaged.start <= offset < damaged.end), None)
         if damage is not None:
             log.error(
-                "%s: offsets %d to %d are damaged, what they held is lost", name, damage.start, damage.end
+                "%s: offsets %d to %d are damaged, and their records are lost", name, damage.start, damage.end
             )
             offset = damage.end
             continue
         part = source.read(offset, READ_BYTES, source.end)
         if part is None:
             if offset >= source.end:
-                await source.flush()  # appends that are on their way to the disk
+                await source.flush()  # appends that are not in the file yet
             if offset >= source.end or source.end == source.next:
                 return
             continue
@@ -203,7 +206,7 @@ async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> Non
                 await _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1
         if offset == before:
-            raise errors.CorruptMessage(f"{name} has no whole batch at offset {offset}, where one must be")
+            raise errors.CorruptMessage(f"{name} has no complete batch at offset {offset}")
         await asyncio.sleep(0)
 
 
@@ -223,7 +226,8 @@ async def _replay_batch(batch: Batch, machine: M, kinds: RecordTypes, name: str)
                 machine.ended(header.producer_id, end.marker is Marker.COMMIT)
         return
     producer_id = header.producer_id if header.transactional else NO_PRODUCER
-    # Brokers do not compress what they write here: a client with the admin client's name may have, and it may be much.
+    # Brokers do not compress these records.  A client that is allowed to write here may do so, and decompression may
+    # take long.
     records = await asyncio.to_thread(batch.records) if header.compression else batch.records()
     for number, record in enumerate(records, 1):
         if number % REPLAYED_A_TURN == 0:
@@ -231,7 +235,12 @@ async def _replay_batch(batch: Batch, machine: M, kinds: RecordTypes, name: str)
         try:
             entry = kinds.decode(record.key, record.value)
         except errors.InvalidRecord as problem:
-            log.error("%s: the record at offset %d is not understood: %s", name, record.offset, problem)
+            log.error(
+                "%s: ignoring the record at offset %d, which cannot be decoded: %s",
+                name,
+                record.offset,
+                problem,
+            )
             continue
         if entry is not None:
             machine.replay(entry, producer_id)

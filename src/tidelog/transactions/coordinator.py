@@ -1,9 +1,9 @@
-"""The transactions that this broker coordinates: one state machine for each partition of the transactions topic it leads.
+"""The transaction coordinator: one state machine for each partition of `__transaction_state` that this broker leads.
 
-A request is decided by `transaction`, its record appended, and its answer held until the record is committed.  The end
-of a transaction is two records: once the first, which decides the outcome, is committed, nothing can change it any
-more; then every partition gets its marker, and the second says that all have.  A broker that stops in between goes on
-with the markers after its start."""
+`transaction` decides a request; its record is appended, and the answer waits until the record is committed.  A
+transaction ends with two records: when the first one (prepare) is committed, the outcome cannot change any more; then
+every partition gets its marker, and the second one (complete) is written.  A broker that stops in between writes the
+missing markers after its restart."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ProducerIdSource(Protocol):
 
 
 class PendingEnlistment(Protocol):
-    """A change of the transaction that a partition waits for before it takes the producer's batch."""
+    """A change of the transaction that a partition awaits before it appends the producer's batch."""
 
     async def wait(self) -> None: ...
 
@@ -105,7 +105,7 @@ class TransactionCoordinator:
     def config(self) -> BrokerConfig:
         return self._controller.config()
 
-    # A producer presents itself
+    # InitProducerId
 
     async def initialize(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
@@ -136,7 +136,7 @@ class TransactionCoordinator:
             await self._change(shard, after)
             return ProducerIdAndEpoch(after.producer_id, after.epoch)
 
-    # It adds partitions
+    # AddPartitionsToTxn
 
     async def add_partitions(
         self,
@@ -166,8 +166,9 @@ class TransactionCoordinator:
     def enlist(
         self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition, add: bool
     ) -> PendingEnlistment | None:
-        """For the leader of a partition that got a producer's batch: is it part of the transaction?  From version 2 of
-        the protocol on the batch itself makes it one (`add`).  None: take it; otherwise wait first."""
+        """For a partition that gets a producer's batch: verifies that the partition is part of the transaction.  From
+        version 2 of the protocol on, the batch itself adds the partition (`add`).  None: the batch can be appended now;
+        otherwise await the result first."""
         elsewhere = self._coordinated_by(transactional_id)
         if elsewhere is not None:
             return RemoteEnlistment(self._peers, elsewhere, transactional_id, instance, partition, add)
@@ -183,7 +184,7 @@ class TransactionCoordinator:
         return None if shard.is_settled else LocalEnlistment(shard)
 
     def _coordinated_by(self, transactional_id: str) -> NodeId | None:
-        """The other broker that coordinates the id; None when it is this one, or nobody yet."""
+        """The other broker that coordinates the id; None if this broker does, or if no broker does yet."""
         image = self._controller.image
         count = self.topic.count(image)
         if count is None:
@@ -191,12 +192,12 @@ class TransactionCoordinator:
         leader = self.coordinator.leader_of(transactional_id, count, image)
         return None if leader == self._node else leader
 
-    # It ends
+    # EndTxn
 
     async def end(
         self, transactional_id: str, instance: ProducerIdAndEpoch, commit: bool, version: int
     ) -> ProducerIdAndEpoch:
-        """What the producer is from now on."""
+        """Commits or aborts; returns the producer's id and epoch for its next transaction."""
         fresh_id: int | None = None
         while True:
             shard = self._shard(transactional_id)
@@ -214,14 +215,15 @@ class TransactionCoordinator:
         return ProducerIdAndEpoch(then.producer_id, then.epoch)
 
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """The broker's own decision; the producer finds itself fenced."""
+        """Aborts the transaction and fences its producer."""
         fresh_id = await self._producer_ids.next() if transaction.exhausted else None
         if shard.closed or shard.machine.get(transaction.id) is not transaction:
             return
         await self._decide(shard, fenced(transaction, fresh_id, self._clock.now_ms()))
 
     async def _decide(self, shard: TransactionShard, decided: Transaction) -> None:
-        """Returns when the outcome is certain.  It is completed whether or not somebody waits for that."""
+        """Writes the outcome; returns when it is committed.  The transaction is completed in any case, even if the
+        caller stops waiting."""
         appended = shard.append([entry(decided)])
         shard.machine.appended(decided)
         assert appended is not None
@@ -238,7 +240,7 @@ class TransactionCoordinator:
     # Markers, then the last record
 
     def _complete(self, shard: TransactionShard, decided: Transaction) -> None:
-        """In one go where nothing has to be waited for, which is the rule; by a task otherwise."""
+        """Writes markers and the final record: at once if all markers are committed at once, otherwise in a task."""
         if shard.closed or shard.machine.get(decided.id) is not decided:
             return
         left, waits = self._write_markers(shard, decided, decided.partitions)
@@ -249,18 +251,18 @@ class TransactionCoordinator:
     def _write_markers(
         self, shard: TransactionShard, decided: Transaction, partitions: frozenset[TopicPartition]
     ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, MarkerWait]]]:
-        """(partitions that could not be told now, those that are to be waited for)."""
+        """(partitions whose marker could not be written now, markers that are not committed yet)."""
         ending = Ending(decided.producer_id, decided.epoch, shard.epoch, decided.commits, decided.version)
         left, waits = set(), []
         for name in sorted(partitions):
             try:
                 wait = self._markers.append(name, ending)
             except (errors.UnknownTopicOrPartition, errors.UnknownTopicId):
-                continue  # deleted since: nobody is left to be told
+                continue  # the topic was deleted: no marker is needed
             except errors.InvalidProducerEpoch as problem:
-                log.error("%s does not take the marker of %r: %s", name, decided.id, problem)
+                log.error("%s refuses the transaction marker of %r: %s", name, decided.id, problem)
             except errors.TidelogError as problem:
-                log.info("%s cannot take the marker of %r yet: %s", name, decided.id, problem)
+                log.info("cannot write the transaction marker of %r to %s yet: %s", decided.id, name, problem)
                 left.add(name)
             else:
                 if wait is not None:
@@ -271,7 +273,7 @@ class TransactionCoordinator:
         try:
             self._append(shard, completed(decided, self._clock.now_ms()))
         except errors.TidelogError as problem:
-            log.info("the end of %r cannot be recorded yet: %s", decided.id, problem)
+            log.info("cannot write yet that the transaction of %r is complete: %s", decided.id, problem)
             return False
         return True
 
@@ -282,7 +284,7 @@ class TransactionCoordinator:
         left: frozenset[TopicPartition],
         waits: list[tuple[TopicPartition, MarkerWait]],
     ) -> None:
-        # A shard that was lost and came back is another one: what the old one waits for is nobody's concern.
+        # A shard that is loaded again is a new object, so tasks of the old shard do not get in its way.
         mine = (shard, decided.id)
         if mine in self._completing:
             return
@@ -320,39 +322,39 @@ class TransactionCoordinator:
                 self._complete(shard, decided)
                 return
 
-    # Telling
+    # Describing
 
     def describe(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
         transaction = self.coordinator.shard(transactional_id).machine.get(transactional_id)
         if transaction is None:
-            raise errors.TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
+            raise errors.TransactionalIdNotFound(f"transactional id {transactional_id!r} does not exist")
         return transaction
 
     async def described(self, transactional_id: str) -> Transaction:
-        """As `describe`, once nothing of it can be undone any more."""
+        """As `describe`; returns when the described state is committed."""
         transaction = self.describe(transactional_id)
         await self.coordinator.shard(transactional_id).settled(COMMIT_MS_MAX)
         return transaction
 
     def all(self) -> Iterator[Transaction]:
-        """Those coordinated here; CoordinatorLoadInProgress while not all of them are known."""
+        """The transactions that this broker coordinates; raises CoordinatorLoadInProgress while a shard loads."""
         if self.coordinator.loading:
             raise errors.CoordinatorLoadInProgress("transactions are being loaded: try again")
         for shard in self.coordinator.shards():
             yield from shard.machine
 
-    # What happens by itself
+    # Timeouts and expiry
 
     async def abort_timed_out(self) -> None:
-        """One look at all transactions."""
+        """Aborts all transactions that have timed out."""
         now_ms = self._clock.now_ms()
         for shard in self.coordinator.shards():
             for transaction in shard.machine:
                 if transaction.timed_out(now_ms):
                     log.info(
-                        "the transaction of %r took longer than %d ms: aborting it",
+                        "aborting the transaction of %r, which took longer than %d ms",
                         transaction.id,
                         transaction.timeout_ms,
                     )
@@ -360,8 +362,8 @@ class TransactionCoordinator:
                         await self._abort(shard, transaction)
                         self.timed_out += 1
                     except errors.TidelogError as problem:
-                        # Others may be in partitions that can be written.
-                        log.warning("%r cannot be aborted now: %s", transaction.id, problem)
+                        # Other transactions may be in shards that can be written.
+                        log.warning("cannot abort the transaction of %r now: %s", transaction.id, problem)
 
     async def forget_expired(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self.config.transactional_id_expiration_ms
@@ -374,7 +376,7 @@ class TransactionCoordinator:
                     shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
                     await asyncio.sleep(0)
             except errors.TidelogError as problem:
-                log.warning("%s: ids that nobody uses are not forgotten now: %s", shard, problem)
+                log.warning("%s: cannot delete expired transactional ids now: %s", shard, problem)
 
     # Life
 
@@ -442,9 +444,9 @@ async def _succeeds(wait: MarkerWait, name: TopicPartition) -> bool:
     try:
         await wait(MARKER_MS_MAX)
     except errors.InvalidProducerEpoch as problem:
-        log.error("%s does not take a marker: %s", name, problem)
+        log.error("%s refuses a transaction marker: %s", name, problem)
     except errors.TidelogError as problem:
-        log.info("the marker for %s is not there for certain: %s", name, problem)
+        log.info("the transaction marker of %s is not committed yet: %s", name, problem)
         return False
     return True
 
@@ -455,4 +457,4 @@ async def _again_and_again(work: Callable[[], Awaitable[None]], interval_ms: Cal
         try:
             await work()
         except errors.TidelogError as problem:
-            log.warning("transactions are looked after again later: %s", problem)
+            log.warning("cannot look for timed-out or expired transactions now: %s", problem)

@@ -1,4 +1,4 @@
-"""Asks another broker, which coordinates a transaction, on behalf of a partition led here."""
+"""AddPartitionsToTxn to the broker that coordinates a transaction, on behalf of a partition that this broker leads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 10_000
 
 
 class RemoteEnlistment(NamedTuple):
-    """`add`: the partition becomes part of the transaction; otherwise it has to be."""
+    """`add`: adds the partition to the transaction; otherwise verifies that it is part of the transaction."""
 
     peers: Peers
     coordinator: NodeId
@@ -43,10 +43,12 @@ class RemoteEnlistment(NamedTuple):
             )
         except errors.NetworkException as problem:
             raise errors.CoordinatorNotAvailable(
-                f"broker {self.coordinator} cannot be asked: {problem}"
+                f"transaction coordinator {self.coordinator} does not answer: {problem}"
             ) from problem
         if answer.error_code != errors.NONE:
-            raise errors.by_code(answer.error_code)(f"broker {self.coordinator} refused to look")
+            raise errors.by_code(answer.error_code)(
+                f"transaction coordinator {self.coordinator} refused the request"
+            )
         for result in answer.results_by_transaction:
             for topic in result.topic_results:
                 for part in topic.results_by_partition:

@@ -1,7 +1,7 @@
-"""Markers: how a partition is told that a producer's transaction in it has ended.
+"""Transaction markers: appends the control record that ends a producer's transaction to each of its partitions.
 
-A partition whose records are a coordinator's state is told through its coordinator, which has to know the outcome.
-One that another broker leads gets its marker by a request to that broker."""
+Partitions of a coordinator's topic get the marker through their coordinator, which must apply the outcome to its state.
+Partitions that another broker leads get it by WriteTxnMarkers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TransactionMarkers:
         clock: Clock,
         peers: Peers,
     ) -> None:
-        """`coordinators` by the topics that they keep their state in."""
+        """`coordinators` by the name of their internal topic."""
         self._node = node
         self._partitions = partitions
         self._coordinators = coordinators
@@ -51,7 +51,7 @@ class TransactionMarkers:
         self._peers = peers
 
     def append(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
-        """Wherever the partition is led; None when it is there for good already."""
+        """Appends a marker, whichever broker leads the partition; None if the marker is committed already."""
         try:
             return self.append_here(name, ending)
         except errors.NotLeaderOrFollower:
@@ -61,7 +61,7 @@ class TransactionMarkers:
             return _RemoteWait(self._peers, NodeId(leader[0]), name, ending)
 
     def append_here(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
-        """As `append`, for partitions that this broker leads; raises what it has to answer otherwise."""
+        """As `append`, for partitions that this broker leads; raises the error of WriteTxnMarkers for others."""
         coordinator = self._coordinators.get(name.topic)
         if coordinator is not None:
             return self._append_to_shard(coordinator, name, ending)

@@ -1,4 +1,4 @@
-"""What the records of one partition of the transactions topic add up to: the last word on every transactional id.
+"""The state of one partition of `__transaction_state`: the latest record of every transactional id.
 
 The records are Kafka's.  Pure."""
 
@@ -39,14 +39,14 @@ class TransactionStateMachine:
         transactional_id = entry.key.transactional_id
         if entry.value is None:
             self._by_id.pop(transactional_id, None)
-        elif entry.value.transaction_status in STATES:  # others are a newer broker's
+        elif entry.value.transaction_status in STATES:  # a newer broker may write other states
             self._by_id[transactional_id] = read(transactional_id, entry.value)
 
     def ended(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """This topic has no transactions."""
 
     def appended(self, transaction: Transaction) -> None:
-        """Its record was replayed: what the record does not hold comes along."""
+        """The transaction's record was replayed: sets the fields that no record holds."""
         self._by_id[transaction.id] = transaction
 
 

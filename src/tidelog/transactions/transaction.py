@@ -1,9 +1,9 @@
-"""What a transactional id stands for at one moment, and every step it can take: facts in, the next state or the error out.
+"""The state of a transactional id, and its transitions: facts in, the next state or an error out.
 
-A `Transaction` never changes; a step makes the next one.  The steps and their errors are those of Kafka's transaction
-coordinator.  In version 2 of the protocol every end of a transaction gives the producer a new epoch, so that a request
-that was late can never land in the transaction after; version 0 stands for everything before that.  Pure; `coordinator`
-keeps and performs what is decided here."""
+A `Transaction` is immutable; a transition returns the next one.  Transitions and errors are those of Kafka's transaction
+coordinator.  In version 2 of the transaction protocol, the end of a transaction gives the producer a new epoch, so that
+a late request cannot become part of the next transaction; version 0 stands for all earlier protocols.  An exactly-once
+commit is decided in `ended`.  Pure; `coordinator` writes and performs the decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVED = 2
 
 
 class TransactionStatus(IntEnum):
-    """The numbers are those in the records."""
+    """The numbers are those in `__transaction_state`."""
 
     EMPTY = 0
     ONGOING = 1
@@ -37,19 +37,19 @@ class TransactionStatus(IntEnum):
 
     @property
     def title(self) -> str:
-        """As clients and tools write it."""
+        """The name in Kafka's tools and protocol."""
         return self.name.title().replace("_", "")
 
 
 BY_TITLE = {state.title: state for state in TransactionStatus}
 DECIDED = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
-"""How it ends is certain, but not every partition has been told."""
+"""The outcome is decided, but some partitions do not have their marker yet."""
 RESTING = (TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
 """No transaction is open."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """One life of a producer; a higher epoch of the same id fences the lower ones."""
+    """A producer instance; a higher epoch of the same producer id fences lower ones."""
 
     producer_id: int
     epoch: int
@@ -65,18 +65,18 @@ class Transaction:
     state: TransactionStatus = TransactionStatus.EMPTY
     previous_producer_id: int = NO_PRODUCER
     next_producer_id: int = NO_PRODUCER
-    """Taken by the producer when the present transaction is complete: its epochs are used up."""
+    """The producer's id after the present transaction, because the epochs of its present id are used up."""
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIME
     version: int = 0
-    """Of the protocol that the client spoke in the last step."""
+    """The version of the transaction protocol in the client's last request."""
     last_epoch: int = NO_EPOCH
-    """The one before, if the same instance of the producer had it.  Not in the records, as in Kafka: a request repeated
-    across a failover is fenced."""
+    """The previous epoch, if the same producer instance had it.  Not in the records, as in Kafka: a request that is
+    repeated after a failover is fenced."""
 
     @property
     def exhausted(self) -> bool:
-        """Its epochs are used up: the very last one is kept back, so that the producer can always be fenced."""
+        """True if the epochs of the producer id are used up; the last epoch is reserved for fencing."""
         return exhausted(self.epoch)
 
     @property
@@ -94,11 +94,11 @@ def exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-# A producer presents itself
+# InitProducerId
 
 
 def needs_producer_id(transaction: Transaction | None, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether `initialized` will ask for a fresh producer id."""
+    """True if `initialized` needs a new producer id."""
     if transaction is None:
         return True
     return (
@@ -116,8 +116,8 @@ def initialized(
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """A producer begins anew.  `expected` is what it was before, when it goes on after an error; whoever had the id
-    before is fenced.  A transaction that is open has to be `fenced` first."""
+    """A producer instance starts.  `expected` is its previous id and epoch if it continues after an error; earlier
+    instances are fenced.  An open transaction must be `fenced` first."""
     if transaction is None:
         assert fresh_id is not None
         return Transaction(transactional_id, fresh_id, 0, timeout_ms, now_ms, previous_producer_id=fresh_id)
@@ -138,7 +138,7 @@ def initialized(
             transaction, transaction.producer_id, transaction.epoch + 1, transaction.epoch, timeout_ms, now_ms
         )
     if expected.epoch == transaction.last_epoch:
-        # The answer to its last request got lost.  Nobody else can be there: he would have set `last_epoch` back.
+        # The answer to its last request got lost.  Another instance would have reset `last_epoch`.
         return _renewed(
             transaction,
             transaction.producer_id,
@@ -173,7 +173,7 @@ def _renewed(
     )
 
 
-# It adds partitions
+# AddPartitionsToTxn
 
 
 def with_partitions(
@@ -183,7 +183,7 @@ def with_partitions(
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """`transaction` itself when all of them are in it already."""
+    """The transaction with these partitions; `transaction` itself if it has all of them already."""
     _check_not_being_completed(transaction)
     transaction = _of_this_instance(transaction, instance)
     if transaction.state is TransactionStatus.ONGOING and partitions <= transaction.partitions:
@@ -219,11 +219,11 @@ def _of_this_instance(transaction: Transaction | None, instance: ProducerIdAndEp
     return transaction
 
 
-# It ends
+# EndTxn
 
 
 def ends_with_producer_id(transaction: Transaction | None, version: int) -> bool:
-    """Whether `ended` or `fenced` may need a fresh producer id."""
+    """True if `ended` or `fenced` may need a new producer id."""
     return transaction is not None and transaction.exhausted and version >= EPOCH_BUMPS_FROM
 
 
@@ -278,8 +278,8 @@ def _ended(
         return _ended_before(transaction, commit)
     if commit:
         raise _no_transaction(transaction, commit)
-    # A client cannot know whether the first batch of its transaction arrived.  Aborting is always right, and gives it
-    # an epoch that whatever is still on its way does not have.
+    # A client cannot know whether the first batch of its transaction arrived.  Aborting is always right: the producer
+    # gets a new epoch, which fences requests that are still on their way.
     return replace(_decided(transaction, commit, version, fresh_id, now_ms), started_ms=now_ms)
 
 
@@ -292,7 +292,7 @@ def _ended_before(transaction: Transaction, commit: bool) -> Transaction:
 
 
 def fenced(transaction: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
-    """The broker aborts it: it took too long, or another instance of the producer is there."""
+    """The broker aborts the transaction: it timed out, or a new producer instance has started."""
     assert transaction.state is TransactionStatus.ONGOING
     return _decided(transaction, False, SERVED, fresh_id, now_ms)
 
@@ -317,7 +317,7 @@ def _decided(
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker."""
+    """The transaction after all partitions have their marker."""
     assert transaction.state in DECIDED
     rotates = transaction.next_producer_id != NO_PRODUCER
     return replace(
@@ -332,13 +332,13 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-# What is said to whom it does not concern
+# Errors
 
 
 def foreign(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> errors.TidelogError:
     if transaction is None:
         return errors.InvalidProducerIdMapping(
-            "the transactional id is not known: initialize the producer first"
+            "the transactional id does not exist: send InitProducerId first"
         )
     return errors.InvalidProducerIdMapping(
         f"transactional id {transaction.id!r} belongs to producer {transaction.producer_id}, not {instance.producer_id}"
@@ -347,13 +347,14 @@ def foreign(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> er
 
 def fencing(transaction: Transaction, epoch: int) -> errors.TidelogError:
     return errors.ProducerFenced(
-        f"transactional id {transaction.id!r} has epoch {transaction.epoch} now, not {epoch}: another instance took over"
+        f"transactional id {transaction.id!r} is at epoch {transaction.epoch}, not {epoch}: "
+        f"another producer instance has taken over"
     )
 
 
 def _check_not_being_completed(transaction: Transaction | None) -> None:
-    """Who it is does not matter yet: a producer has its next epoch, or id, as soon as the outcome is certain, and may be
-    further in its next transaction than the partitions are in the last one."""
+    """Raises while the last transaction is being completed, before id and epoch are checked: a producer gets its next
+    epoch or id as soon as the outcome is decided, and may start its next transaction before all markers are written."""
     if transaction is not None and transaction.state in DECIDED:
         raise concurrent(transaction)
 
