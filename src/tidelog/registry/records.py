@@ -1,5 +1,5 @@
-"""The records of `_schemas`: keys and values in JSON, as Confluent's registry writes and reads them, so that a topic can
-move from one to the other.  Pure."""
+"""The records of `_schemas`: keys and values in JSON, in the format of Confluent's registry, so that either registry can
+take over the topic of the other.  Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClearSubjectKey(NamedTuple):
 
 class ConfigKey(NamedTuple):
     subject: str | None
-    """None for all subjects; `:.context:` for those of a context."""
+    """None for all subjects; `:.context:` for all subjects of a context."""
 
 
 class ModeKey(NamedTuple):
@@ -39,7 +39,7 @@ class ModeKey(NamedTuple):
 
 
 class NoopKey(NamedTuple):
-    """Other registries read the key alone.  Its value here: the largest id that each context has ever given away."""
+    """Other registries only read this key.  Its value holds the largest id that each context ever used."""
 
 
 class SchemaVersion(NamedTuple):
@@ -68,7 +68,7 @@ _NAMES = {kind: (name, magic) for name, (kind, magic) in _KEYTYPES.items()}
 
 
 class JsonRecordTypes(RecordTypes):
-    """JSON in the place of Kafka's numbered kinds."""
+    """Records in JSON instead of Kafka's numbered record types."""
 
     def encode(self, entry: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         name, magic = _NAMES[type(entry.key)]
@@ -81,26 +81,26 @@ class JsonRecordTypes(RecordTypes):
         return _bytes(key), _bytes(_stored_body(value) if isinstance(value, SchemaVersion) else value)
 
     def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
-        found = _loads(key)
-        kind = _KEYTYPES.get(str(found.get("keytype")))
+        fields = _loads(key)
+        kind = _KEYTYPES.get(str(fields.get("keytype")))
         if kind is None:
-            return None  # associations and what else others keep here
+            return None  # a record type of other registries
         given = None if value is None else _loads(value)
         try:
-            read = _key(kind[0], found)
+            read = _key(kind[0], fields)
             if given is not None and isinstance(read, SchemaKey):
                 return CoordinatorRecord(read, _stored(read, given))
         except (KeyError, TypeError, ValueError) as problem:
-            raise InvalidRecord(f"{found}: {problem!r}") from None
+            raise InvalidRecord(f"{fields}: {problem!r}") from None
         return CoordinatorRecord(read, given)
 
 
-def _key(kind: type[Any], found: dict[str, Any]) -> Any:
+def _key(kind: type[Any], fields: dict[str, Any]) -> Any:
     if kind is SchemaKey:
-        return SchemaKey(str(found["subject"]), int(found["version"]))
+        return SchemaKey(str(fields["subject"]), int(fields["version"]))
     if kind is NoopKey:
         return NoopKey()
-    subject = found.get("subject")
+    subject = fields.get("subject")
     return kind(None if subject is None else str(subject))
 
 
@@ -111,7 +111,7 @@ def _stored_body(stored: SchemaVersion) -> dict[str, Any]:
     if schema.type != "AVRO":
         body["schemaType"] = schema.type
     if schema.references:
-        body["references"] = [one.body() for one in schema.references]
+        body["references"] = [reference.body() for reference in schema.references]
     if schema.metadata is not None:
         body["metadata"] = schema.metadata
     if schema.rule_set is not None:
@@ -121,8 +121,8 @@ def _stored_body(stored: SchemaVersion) -> dict[str, Any]:
 
 def _stored(key: SchemaKey, given: dict[str, Any]) -> SchemaVersion:
     references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in given.get("references") or ()
+        Reference(str(reference["name"]), str(reference["subject"]), int(reference["version"]))
+        for reference in given.get("references") or ()
     )
     schema = Schema(
         str(given["schema"]),
@@ -140,9 +140,9 @@ def _bytes(value: Any) -> bytes:
 
 def _loads(data: bytes | None) -> dict[str, Any]:
     try:
-        found = json.loads((data or b"").decode("utf-8", "surrogatepass"))
+        fields = json.loads((data or b"").decode("utf-8", "surrogatepass"))
     except ValueError:
-        raise InvalidRecord("not a record of a schema registry: no JSON") from None
-    if not isinstance(found, dict):
-        raise InvalidRecord("not a record of a schema registry: no object")
-    return found
+        raise InvalidRecord(f"the record of {TOPIC} is not JSON") from None
+    if not isinstance(fields, dict):
+        raise InvalidRecord(f"the record of {TOPIC} is not a JSON object")
+    return fields

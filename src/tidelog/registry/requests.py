@@ -1,4 +1,4 @@
-"""Bodies of requests, read and checked: what a client may send, and what it is told when it sent something else.  Pure."""
+"""Request bodies: reads and checks what a client sends, and refuses what the registry does not support.  Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_SERVED = ("aliasForDeks", "validateFields", "validateNewSchemas", "validate
 
 
 class SchemaRequest(NamedTuple):
-    """A schema that somebody wants registered, looked up or checked; `id` and `version` only of imports."""
+    """A schema to register, look up or check; `id` and `version` are only set by imports."""
 
     schema: Schema
     id: int | None = None
@@ -63,7 +63,7 @@ def read_schema_request(body: Any) -> SchemaRequest:
 
 
 def parse_version(text: str) -> int:
-    """A version in a path; LATEST for the newest."""
+    """A version in a request path; LATEST for the newest."""
     if text == "latest" or text == "-1":
         return LATEST
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= _NUMBER_MAX:
@@ -72,13 +72,13 @@ def parse_version(text: str) -> int:
 
 
 def changed_config(body: Any, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings after a change: what is not named stays, what is null goes."""
+    """The settings after a change: settings that are not in the body stay, and null removes one."""
     if not isinstance(body, dict):
         raise malformed('The body must be a JSON object such as {"compatibility": "FULL"}')
     after = dict(before)
-    known = {"compatibility", "compatibilityLevel", *_CONFIG, *_NOT_SERVED}
+    names = {"compatibility", "compatibilityLevel", *_CONFIG, *_NOT_SERVED}
     for name, given in body.items():
-        if name not in known:
+        if name not in names:
             raise malformed(f"Unrecognized field: {name}")
         if name in _NOT_SERVED:
             if given:
@@ -121,23 +121,23 @@ def _references(given: Any) -> tuple[Reference, ...]:
         return ()
     if not isinstance(given, list):
         raise malformed("'references' must be a list")
-    found = []
-    for one in given:
-        if not isinstance(one, dict):
+    references = []
+    for reference in given:
+        if not isinstance(reference, dict):
             raise malformed("each of 'references' must be an object")
-        name, subject, version = one.get("name"), one.get("subject"), one.get("version")
+        name, subject, version = reference.get("name"), reference.get("subject"), reference.get("version")
         if not isinstance(name, str) or not isinstance(subject, str) or not name or not subject:
             raise malformed("each of 'references' needs a 'name', a 'subject' and a 'version'")
         if isinstance(version, bool) or not isinstance(version, int) or version == 0 or version < -1:
             raise invalid_version(version)
-        found.append(Reference(name, subject, version))
-    if len({one.name for one in found}) < len(found):
+        references.append(Reference(name, subject, version))
+    if len({reference.name for reference in references}) < len(references):
         raise invalid_schema("two references have the same name")
-    return tuple(found)
+    return tuple(references)
 
 
 def _metadata(given: Any, name: str) -> dict[str, Any] | None:
-    """Tags of fields, properties of the schema, and which of those are nobody's business."""
+    """Metadata: tags of fields, properties of the schema, and the names of sensitive properties."""
     if given is None:
         return None
     if not isinstance(given, dict) or set(given) - {"tags", "properties", "sensitive"}:
@@ -147,12 +147,12 @@ def _metadata(given: Any, name: str) -> dict[str, Any] | None:
     good = (
         isinstance(tags, dict)
         and all(
-            isinstance(many, list) and all(isinstance(one, str) for one in many) for many in tags.values()
+            isinstance(many, list) and all(isinstance(text, str) for text in many) for many in tags.values()
         )
         and isinstance(properties, dict)
-        and all(isinstance(one, str) for one in properties.values())
+        and all(isinstance(text, str) for text in properties.values())
         and isinstance(sensitive, list)
-        and all(isinstance(one, str) for one in sensitive)
+        and all(isinstance(text, str) for text in sensitive)
     )
     if not good:
         raise malformed(f"in {name!r}, tags map to lists of text, properties to text, sensitive is a list")

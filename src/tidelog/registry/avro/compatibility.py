@@ -1,4 +1,4 @@
-"""Whether a reader with one Avro schema can read what was written with another, and if not, what is in the way.
+"""Compatibility of Avro schemas: the differences that keep a reader's schema from reading a writer's records.
 
 The rules are those of schema resolution in Avro's specification; the names of differences are Java's.  Pure."""
 
@@ -18,9 +18,9 @@ _PROMOTED = {
 
 
 def differences(reader: AvroType, writer: AvroType) -> list[Difference]:
-    """Empty when the reader can read everything."""
-    found = settled(lambda pairs: _Comparison(pairs).compare(reader, writer, "/"))
-    return list(dict.fromkeys(found))
+    """All differences; empty if the reader can read every record."""
+    all_differences = settled(lambda pairs: _Comparison(pairs).compare(reader, writer, "/"))
+    return list(dict.fromkeys(all_differences))
 
 
 class _Comparison:
@@ -62,20 +62,20 @@ class _Comparison:
         return []
 
     def _each_branch(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
-        found = []
+        differences = []
         for at, branch in enumerate(writer.branches):
             inner = self.compare(reader, branch, path)
             if inner and reader.kind == "union":
-                found.append(_missing_branch(reader, branch, _join(path, str(at))))
+                differences.append(_missing_branch(reader, branch, _join(path, str(at))))
             else:
-                found.extend(inner)
-        return found
+                differences.extend(inner)
+        return differences
 
     def _fixed(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
-        found = _names(reader, writer, path)
+        differences = _names(reader, writer, path)
         if reader.size != writer.size:
             at = _join(path, "size")
-            found.append(
+            differences.append(
                 Difference(
                     "FIXED_SIZE_MISMATCH",
                     at,
@@ -84,14 +84,14 @@ class _Comparison:
                     f"expected: {writer.size}, found: {reader.size}",
                 )
             )
-        return found
+        return differences
 
     def _enum(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
-        found = _names(reader, writer, path)
+        differences = _names(reader, writer, path)
         missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
         if missing and reader.default is None:
             at = _join(path, "symbols")
-            found.append(
+            differences.append(
                 Difference(
                     "MISSING_ENUM_SYMBOLS",
                     at,
@@ -100,20 +100,20 @@ class _Comparison:
                     f"[{', '.join(missing)}]",
                 )
             )
-        return found
+        return differences
 
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
-        found = _names(reader, writer, path)
-        if found:
-            return found  # another record: what its fields are is no news
+        differences = _names(reader, writer, path)
+        if differences:
+            return differences  # another record: its fields need no comparison
         by_name = {field.name: field for field in writer.fields}
         for at, field in enumerate(reader.fields):
             where = _join(path, f"fields/{at}")
             written = _written(field, by_name)
             if written is not None:
-                found += self.compare(field.type, written.type, _join(where, "type"))
+                differences += self.compare(field.type, written.type, _join(where, "type"))
             elif field.default is MISSING:
-                found.append(
+                differences.append(
                     Difference(
                         "READER_FIELD_MISSING_DEFAULT_VALUE",
                         where,
@@ -122,7 +122,7 @@ class _Comparison:
                         field.name,
                     )
                 )
-        return found
+        return differences
 
 
 def _written(field: AvroField, by_name: dict[str, AvroField]) -> AvroField | None:

@@ -1,4 +1,4 @@
-"""Avro, as one of the formats of schemas.  Pure."""
+"""The schema format Avro: parsing, canonical text, comparison.  Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ParsedAvroSchema:
 
     def __init__(self, root: AvroType, names: Names, others: frozenset[str]) -> None:
         self._root = root
-        self._names = names  # keeps types alive: comparisons know them by identity
+        self._names = names  # keeps types alive: comparisons identify them by `id`
         self._others = others
 
     @property
@@ -37,7 +37,7 @@ class ParsedAvroSchema:
         return self.canonical()
 
     def differences(self, written: ParsedAvroSchema) -> list[Difference]:
-        """What keeps this one from reading what was written with the other."""
+        """The differences that keep this schema from reading records written with the other one."""
         return differences(self._root, written._root)
 
 
@@ -53,11 +53,11 @@ def _loads(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
-        raise invalid_schema("it is nested too deep") from None
+        raise invalid_schema("it is nested too deeply") from None
     except ValueError as problem:
         bare = text.strip()
         if bare and all(letter.isalnum() or letter in "._" for letter in bare):
-            return bare  # a primitive's name without quotes, as Java's parser takes it
+            return bare  # the name of a primitive type without quotes, which Java's parser accepts
         raise invalid_schema(f"it is not JSON: {problem}") from None
 
 

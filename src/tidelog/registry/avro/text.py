@@ -1,4 +1,5 @@
-"""Avro schemas as text: the form they are kept in, and the normal form in which two that mean the same are equal.  Pure."""
+"""Avro schemas as text: the canonical form, which is stored, and the normal form, which is equal for equivalent schemas.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from tidelog.registry.avro.types import MISSING, PRIMITIVES, AvroField, AvroType
 
 
 def canonical(type_: AvroType, known: frozenset[str] = frozenset()) -> str:
-    """Without needless spaces, attributes in one order; what the author wrote besides stays where it was said.  Types in
-    `known` are those of other schemas: they are named, not repeated."""
+    """The schema without needless spaces, with attributes in a fixed order; other attributes of the author stay.  Types in
+    `known` belong to other schemas: they are named, not repeated."""
     return _dump(_Writer(set(known), False).type(type_, ""))
 
 
 def normal(type_: AvroType, known: frozenset[str] = frozenset()) -> str:
-    """As `canonical`; what has no order is sorted."""
+    """As `canonical`, with unordered parts sorted."""
     return _dump(_Writer(set(known), True).type(type_, ""))
 
 
@@ -66,7 +67,7 @@ class _Writer:
         else:
             out["fields"] = [self._field(field, space) for field in type_.fields]
         if type_.aliases:
-            out["aliases"] = [_within(one, space) for one in self._sorted(type_.aliases)]
+            out["aliases"] = [_within(alias, space) for alias in self._sorted(type_.aliases)]
         out.update(self._extra(type_.extra))
         return out
 
@@ -92,7 +93,7 @@ class _Writer:
         if isinstance(value, dict):
             return {key: self._value(value[key]) for key in sorted(value)}
         if isinstance(value, list):
-            return [self._value(one) for one in value]
+            return [self._value(item) for item in value]
         return value
 
     def _sorted(self, names: tuple[str, ...]) -> list[str]:

@@ -1,5 +1,5 @@
-"""Avro schemas as the registry understands them: parsed with every check of the specification, so that nothing is
-stored that a client would stumble over.  Pure."""
+"""The parser of Avro schemas: makes every check of the specification, so that the registry stores no schema that a client
+cannot parse.  Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AvroField:
 
 
 class AvroType:
-    """`kind` is a primitive's name, record, error, enum, fixed, array, map or union; the rest is there where it fits."""
+    """`kind` is a primitive's name, record, error, enum, fixed, array, map or union; other fields depend on the kind."""
 
     __slots__ = (
         "aliases",
@@ -57,7 +57,7 @@ class AvroType:
     def __init__(self, kind: str, name: str = "", extra: Mapping[str, Any] | None = None) -> None:
         self.kind = kind
         self.name = name
-        """Full, with its namespace; empty for types without one."""
+        """The full name with its namespace; empty for types without a name."""
         self.extra: Mapping[str, Any] = extra or {}
         self.aliases: tuple[str, ...] = ()
         self.doc: Any = None
@@ -65,7 +65,7 @@ class AvroType:
         self.symbols: list[str] = []
         self.default: Any = None
         self.size = 0
-        self.items: AvroType | None = None  # of an array; the values of a map
+        self.items: AvroType | None = None  # the items of an array, or the values of a map
         self.branches: list[AvroType] = []
 
     @property
@@ -88,7 +88,7 @@ Names = dict[str, AvroType]
 
 
 def parse(given: Any, names: Names) -> AvroType:
-    """`names` has the types that the schema may refer to, and gets those that it defines."""
+    """`names` holds the types that the schema may refer to; the types that it defines are added."""
     return _Parser(names).type(given, "", "", 0)
 
 
@@ -107,17 +107,17 @@ class _Parser:
             raise invalid_schema(f"a type is needed{_at(path)}, not {_short(given)}")
         kind = given.get("type", MISSING)
         if kind is MISSING:
-            raise invalid_schema(f"there is no 'type'{_at(path)}")
+            raise invalid_schema(f"'type' is missing{_at(path)}")
         if isinstance(kind, list | dict):
             return self.type(kind, namespace, path, depth + 1)
         if not isinstance(kind, str):
-            raise invalid_schema(f"'type'{_at(path)} is {_short(kind)}, which is no type")
+            raise invalid_schema(f"'type'{_at(path)} is {_short(kind)}, which is not a type")
         if kind not in COMPLEX:
-            found = self._named(kind, namespace, path)
+            named = self._named(kind, namespace, path)
             extra = _extra(given)
-            if found.kind in PRIMITIVES and extra:
-                found = AvroType(found.kind, extra=extra)
-            return found
+            if named.kind in PRIMITIVES and extra:
+                named = AvroType(named.kind, extra=extra)
+            return named
         made = getattr(self, f"_{'record' if kind == 'error' else kind}")(given, namespace, path, depth + 1)
         assert isinstance(made, AvroType)
         return made
@@ -126,21 +126,21 @@ class _Parser:
         if name in PRIMITIVES:
             return AvroType(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self._names.get(full) or self._names.get(name)
-        if found is None:
+        type_ = self._names.get(full) or self._names.get(name)
+        if type_ is None:
             raise invalid_schema(
                 f"the type {name!r}{_at(path)} is not defined: define it before its first use, "
                 "or name the schema that has it in 'references'"
             )
-        return found
+        return type_
 
     def _union(self, given: list[Any], namespace: str, path: str, depth: int) -> AvroType:
         union = AvroType("union")
         seen: set[str] = set()
-        for at, one in enumerate(given):
-            branch = self.type(one, namespace, f"{path}/{at}", depth + 1)
+        for at, branch_schema in enumerate(given):
+            branch = self.type(branch_schema, namespace, f"{path}/{at}", depth + 1)
             if branch.kind == "union":
-                raise invalid_schema(f"a union directly in a union{_at(path)}")
+                raise invalid_schema(f"a union must not contain a union{_at(path)}")
             if branch.shown in seen:
                 raise invalid_schema(f"the union{_at(path)} has {branch.shown!r} twice")
             seen.add(branch.shown)
@@ -172,7 +172,7 @@ class _Parser:
     def _enum(self, given: dict[str, Any], namespace: str, path: str, depth: int) -> AvroType:
         made, _ = self._define(given, namespace, path)
         symbols = given.get("symbols")
-        if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise invalid_schema(f"enum {made.name!r} needs a list of 'symbols'")
         for symbol in symbols:
             _check_name(symbol, f"symbol of enum {made.name!r}")
@@ -192,8 +192,8 @@ class _Parser:
         if not isinstance(fields, list):
             raise invalid_schema(f"record {made.name!r} needs a list of 'fields'")
         seen: set[str] = set()
-        for at, one in enumerate(fields):
-            field = self._field(one, made, space, f"{path}/fields/{at}", depth)
+        for at, field_schema in enumerate(fields):
+            field = self._field(field_schema, made, space, f"{path}/fields/{at}", depth)
             if field.name in seen:
                 raise invalid_schema(f"record {made.name!r} has field {field.name!r} twice")
             seen.add(field.name)
@@ -219,13 +219,13 @@ class _Parser:
         return field
 
     def _define(self, given: dict[str, Any], namespace: str, path: str) -> tuple[AvroType, str]:
-        """The type, known by its name from here on, and its namespace."""
+        """Defines the named type; returns the type and its namespace."""
         kind, name = given["type"], given.get("name")
         if not isinstance(name, str):
             raise invalid_schema(f"the {kind}{_at(path)} has no name")
         space = given.get("namespace", namespace)
         if not isinstance(space, str):
-            raise invalid_schema(f"the namespace of {name!r} is {_short(space)}, which is no text")
+            raise invalid_schema(f"the namespace of {name!r} is {_short(space)}, which is not text")
         if "." in name:
             space, _, name = name.rpartition(".")
         for part in (*filter(None, space.split(".")), name):
@@ -239,14 +239,14 @@ class _Parser:
         made.doc = given.get("doc")
         _check_aliases(given, path)
         made.aliases = tuple(
-            one if "." in one or not space else f"{space}.{one}" for one in given.get("aliases") or ()
+            alias if "." in alias or not space else f"{space}.{alias}" for alias in given.get("aliases") or ()
         )
         self._names[full] = made
         return made, space
 
 
 def fits(type_: AvroType, value: Any) -> bool:
-    """Whether a default in JSON is a value of the type; of a union, of any branch."""
+    """True if a default in JSON is a value of the type; for a union, of any branch."""
     kind = type_.kind
     if kind == "union":
         return any(fits(branch, value) for branch in type_.branches)
@@ -255,9 +255,9 @@ def fits(type_: AvroType, value: Any) -> bool:
             return False
         return kind == "bytes" or len(value) == type_.size
     if kind == "array":
-        return isinstance(value, list) and all(fits(type_.of_items, one) for one in value)
+        return isinstance(value, list) and all(fits(type_.of_items, item) for item in value)
     if kind == "map":
-        return isinstance(value, dict) and all(fits(type_.of_items, one) for one in value.values())
+        return isinstance(value, dict) and all(fits(type_.of_items, item) for item in value.values())
     if kind in ("record", "error"):
         return isinstance(value, dict) and all(
             fits(field.type, value[field.name]) if field.name in value else field.default is not MISSING
@@ -279,12 +279,12 @@ def _fits_scalar(kind: str, type_: AvroType, value: Any) -> bool:
         return False
     if kind in ("int", "long"):
         return isinstance(value, int) and value in (_INT if kind == "int" else _LONG)
-    # Kafka's users write NaN and infinities as text, as Java's parser does.
+    # NaN and infinities are written as text, as Java's parser does.
     return isinstance(value, int | float) or value in ("NaN", "Infinity", "-Infinity")
 
 
 def _extra(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Logical types and whatever else the schema's author wants to say."""
+    """Logical types and other attributes of the schema's author."""
     own = _OWN_ATTRIBUTES if given["type"] in NAMED else {"type", "items", "values"}
     return {key: value for key, value in given.items() if key not in own}
 
@@ -299,9 +299,9 @@ def _check_name(name: str, what: str) -> None:
 def _check_aliases(given: Mapping[str, Any], path: str) -> None:
     aliases = given.get("aliases")
     if aliases is not None and not (
-        isinstance(aliases, list) and all(isinstance(one, str) for one in aliases)
+        isinstance(aliases, list) and all(isinstance(alias, str) for alias in aliases)
     ):
-        raise invalid_schema(f"'aliases'{_at(path)} is no list of names")
+        raise invalid_schema(f"'aliases'{_at(path)} is not a list of names")
 
 
 def _at(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether all that one JSON schema lets a writer write is accepted by another, and if not, what is in the way.
+"""Compatibility of JSON schemas: the differences that keep a reader's schema from accepting all values of a writer's.
 
 The writer's schema is seen as a list of simple ones that all hold for what he writes; each thing that the reader's asks
 for must follow from them.  Content models come out of this by themselves: a property that a reader describes and a writer
@@ -13,9 +13,9 @@ from tidelog.registry.difference import Difference
 from tidelog.registry.json.node import SchemaNode, SchemaNodes
 from tidelog.registry.json.objects import compare_arrays, compare_objects
 from tidelog.registry.json.scalars import compare_scalars, compare_types, types_of
-from tidelog.registry.pair_comparison import Found, PairComparison, settled
+from tidelog.registry.pair_comparison import Differences, PairComparison, settled
 
-# What a subject with compatibilityPolicy=LENIENT lets pass.
+# Differences that compatibilityPolicy=LENIENT ignores.
 LENIENT = frozenset(
     (
         "ADDITIONAL_PROPERTIES_NARROWED",
@@ -31,10 +31,12 @@ SUMS = ("anyOf", "oneOf")
 _EQUAL_ONLY = ("if", "contains")
 
 
-def differences(reader: SchemaNode, writer: SchemaNode, lenient: bool = False) -> Found:
+def differences(reader: SchemaNode, writer: SchemaNode, lenient: bool = False) -> Differences:
     nodes = SchemaNodes()
-    found = settled(lambda pairs: JsonComparison(pairs, nodes, lenient).accepts(reader, [writer], "#"))
-    return list(dict.fromkeys(found))
+    all_differences = settled(
+        lambda pairs: JsonComparison(pairs, nodes, lenient).accepts(reader, [writer], "#")
+    )
+    return list(dict.fromkeys(all_differences))
 
 
 class JsonComparison:
@@ -43,80 +45,82 @@ class JsonComparison:
         self._lenient = lenient
         self.nodes = nodes
 
-    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Found:
-        """What of `reader` does not follow from all of `writers`."""
+    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Differences:
+        """The differences: constraints of `reader` that do not follow from all of `writers`."""
         if any(_word_for_word(reader, writer, '"$') for writer in writers):
             return []
         written = [part for writer in writers for part in self.nodes.simple(writer)]
         return self._accepts(reader, written, path)
 
-    def _accepts(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Found:
+    def _accepts(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
         if reader.accepts_all or any(part.accepts_nothing for part in written):
             return []
         pair = (id(reader.schema), *(id(part.schema) for part in written))
         return self._pairs.compare(pair, lambda: self._compare(reader, written, path))
 
-    def _compare(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-        found: Found = []
+    def _compare(self, reader: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+        differences: Differences = []
         for part in self.nodes.simple(reader):
             if not any(_word_for_word(part, other, '"$', '"unevaluated') for other in written):
-                found += self._part(part, written, path)
-        return found
+                differences += self._part(part, written, path)
+        return differences
 
-    def _part(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
+    def _part(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
         if part.accepts_nothing:
             return [_changed("TYPE_CHANGED", path)]
-        found = self._whole(part, written, path)
-        if not found:
+        differences = self._whole(part, written, path)
+        if not differences:
             return []
-        # What the writer's alternatives have in common was not enough: each of them must do.
+        # The common part of the writer's alternatives is not enough: each alternative must be accepted.
         for at, other in enumerate(written):
             for keyword in SUMS:
                 if isinstance(other.get(keyword), list):
                     rest = [*written[:at], self.nodes.without(other, keyword), *written[at + 1 :]]
                     return self._branches(part, other, keyword, rest, path)
-        return found
+        return differences
 
     def _branches(
         self, part: SchemaNode, other: SchemaNode, keyword: str, rest: list[SchemaNode], path: str
-    ) -> Found:
-        found: Found = []
+    ) -> Differences:
+        differences: Differences = []
         for branch in other.get(keyword):
             more = [*rest, *self.nodes.simple(other.at(branch))]
-            if not any(one.accepts_nothing for one in more):
-                for one in self._part(part, more, path):
-                    if one not in found:
-                        found.append(one)
-        return found
+            if not any(alternative.accepts_nothing for alternative in more):
+                for difference in self._part(part, more, path):
+                    if difference not in differences:
+                        differences.append(difference)
+        return differences
 
-    def _whole(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-        """Each thing that this simple schema asks for."""
+    def _whole(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+        """Compares each constraint of this simple schema."""
         types = types_of(written)
-        found = compare_types(part, written, types, path)
-        if found:
-            return found
-        found = compare_scalars(part, written, types, path)
+        differences = compare_types(part, written, types, path)
+        if differences:
+            return differences
+        differences = compare_scalars(part, written, types, path)
         if "object" in types:
-            found += compare_objects(self, part, written, path)
+            differences += compare_objects(self, part, written, path)
         if "array" in types:
-            found += compare_arrays(self, part, written, path)
+            differences += compare_arrays(self, part, written, path)
         for keyword in SUMS:
             if isinstance(part.get(keyword), list):
-                found += self._sum(part, keyword, written, path)
+                differences += self._sum(part, keyword, written, path)
         if "not" in part.schema:
-            found += self._not(part, written, path)
+            differences += self._not(part, written, path)
         for keyword in _EQUAL_ONLY:
             if keyword in part.schema and not any(_same(part, other, keyword) for other in written):
-                found.append(_changed("COMBINED_TYPE_CHANGED", f"{path}/{keyword}"))
-        return [one for one in found if not (self._lenient and one.kind in LENIENT)]
+                differences.append(_changed("COMBINED_TYPE_CHANGED", f"{path}/{keyword}"))
+        return [
+            difference for difference in differences if not (self._lenient and difference.kind in LENIENT)
+        ]
 
-    def _sum(self, part: SchemaNode, keyword: str, written: list[SchemaNode], path: str) -> Found:
-        """One alternative takes it all; or the writer has alternatives, and each of those finds one (see `_part`)."""
+    def _sum(self, part: SchemaNode, keyword: str, written: list[SchemaNode], path: str) -> Differences:
+        """One alternative of the reader accepts everything; or each alternative of the writer finds one (see `_part`)."""
         tried = [
             self._accepts(part.at(branch), written, f"{path}/{keyword}/{at}")
             for at, branch in enumerate(part.get(keyword))
         ]
-        if any(not one for one in tried):
+        if any(not attempt for attempt in tried):
             return []
         had = next((len(other.get(keyword)) for other in written if other.get(keyword)), 0)
         kind = "SUM_TYPE_NARROWED" if had > len(tried) else "COMBINED_TYPE_SUBSCHEMAS_CHANGED"
@@ -127,8 +131,8 @@ class JsonComparison:
         nearest = min(tried, key=len, default=[])
         return [Difference(kind, f"{path}/{keyword}", words), *nearest[:1]]
 
-    def _not(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-        """What the reader rules out, the writer must rule out as well."""
+    def _not(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+        """Values that the reader's `not` excludes must be excluded by the writer, too."""
         ruled_out = part.at(part.schema["not"])
         for other in written:
             if "not" in other.schema and not self.accepts(
@@ -142,8 +146,8 @@ class JsonComparison:
 
 
 def _word_for_word(part: SchemaNode, other: SchemaNode, *without: str) -> bool:
-    """Equal text means the same when nothing in it refers to another place, nor, where a schema was taken apart, to what
-    stood beside it."""
+    """True if both schemas have the same text, and the text does not depend on other places: it has no `$ref`, and no
+    keyword that refers to its neighbours."""
     if part.schema != other.schema:
         return False
     text = json.dumps(part.schema)

@@ -1,5 +1,5 @@
-"""Places in JSON Schema documents: following `$ref` within a document and into those it refers to, and seeing a schema as
-the simple ones that all must hold.  Pure."""
+"""Nodes of JSON Schema documents: resolves `$ref` within and across documents, and splits a schema into simple schemas,
+all of which must hold.  Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AFTER_DRAFT_7 = frozenset(
         "$recursiveRef",
     )
 )
-# Keywords that say nothing about which values fit.
+# Keywords that do not restrict the values.
 SILENT = frozenset(
     (
         "$schema",
@@ -51,15 +51,15 @@ SILENT = frozenset(
 
 
 class Document:
-    """`others` are the documents that this one refers to, by the names it uses."""
+    """`others` are the documents that this one refers to, by reference name."""
 
     def __init__(self, root: Any, others: Mapping[str, Document]) -> None:
         self.root = root
         self.others = others
-        said = str(root.get("$schema", "")) if isinstance(root, dict) else ""
-        self.ref_stands_alone = not said or any(draft in said for draft in OLD_DRAFTS)
-        """In older drafts nothing beside a `$ref` counts."""
-        self.unknown = _unknown_in(said)
+        draft_uri = str(root.get("$schema", "")) if isinstance(root, dict) else ""
+        self.ref_stands_alone = not draft_uri or any(draft in draft_uri for draft in OLD_DRAFTS)
+        """In older drafts, keywords beside a `$ref` are ignored."""
+        self.unknown = _unknown_in(draft_uri)
         self._named: dict[str, Any] | None = None
 
     def find(self, ref: str) -> SchemaNode | None:
@@ -81,7 +81,7 @@ class Document:
         return None
 
     def _names(self) -> dict[str, Any]:
-        """Parts that have an id or an anchor of their own."""
+        """The parts with an id or an anchor, by name."""
         if self._named is None:
             self._named = {}
             for part in _parts(self.root):
@@ -95,11 +95,11 @@ class Document:
         return self._names().get(name)
 
 
-def _unknown_in(said: str) -> frozenset[str]:
-    """Keywords that came after the draft or went before it: they mean nothing there, and may hold anything."""
-    if not said or any(draft in said for draft in OLD_DRAFTS):
-        return AFTER_DRAFT_7 | AFTER_DRAFT_4 if "draft-04" in said else AFTER_DRAFT_7
-    return frozenset(("additionalItems",)) if "2020-12" in said else frozenset(("prefixItems",))
+def _unknown_in(draft_uri: str) -> frozenset[str]:
+    """Keywords that are not part of the draft: they have no meaning there, and may hold any value."""
+    if not draft_uri or any(draft in draft_uri for draft in OLD_DRAFTS):
+        return AFTER_DRAFT_7 | AFTER_DRAFT_4 if "draft-04" in draft_uri else AFTER_DRAFT_7
+    return frozenset(("additionalItems",)) if "2020-12" in draft_uri else frozenset(("prefixItems",))
 
 
 class SchemaNode(NamedTuple):
@@ -124,29 +124,29 @@ class SchemaNode(NamedTuple):
 
 
 class SchemaNodes:
-    """Schemas taken apart, each once, so that the same part is the same object whenever it is met."""
+    """Cache of simple schemas, so that the same part is always the same object."""
 
     def __init__(self) -> None:
         self._simple: dict[int, list[SchemaNode]] = {}
         self._without: dict[tuple[int, str], SchemaNode] = {}
-        self._kept: list[Any] = []  # what is known by identity must not go away
+        self._kept: list[Any] = []  # keeps objects alive that are identified by `id`
 
     def simple(self, node: SchemaNode) -> list[SchemaNode]:
-        """Schemas without `$ref` and `allOf` that together mean the same as this one."""
+        """The schemas without `$ref` and `allOf` that together are equivalent to this one."""
         key = id(node.schema)
         if isinstance(node.schema, bool):
             return [] if node.schema else [node]
-        found = self._simple.get(key)
-        if found is None:
-            self._simple[key] = []  # a schema that is nothing but itself accepts everything
-            found = self._simple[key] = list(self._taken_apart(node, 0))
+        nodes = self._simple.get(key)
+        if nodes is None:
+            self._simple[key] = []  # a schema that only refers to itself accepts everything
+            nodes = self._simple[key] = list(self._taken_apart(node, 0))
             self._kept.append(node.schema)
-        return found
+        return nodes
 
     def _taken_apart(self, node: SchemaNode, depth: int) -> Iterator[SchemaNode]:
         schema = node.schema
         if not isinstance(schema, dict) or depth > REFS_MAX:
-            return  # a reference to something that is no schema
+            return  # the reference does not point to a schema
         unknown = node.document.unknown
         rest = {word: value for word, value in schema.items() if word not in unknown}
         ref = schema.get("$ref", schema.get("$dynamicRef", schema.get("$recursiveRef")))
@@ -160,40 +160,40 @@ class SchemaNodes:
                     rest.pop(keyword, None)
         every = rest.pop("allOf", None)
         if isinstance(every, list):
-            for one in every:
-                yield from self.simple(node.at(one))
+            for inner in every:
+                yield from self.simple(node.at(inner))
         made = node.at(rest) if len(rest) < len(schema) else node
         self._kept.append(made.schema)
         if not made.accepts_all:
             yield made
 
     def without(self, node: SchemaNode, keyword: str) -> SchemaNode:
-        """The same without one keyword; the same object each time."""
+        """The node without one keyword; always the same object."""
         key = (id(node.schema), keyword)
-        found = self._without.get(key)
-        if found is None:
+        reduced = self._without.get(key)
+        if reduced is None:
             rest = {name: value for name, value in node.schema.items() if name != keyword}
-            found = self._without[key] = node.at(rest)
+            reduced = self._without[key] = node.at(rest)
             self._kept.append(node.schema)
-        return found
+        return reduced
 
 
 def _walk(document: Document, start: Any, fragment: str) -> SchemaNode | None:
     if not fragment:
         return SchemaNode(start, document)
     if not fragment.startswith("/"):
-        found = document.anchored(fragment)
-        return None if found is None else SchemaNode(found, document)
-    here = start
+        part = document.anchored(fragment)
+        return None if part is None else SchemaNode(part, document)
+    place = start
     for step in fragment[1:].split("/"):
         name = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(here, dict) and name in here:
-            here = here[name]
-        elif isinstance(here, list) and name.isdigit() and int(name) < len(here):
-            here = here[int(name)]
+        if isinstance(place, dict) and name in place:
+            place = place[name]
+        elif isinstance(place, list) and name.isdigit() and int(name) < len(place):
+            place = place[int(name)]
         else:
             return None
-    return SchemaNode(here, document)
+    return SchemaNode(place, document)
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:

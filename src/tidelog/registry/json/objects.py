@@ -1,4 +1,4 @@
-"""Objects and arrays in JSON schemas: properties, items, and what is open or closed to more of them.  Pure."""
+"""Compatibility of objects and arrays in JSON schemas: properties, items, and whether further ones are allowed.  Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Protocol
 
 from tidelog.registry.difference import Difference
 from tidelog.registry.json.node import SchemaNode
-from tidelog.registry.pair_comparison import Found
+from tidelog.registry.pair_comparison import Differences
 
 
 class Accepts(Protocol):
-    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Found: ...
+    def accepts(self, reader: SchemaNode, writers: list[SchemaNode], path: str) -> Differences: ...
 
 
-def compare_objects(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-    found = _required(part, written, path)
+def compare_objects(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+    differences = _required(part, written, path)
     properties = part.get("properties") or {}
     names = dict.fromkeys(properties)
     for other in written:
         names.update(dict.fromkeys(other.get("properties") or {}))
     for name in names:
-        found += _property(by, part, written, name, f"{path}/properties/{name}")
-    found += _patterns(by, part, written, path)
-    found += _additional(by, part, written, path)
-    found += _dependencies(by, part, written, path)
+        differences += _property(by, part, written, name, f"{path}/properties/{name}")
+    differences += _patterns(by, part, written, path)
+    differences += _additional(by, part, written, path)
+    differences += _dependencies(by, part, written, path)
     names_schema = part.get("propertyNames")
     if names_schema is not None:
         theirs = [part.at(_TEXT)]
@@ -34,45 +34,49 @@ def compare_objects(by: Accepts, part: SchemaNode, written: list[SchemaNode], pa
             for other in written
             if other.get("propertyNames") is not None
         ]
-        found += by.accepts(part.at(names_schema), theirs, f"{path}/propertyNames")
-    return found
+        differences += by.accepts(part.at(names_schema), theirs, f"{path}/propertyNames")
+    return differences
 
 
-def _patterns(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-    found: Found = []
+def _patterns(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+    differences: Differences = []
     mine = part.get("patternProperties") or {}
     for pattern, schema in mine.items():
         where = f"{path}/patternProperties/{pattern}"
         same = [other for other in written if pattern in (other.get("patternProperties") or {})]
         if same:
             theirs = [other.at(other.get("patternProperties")[pattern]) for other in same]
-            found += by.accepts(part.at(schema), theirs, where)
+            differences += by.accepts(part.at(schema), theirs, where)
             continue
         # A name that it matches may match any of theirs, or none.
-        tried: list[Found] = []
+        tried: list[Differences] = []
         for other in written or [part.at({})]:
             others = [_promised(other, len(written)), *(other.get("patternProperties") or {}).values()]
             tried.append(
-                [one for given in others for one in by.accepts(part.at(schema), [other.at(given)], where)]
+                [
+                    difference
+                    for given in others
+                    for difference in by.accepts(part.at(schema), [other.at(given)], where)
+                ]
             )
-        nearest: Found = min(tried, key=len)
-        found += nearest
+        nearest: Differences = min(tried, key=len)
+        differences += nearest
     for other in written:
         for pattern, schema in (other.get("patternProperties") or {}).items():
             if pattern not in mine:
                 where = f"{path}/patternProperties/{pattern}"
-                found += by.accepts(part.at(_more(part)), [other.at(schema)], where)
-    return found
+                differences += by.accepts(part.at(_more(part)), [other.at(schema)], where)
+    return differences
 
 
 def _more(part: SchemaNode) -> object:
-    """What a reader asks of properties that are not named."""
+    """The reader's constraint on properties that are not named."""
     return part.get("additionalProperties", part.get("unevaluatedProperties", True))
 
 
 def _promised(part: SchemaNode, parts: int) -> object:
-    """What is certain of a writer's properties that are not named.  `unevaluatedProperties` depends on what stands beside
-    it: it counts where nothing does."""
+    """The writer's constraint on properties that are not named.  `unevaluatedProperties` depends on neighbouring
+    keywords, so it only counts if there are none."""
     more = part.get("additionalProperties")
     if more is not None:
         return more
@@ -85,17 +89,19 @@ _TEXT = {"type": "string"}
 
 
 def _asked(part: SchemaNode, name: str, more: object) -> list[SchemaNode]:
-    """All that a schema asks of the property of this name."""
+    """All constraints of a schema on the property of this name."""
     properties = part.get("properties") or {}
-    found = [part.at(properties[name])] if name in properties else []
+    constraints = [part.at(properties[name])] if name in properties else []
     for pattern, schema in (part.get("patternProperties") or {}).items():
         if _finds(pattern, name):
-            found.append(part.at(schema))
-    return found or [part.at(more)]
+            constraints.append(part.at(schema))
+    return constraints or [part.at(more)]
 
 
 def _given(written: list[SchemaNode], name: str) -> list[SchemaNode]:
-    return [one for other in written for one in _asked(other, name, _promised(other, len(written)))]
+    return [
+        constraint for other in written for constraint in _asked(other, name, _promised(other, len(written)))
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -111,9 +117,9 @@ def _finds(pattern: str, name: str) -> bool:
     return compiled is not None and compiled.search(name) is not None
 
 
-def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Found:
+def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Differences:
     theirs, asks = _given(written, name), _asked(part, name, _more(part))
-    inner = [one for asked in asks for one in by.accepts(asked, theirs, path)]
+    inner = [difference for constraint in asks for difference in by.accepts(constraint, theirs, path)]
     if not inner:
         return []
     in_reader = name in (part.get("properties") or {})
@@ -121,7 +127,7 @@ def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: st
         return inner
     if in_reader:
         return [_added(part, written, name, path), *(inner if _covers(theirs) else [])]
-    if any(one.accepts_nothing for one in asks):
+    if any(constraint.accepts_nothing for constraint in asks):
         kind = "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
         words = (
             f"The {{reader}} schema has a closed content model and is missing a property present "
@@ -138,7 +144,7 @@ def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: st
 
 
 def _covers(theirs: list[SchemaNode]) -> bool:
-    return not all(one.accepts_all for one in theirs)
+    return not all(node.accepts_all for node in theirs)
 
 
 def _added(part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Difference:
@@ -164,8 +170,8 @@ def _has_default(part: SchemaNode, name: str) -> bool:
     return isinstance(schema, dict) and "default" in schema
 
 
-def _required(part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-    found: Found = []
+def _required(part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+    differences: Differences = []
     required = part.get("required")
     for name in required if isinstance(required, list) else []:
         if any(name in (other.get("required") or ()) for other in written) or _has_default(part, name):
@@ -182,11 +188,11 @@ def _required(part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
                 f"The {{reader}} schema has a required property at path '{where}' which is missing "
                 f"in the {{writer}} schema, and it has no default"
             )
-        found.append(Difference(kind, where, words))
-    return found
+        differences.append(Difference(kind, where, words))
+    return differences
 
 
-def _additional(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
+def _additional(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
     more = part.at(_more(part))
     theirs = [other.at(_promised(other, len(written))) for other in written]
     where = f"{path}/additionalProperties"
@@ -208,24 +214,24 @@ def _additional(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: 
     return inner
 
 
-def _dependencies(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-    found: Found = []
+def _dependencies(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+    differences: Differences = []
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
-        for name, asked in (part.get(keyword) or {}).items():
+        for name, dependency in (part.get(keyword) or {}).items():
             where = f"{path}/{keyword}/{name}"
-            if isinstance(asked, list):
+            if isinstance(dependency, list):
                 promised: set[str] = set()
                 for other in written:
                     promised.update(other.get("required") or ())
                     for place in ("dependencies", "dependentRequired"):
                         given = (other.get(place) or {}).get(name)
                         promised.update(given if isinstance(given, list) else ())
-                if not promised.issuperset(asked):
+                if not promised.issuperset(dependency):
                     words = (
                         f"The {{reader}} schema asks for more properties beside '{name}' than the "
                         f"{{writer}} schema at path '{where}'"
                     )
-                    found.append(Difference("DEPENDENCY_ARRAY_EXTENDED", where, words))
+                    differences.append(Difference("DEPENDENCY_ARRAY_EXTENDED", where, words))
                 continue
             theirs = list(written)
             for other in written:
@@ -233,43 +239,43 @@ def _dependencies(by: Accepts, part: SchemaNode, written: list[SchemaNode], path
                     given = (other.get(place) or {}).get(name)
                     if isinstance(given, dict):
                         theirs.append(other.at(given))
-            found += by.accepts(part.at(asked), theirs, where)
-    return found
+            differences += by.accepts(part.at(dependency), theirs, where)
+    return differences
 
 
 # Arrays
 
 
-def compare_arrays(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Found:
-    found: Found = []
+def compare_arrays(by: Accepts, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+    differences: Differences = []
     mine, rest = _items(part, True)
     theirs = [_items(other, len(written) == 1 and _BESIDE.isdisjoint(other.schema)) for other in written]
     most = max([len(mine), *(len(prefix) for prefix, _ in theirs)])
     for at in range(most):
-        asked = mine[at] if at < len(mine) else rest
+        item = mine[at] if at < len(mine) else rest
         given = [prefix[at] if at < len(prefix) else more for prefix, more in theirs]
-        inner = by.accepts(asked, given, f"{path}/items/{at}")
+        inner = by.accepts(item, given, f"{path}/items/{at}")
         if inner:
-            found += _item(at, len(mine), theirs, asked, given, inner, f"{path}/items/{at}")
+            differences += _item(at, len(mine), theirs, item, given, inner, f"{path}/items/{at}")
     where = f"{path}/{'additionalItems' if mine else 'items'}"
-    found += by.accepts(rest, [more for _, more in theirs], where)
+    differences += by.accepts(rest, [more for _, more in theirs], where)
     if part.get("uniqueItems") is True and not any(other.get("uniqueItems") is True for other in written):
         words = (
             f"Items at path '{path}/uniqueItems' are unique in the {{reader}} schema, not in the "
             f"{{writer}} schema"
         )
-        found.append(Difference("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", words))
-    return found
+        differences.append(Difference("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", words))
+    return differences
 
 
 def _items(part: SchemaNode, alone: bool) -> tuple[list[SchemaNode], SchemaNode]:
-    """What is asked of the first ones, each by itself, and of all others."""
+    """The constraints on the first items, one by one, and the constraint on all further items."""
     items, prefix = part.get("items"), part.get("prefixItems")
     more = part.get("unevaluatedItems", True) if alone else True
     if isinstance(prefix, list):
-        return [part.at(one) for one in prefix], part.at(more if items is None else items)
+        return [part.at(item) for item in prefix], part.at(more if items is None else items)
     if isinstance(items, list):
-        return [part.at(one) for one in items], part.at(part.get("additionalItems", more))
+        return [part.at(item) for item in items], part.at(part.get("additionalItems", more))
     return [], part.at(more if items is None else items)
 
 
@@ -277,16 +283,16 @@ def _item(
     at: int,
     have: int,
     theirs: list[tuple[list[SchemaNode], SchemaNode]],
-    asked: SchemaNode,
+    item: SchemaNode,
     given: list[SchemaNode],
-    inner: Found,
+    inner: Differences,
     path: str,
-) -> Found:
+) -> Differences:
     if at < have and any(at < len(prefix) for prefix, _ in theirs):
         return inner
     if at < have:
         kind = "ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
-        if all(one.accepts_all for one in given):
+        if all(node.accepts_all for node in given):
             kind = "ITEM_ADDED_TO_OPEN_CONTENT_MODEL"
         words = (
             f"The {{reader}} schema has an item at path '{path}' which is missing in the "
@@ -294,7 +300,7 @@ def _item(
         )
         return [Difference(kind, path, words)]
     kind = "ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
-    if asked.accepts_nothing:
+    if item.accepts_nothing:
         kind = "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL"
     words = f"The {{reader}} schema does not take the item at path '{path}' of the {{writer}} schema"
     return [Difference(kind, path, words), *inner]

@@ -1,5 +1,5 @@
-"""Types, enumerations, bounds of numbers and texts in JSON schemas: what the reader's ask for, and the writer's do not
-promise.  Pure."""
+"""Compatibility of types, enumerations, and bounds of numbers and strings in JSON schemas: constraints of the reader that
+the writer does not guarantee.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jsonschema_rs
 
 from tidelog.registry.difference import Difference
 from tidelog.registry.json.node import SchemaNode
-from tidelog.registry.pair_comparison import Found
+from tidelog.registry.pair_comparison import Differences
 
 ALL = frozenset(("null", "boolean", "object", "array", "string", "number", "integer"))
 _SCALAR_KEYWORDS = (
@@ -32,7 +32,7 @@ _SCALAR_KEYWORDS = (
     "minProperties",
     "maxProperties",
 )
-# (keyword, what values of this type it is about, whether the reader's must not be less)
+# (keyword, the type that it applies to, whether the reader's value must not be less)
 LIMITS = (
     ("maxLength", "string", True),
     ("minLength", "string", False),
@@ -44,7 +44,7 @@ LIMITS = (
 
 
 def types_of(written: Iterable[SchemaNode]) -> frozenset[str]:
-    """Types that values can have: those that all of the schemas let through."""
+    """The types that all of the schemas allow."""
     types = ALL
     for part in written:
         types &= _types(part)
@@ -53,12 +53,12 @@ def types_of(written: Iterable[SchemaNode]) -> frozenset[str]:
 
 def _types(part: SchemaNode) -> frozenset[str]:
     values = _values(part)
-    said = part.get("type")
+    declared = part.get("type")
     types = ALL
-    if isinstance(said, str):
-        types = frozenset((said,))
-    elif isinstance(said, list):
-        types = frozenset(said)
+    if isinstance(declared, str):
+        types = frozenset((declared,))
+    elif isinstance(declared, list):
+        types = frozenset(declared)
     if "number" in types:
         types |= {"integer"}
     if values is not None:
@@ -80,11 +80,13 @@ def _type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def compare_types(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
+def compare_types(
+    part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str
+) -> Differences:
     if "type" not in part.schema:
         return []
-    said = part.schema["type"]
-    wanted = {said} if isinstance(said, str) else set(said)
+    declared = part.schema["type"]
+    wanted = {declared} if isinstance(declared, str) else set(declared)
     if "number" in wanted:
         wanted.add("integer")
     if types <= wanted:
@@ -98,30 +100,32 @@ def compare_types(part: SchemaNode, written: list[SchemaNode], types: frozenset[
     return [Difference(kind, path, words)]
 
 
-def compare_scalars(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
+def compare_scalars(
+    part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str
+) -> Differences:
     values = _common_values(written)
     if values is not None:
         return _each_value(part, values, path)
-    found: Found = []
+    differences: Differences = []
     if _values(part) is not None:
         where = f"{path}/{'enum' if 'enum' in part.schema else 'const'}"
         words = (
             f"The {{reader}} schema allows only certain values at path '{where}', the {{writer}} "
             "schema others too"
         )
-        found.append(Difference("ENUM_ARRAY_NARROWED", where, words))
+        differences.append(Difference("ENUM_ARRAY_NARROWED", where, words))
     if types & {"number", "integer"}:
-        found += _numbers(part, written, types, path)
+        differences += _numbers(part, written, types, path)
     for keyword, type_, upper in LIMITS:
         if type_ in types:
-            found += _limit(part, written, keyword, upper, path)
+            differences += _limit(part, written, keyword, upper, path)
     pattern = part.get("pattern")
-    if "string" in types and pattern is not None and all(one.get("pattern") != pattern for one in written):
-        had = any("pattern" in one.schema for one in written)
+    if "string" in types and pattern is not None and all(node.get("pattern") != pattern for node in written):
+        had = any("pattern" in node.schema for node in written)
         where = f"{path}/pattern"
         words = f"The pattern at path '{where}' in the {{reader}} schema is not that of the {{writer}} schema"
-        found.append(Difference("PATTERN_CHANGED" if had else "PATTERN_ADDED", where, words))
-    return found
+        differences.append(Difference("PATTERN_CHANGED" if had else "PATTERN_ADDED", where, words))
+    return differences
 
 
 def _values(part: SchemaNode) -> list[Any] | None:
@@ -139,18 +143,22 @@ def _common_values(written: list[SchemaNode]) -> list[Any] | None:
 
 
 def _has(values: list[Any], value: Any) -> bool:
-    return any(isinstance(one, bool) == isinstance(value, bool) and one == value for one in values)
+    return any(
+        isinstance(candidate, bool) == isinstance(value, bool) and candidate == value for candidate in values
+    )
 
 
-def _each_value(part: SchemaNode, values: list[Any], path: str) -> Found:
-    """The writer's values are known: each is tried."""
-    asked = {name: part.schema[name] for name in _SCALAR_KEYWORDS if name in part.schema}
+def _each_value(part: SchemaNode, values: list[Any], path: str) -> Differences:
+    """The writer enumerates its values: each is checked."""
+    constraints = {name: part.schema[name] for name in _SCALAR_KEYWORDS if name in part.schema}
     for name in ("minimum", "maximum"):
-        if asked.get(f"exclusive{name.capitalize()}") is True and name in asked:  # as draft 4 writes it
-            asked[f"exclusive{name.capitalize()}"] = asked.pop(name)
-        elif isinstance(asked.get(f"exclusive{name.capitalize()}"), bool):
-            del asked[f"exclusive{name.capitalize()}"]
-    missing = [value for value in values if asked and not jsonschema_rs.is_valid(asked, value)]
+        if (
+            constraints.get(f"exclusive{name.capitalize()}") is True and name in constraints
+        ):  # as draft 4 writes it
+            constraints[f"exclusive{name.capitalize()}"] = constraints.pop(name)
+        elif isinstance(constraints.get(f"exclusive{name.capitalize()}"), bool):
+            del constraints[f"exclusive{name.capitalize()}"]
+    missing = [value for value in values if constraints and not jsonschema_rs.is_valid(constraints, value)]
     if not missing:
         return []
     where = f"{path}/enum" if "enum" in part.schema else path
@@ -162,11 +170,11 @@ def _each_value(part: SchemaNode, values: list[Any], path: str) -> Found:
     return [Difference(kind, where, words)]
 
 
-def _limit(part: SchemaNode, written: list[SchemaNode], keyword: str, upper: bool, path: str) -> Found:
+def _limit(part: SchemaNode, written: list[SchemaNode], keyword: str, upper: bool, path: str) -> Differences:
     wanted = part.get(keyword)
     if wanted is None or (not upper and wanted <= 0):
         return []
-    given = [one.get(keyword) for one in written if one.get(keyword) is not None]
+    given = [node.get(keyword) for node in written if node.get(keyword) is not None]
     promised = (min(given) if upper else max(given)) if given else None
     if promised is not None and (promised <= wanted if upper else promised >= wanted):
         return []
@@ -190,26 +198,26 @@ def _bound(keyword: str, wanted: Any, promised: Any, upper: bool, path: str) -> 
     return Difference(f"{stem}_{'DECREASED' if upper else 'INCREASED'}", where, words)
 
 
-Edge = tuple[Fraction, bool]  # a number, and whether it is left out itself
+Edge = tuple[Fraction, bool]  # a bound, and whether it is exclusive
 
 
-def _numbers(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
-    found: Found = []
+def _numbers(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Differences:
+    differences: Differences = []
     for name, upper in (("maximum", True), ("minimum", False)):
         wanted = _edge(part, name, upper)
         if wanted is None:
             continue
-        given = [edge for edge in (_edge(one, name, upper) for one in written) if edge is not None]
+        given = [edge for edge in (_edge(node, name, upper) for node in written) if edge is not None]
         promised = _tightest(given, upper)
         if promised is None or not _within(promised, wanted, upper):
             keyword = f"exclusive{name.capitalize()}" if wanted[1] else name
-            said = None if promised is None else float(promised[0])
-            found.append(_bound(keyword, float(wanted[0]), said, upper, path))
-    return found + _multiples(part, written, types, path)
+            bound = None if promised is None else float(promised[0])
+            differences.append(_bound(keyword, float(wanted[0]), bound, upper, path))
+    return differences + _multiples(part, written, types, path)
 
 
 def _edge(part: SchemaNode, name: str, upper: bool) -> Edge | None:
-    """In draft 4 `exclusiveMaximum` says how `maximum` is meant; later it is a number of its own."""
+    """The bound.  In draft 4, `exclusiveMaximum` is a boolean that makes `maximum` exclusive; later it is a number."""
     plain, exclusive = part.get(name), part.get(f"exclusive{name.capitalize()}")
     edges: list[Edge] = []
     if isinstance(plain, int | float) and not isinstance(plain, bool):
@@ -231,15 +239,15 @@ def _within(promised: Edge, wanted: Edge, upper: bool) -> bool:
     return promised[0] < wanted[0] if upper else promised[0] > wanted[0]
 
 
-def _multiples(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Found:
+def _multiples(part: SchemaNode, written: list[SchemaNode], types: frozenset[str], path: str) -> Differences:
     wanted = part.get("multipleOf")
     if wanted is None:
         return []
     step = _exact(wanted)
-    given = [_exact(one.get("multipleOf")) for one in written if one.get("multipleOf") is not None]
+    given = [_exact(node.get("multipleOf")) for node in written if node.get("multipleOf") is not None]
     if "number" not in types:
         given.append(Fraction(1))
-    if any((one / step).denominator == 1 for one in given if step):
+    if any((number / step).denominator == 1 for number in given if step):
         return []
     where = f"{path}/multipleOf"
     words = (

@@ -1,4 +1,4 @@
-"""JSON Schema, drafts 4 to 2020-12, as one of the formats of schemas.  Pure: nothing is looked up on a network."""
+"""The schema format JSON Schema, drafts 4 to 2020-12.  Pure: no reference is fetched from a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.registry.json.node import Document, SchemaNode
 from tidelog.registry.refusal import invalid_schema
 from tidelog.registry.schema import Resolved, Schema
 
-# What has no order, and may be sorted without changing what is meant.
+# Keywords whose values have no order: sorting them does not change the meaning.
 _SETS = frozenset(("required", "type", "enum"))
 _MAPS = frozenset(("properties", "patternProperties", "definitions", "$defs", "dependentRequired"))
 
@@ -24,7 +24,10 @@ class ParsedJsonSchema:
     def __init__(self, root: Any, document: Document) -> None:
         self._root = root
         self._document = document
-        self._means = [_dump(root), *(f"{name}={_dump(one.root)}" for name, one in document.others.items())]
+        self._means = [
+            _dump(root),
+            *(f"{name}={_dump(other.root)}" for name, other in document.others.items()),
+        ]
 
     @property
     def name(self) -> str | None:
@@ -48,7 +51,7 @@ class ParsedJsonSchema:
 
 
 def parse_json_schema(schema: Schema, references: Resolved) -> ParsedJsonSchema:
-    others = {name: _loads(one.text) for name, one in references.items()}
+    others = {name: _loads(reference.text) for name, reference in references.items()}
     root = _loads(schema.text)
     if not isinstance(root, dict | bool):
         raise invalid_schema("a JSON schema is an object, or true or false")
@@ -60,7 +63,7 @@ def parse_json_schema(schema: Schema, references: Resolved) -> ParsedJsonSchema:
 
 
 def _check(root: Any, others: dict[str, Any]) -> None:
-    """Against its meta-schema, with all that it refers to."""
+    """Validates the schema against its meta-schema, with all schemas that it refers to."""
 
     def retrieve(uri: str) -> Any:
         for name, other in others.items():
@@ -69,19 +72,21 @@ def _check(root: Any, others: dict[str, Any]) -> None:
         raise ValueError(f"no reference has the name {uri}")
 
     try:
-        known = jsonschema_rs.Registry(list(others.items()), draft=jsonschema_rs.Draft7, retriever=retrieve)
+        registry = jsonschema_rs.Registry(
+            list(others.items()), draft=jsonschema_rs.Draft7, retriever=retrieve
+        )
         if isinstance(root, dict) and "$schema" not in root:
-            jsonschema_rs.Draft7Validator(root, registry=known, retriever=retrieve)
+            jsonschema_rs.Draft7Validator(root, registry=registry, retriever=retrieve)
         else:
-            jsonschema_rs.validator_for(root, registry=known, retriever=retrieve)
+            jsonschema_rs.validator_for(root, registry=registry, retriever=retrieve)
     except (ValueError, jsonschema_rs.ReferencingError) as problem:
         raise invalid_schema(_words(problem)) from None
 
 
 def _words(problem: Exception) -> str:
     where = "".join(f"/{step}" for step in getattr(problem, "instance_path", None) or [])
-    said = getattr(problem, "message", None) or str(problem)
-    return f"{str(said).splitlines()[0]}" + (f" at #{where}" if where else "")
+    message = getattr(problem, "message", None) or str(problem)
+    return f"{str(message).splitlines()[0]}" + (f" at #{where}" if where else "")
 
 
 def _loads(text: str) -> Any:
@@ -99,6 +104,6 @@ def _sorted(value: Any, keyword: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key], "" if keyword in _MAPS else key) for key in sorted(value)}
     if isinstance(value, list):
-        inner = [_sorted(one) for one in value]
+        inner = [_sorted(item) for item in value]
         return sorted(inner, key=_dump) if keyword in _SETS else inner
     return value

@@ -1,4 +1,4 @@
-"""Whether a reader with one version of a .proto file understands what was written with another.
+"""Compatibility of Protobuf schemas: the differences that keep a reader's schema from reading a writer's records.
 
 Protobuf itself reads almost anything; what counts here is that nothing a writer said is lost or taken for something else.
 The rules and the names of differences are Confluent's; messages are followed into other files.  Pure."""
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelog.registry.difference import Difference
-from tidelog.registry.pair_comparison import Found, PairComparison, settled
+from tidelog.registry.pair_comparison import Differences, PairComparison, settled
 
 _KINDS = {
     "GENERAL_NUMBER": ("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"),
@@ -22,28 +22,28 @@ _KINDS = {
 }
 
 
-def differences(reader: Any, writer: Any) -> Found:
+def differences(reader: Any, writer: Any) -> Differences:
     """Both are FileDescriptors."""
-    found = settled(lambda pairs: _Comparison(pairs).files(reader, writer))
-    return list(dict.fromkeys(found))
+    all_differences = settled(lambda pairs: _Comparison(pairs).files(reader, writer))
+    return list(dict.fromkeys(all_differences))
 
 
 class _Comparison:
     def __init__(self, pairs: PairComparison) -> None:
         self._pairs = pairs
 
-    def files(self, reader: Any, writer: Any) -> Found:
-        found: Found = []
+    def files(self, reader: Any, writer: Any) -> Differences:
+        differences: Differences = []
         if reader.package != writer.package:
             words = (
                 f"The package of the {{reader}} schema ('{reader.package}') does not match the package of the "
                 f"{{writer}} schema ('{writer.package}')"
             )
-            found.append(Difference("PACKAGE_CHANGED", "#/", words))
-        return found + self._types(reader.message_types_by_name, writer.message_types_by_name, "#/")
+            differences.append(Difference("PACKAGE_CHANGED", "#/", words))
+        return differences + self._types(reader.message_types_by_name, writer.message_types_by_name, "#/")
 
-    def _types(self, reader: Any, writer: Any, path: str) -> Found:
-        found: Found = []
+    def _types(self, reader: Any, writer: Any, path: str) -> Differences:
+        differences: Differences = []
         for name, written in writer.items():
             if written.GetOptions().map_entry:
                 continue
@@ -52,39 +52,39 @@ class _Comparison:
                     f"The {{reader}} schema is missing the message at path '{path}{name}' of the "
                     f"{{writer}} schema"
                 )
-                found.append(Difference("MESSAGE_REMOVED", f"{path}{name}", words))
+                differences.append(Difference("MESSAGE_REMOVED", f"{path}{name}", words))
             else:
-                found += self.messages(reader[name], written, f"{path}{name}")
-        return found
+                differences += self.messages(reader[name], written, f"{path}{name}")
+        return differences
 
-    def messages(self, reader: Any, writer: Any, path: str) -> Found:
+    def messages(self, reader: Any, writer: Any, path: str) -> Differences:
         pair = (reader.full_name, reader.file.name, writer.full_name, writer.file.name)
         return self._pairs.compare(pair, lambda: self._messages(reader, writer, path))
 
-    def _messages(self, reader: Any, writer: Any, path: str) -> Found:
-        found = list(_newly_exclusive(reader, writer, path))
+    def _messages(self, reader: Any, writer: Any, path: str) -> Differences:
+        differences = list(_newly_exclusive(reader, writer, path))
         gone = {
             name
             for name, oneof in _oneofs(writer).items()
             if name not in _oneofs(reader)
-            and not any(one.number in reader.fields_by_number for one in oneof.fields)
+            and not any(field.number in reader.fields_by_number for field in oneof.fields)
         }
         for number, written in sorted(writer.fields_by_number.items()):
             mine = reader.fields_by_number.get(number)
             if mine is None:
-                found += _removed(written, gone, path)
+                differences += _removed(written, gone, path)
             else:
-                found += self._fields(mine, written, f"{path}/{number}")
+                differences += self._fields(mine, written, f"{path}/{number}")
         for number, mine in sorted(reader.fields_by_number.items()):
             if number not in writer.fields_by_number and mine.is_required:
                 words = (
                     f"The required field '{mine.name}' at path '{path}/{number}' in the {{reader}} "
                     f"schema is missing in the {{writer}} schema"
                 )
-                found.append(Difference("REQUIRED_FIELD_ADDED", f"{path}/{number}", words))
-        return found + self._types(reader.nested_types_by_name, writer.nested_types_by_name, f"{path}/")
+                differences.append(Difference("REQUIRED_FIELD_ADDED", f"{path}/{number}", words))
+        return differences + self._types(reader.nested_types_by_name, writer.nested_types_by_name, f"{path}/")
 
-    def _fields(self, reader: Any, writer: Any, path: str) -> Found:
+    def _fields(self, reader: Any, writer: Any, path: str) -> Differences:
         mine, theirs = _kind(reader), _kind(writer)
         if mine != theirs:
             words = (
@@ -96,7 +96,9 @@ class _Comparison:
         if mine == "MAP":
             inner = reader.message_type.fields_by_number, writer.message_type.fields_by_number
             return [
-                one for number in (1, 2) for one in self._fields(inner[0][number], inner[1][number], path)
+                difference
+                for number in (1, 2)
+                for difference in self._fields(inner[0][number], inner[1][number], path)
             ]
         if mine == "MESSAGE":
             return self._named(reader, writer, path)
@@ -108,7 +110,7 @@ class _Comparison:
             return [Difference("FIELD_NUMERIC_LABEL_CHANGED", path, words)]
         return []
 
-    def _named(self, reader: Any, writer: Any, path: str) -> Found:
+    def _named(self, reader: Any, writer: Any, path: str) -> Differences:
         mine, theirs = reader.message_type, writer.message_type
         if _local(mine) != _local(theirs):
             words = (
@@ -124,8 +126,8 @@ class _Comparison:
 
 
 def _oneofs(message: Any) -> dict[str, Any]:
-    """Without those that `optional` stands for."""
-    return {one.name: one for one in message.oneofs if not _synthetic(one)}
+    """The oneofs of a message, without the synthetic ones of `optional` fields."""
+    return {oneof.name: oneof for oneof in message.oneofs if not _synthetic(oneof)}
 
 
 def _synthetic(oneof: Any) -> bool:
@@ -137,7 +139,7 @@ def _oneof_of(field: Any) -> Any:
     return None if oneof is None or _synthetic(oneof) else oneof
 
 
-def _removed(field: Any, gone: set[str], path: str) -> Found:
+def _removed(field: Any, gone: set[str], path: str) -> Differences:
     oneof = _oneof_of(field)
     if oneof is not None and oneof.name not in gone:
         where = f"{path}/{oneof.name}/{field.number}"
@@ -157,7 +159,7 @@ def _removed(field: Any, gone: set[str], path: str) -> Found:
 
 
 def _newly_exclusive(reader: Any, writer: Any, path: str) -> Iterator[Difference]:
-    """Fields that could be set together and cannot any more: of such a pair one would be lost."""
+    """Fields that a writer can set together, but that are in one oneof of the reader: one of the pair would be lost."""
     for name, oneof in _oneofs(reader).items():
         groups, moved = set(), 0
         for field in oneof.fields:
@@ -210,7 +212,7 @@ def _shown(field: Any) -> str:
 
 
 def _local(message: Any) -> str:
-    """A type's name in its package: the package may be another one."""
+    """A type's name within its package; the packages of reader and writer may differ."""
     package = message.file.package
     name = str(message.full_name)
     return name.removeprefix(f"{package}.") if package else name

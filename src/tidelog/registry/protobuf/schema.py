@@ -1,6 +1,6 @@
-"""Protobuf, as one of the formats of schemas: the text of a .proto file, or its FileDescriptorProto in base64.
+"""The schema format Protobuf: the text of a .proto file, or its FileDescriptorProto in base64.
 
-Every schema has a descriptor pool of its own, with what it imports: the schemas it refers to, and what comes with
+Every schema has its own descriptor pool, which also holds its imports: referenced schemas, and files that come with
 Protobuf.  Pure."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ParsedProtobufSchema:
 
     @property
     def name(self) -> str | None:
-        """Of the first message, which is the one that a record holds unless it says otherwise."""
+        """The name of the first message, which is the default message of a record."""
         first = next(iter(self._proto.message_type), None)
         if first is None:
             return None
@@ -64,7 +64,7 @@ class ParsedProtobufSchema:
 
 def parse_protobuf(schema: Schema, references: Resolved) -> ParsedProtobufSchema:
     pool = DescriptorPool()
-    others = {name: _read(one.text, name) for name, one in references.items()}
+    others = {name: _read(reference.text, name) for name, reference in references.items()}
     added: set[str] = set()
     proto = _read(schema.text, NAME)
     _add_imports(proto, others, pool, added, (NAME,))
@@ -94,7 +94,7 @@ def _add_imports(
             continue
         inner = others.get(path) or _known(path)
         if inner is None:
-            raise invalid_schema(f"{path!r} is imported, and no reference has this name")
+            raise invalid_schema(f"it imports {path!r}, but no reference has this name")
         _add_imports(inner, others, pool, added, (*above, path))
         _add(inner, pool)
         added.add(path)
@@ -104,14 +104,14 @@ def _add(proto: pb.FileDescriptorProto, pool: Any) -> None:
     try:
         pool.Add(proto)
     except (TypeError, ValueError) as problem:
-        said = str(problem).split(":", 1)[-1].strip() or str(problem)
+        reason = str(problem).split(":", 1)[-1].strip() or str(problem)
         where = "" if proto.name == NAME else f" (in {proto.name})"
-        raise invalid_schema(said + where) from None
+        raise invalid_schema(reason + where) from None
 
 
 @lru_cache(maxsize=64)
 def _known(path: str) -> pb.FileDescriptorProto | None:
-    """Files that need not be registered: Protobuf's own, Google's common types, and those of Confluent's tools."""
+    """Files that need no registration: Protobuf's own, Google's common types, and those of Confluent's tools."""
     if path in KNOWN:
         return parse_proto(KNOWN[path], path)
     if not _MODULE.fullmatch(path):
@@ -126,25 +126,25 @@ def _known(path: str) -> pb.FileDescriptorProto | None:
 
 
 def _all_names(file: Any) -> list[str]:
-    """Full names of packages and types in a file and in what it sees of others."""
-    found: list[str] = []
+    """Full names of the packages and types in a file, and in the imports that are visible to it."""
+    names: list[str] = []
     seen: set[str] = set()
 
-    def visit(one: Any, direct: bool) -> None:
-        if one.name in seen:
+    def visit(file: Any, direct: bool) -> None:
+        if file.name in seen:
             return
-        seen.add(one.name)
-        parts = one.package.split(".") if one.package else []
-        found.extend(".".join(parts[: at + 1]) for at in range(len(parts)))
-        types = [*one.message_types_by_name.values()]
-        found.extend(enum.full_name for enum in one.enum_types_by_name.values())
+        seen.add(file.name)
+        parts = file.package.split(".") if file.package else []
+        names.extend(".".join(parts[: at + 1]) for at in range(len(parts)))
+        types = [*file.message_types_by_name.values()]
+        names.extend(enum.full_name for enum in file.enum_types_by_name.values())
         while types:
             message = types.pop()
-            found.append(message.full_name)
-            found.extend(enum.full_name for enum in message.enum_types)
+            names.append(message.full_name)
+            names.extend(enum.full_name for enum in message.enum_types)
             types.extend(message.nested_types)
-        for inner in one.dependencies if direct else one.public_dependencies:
+        for inner in file.dependencies if direct else file.public_dependencies:
             visit(inner, False)
 
     visit(file, True)
-    return found
+    return names

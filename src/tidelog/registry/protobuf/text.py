@@ -87,7 +87,7 @@ class _Printer:
         self._line(depth, "}")
 
     def _message_body(self, message: pb.DescriptorProto, scope: str, depth: int) -> None:
-        here = f"{scope}.{message.name}" if scope else message.name
+        full_name = f"{scope}.{message.name}" if scope else message.name
         for name, value in self._options(message.options):
             if name != "map_entry":
                 self._line(depth + 1, f"option {name} = {value};")
@@ -95,23 +95,25 @@ class _Printer:
         for span in message.extension_range:
             options = _bracketed(self._options(span.options))
             self._line(depth + 1, f"extensions {_span(span.start, span.end - 1, NUMBER_MAX)}{options};")
-        maps = {one.name: one for one in message.nested_type if one.options.map_entry}
-        groups = {one.type_name.rpartition(".")[2] for one in message.field if one.type == Field.TYPE_GROUP}
+        maps = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
+        groups = {
+            field.type_name.rpartition(".")[2] for field in message.field if field.type == Field.TYPE_GROUP
+        }
         shown: set[int] = set()
-        fields = sorted(message.field, key=lambda one: one.number) if self._normal else message.field
+        fields = sorted(message.field, key=lambda field: field.number) if self._normal else message.field
         for field in fields:
             if field.HasField("oneof_index") and not field.proto3_optional:
                 if field.oneof_index not in shown:
                     shown.add(field.oneof_index)
-                    self._oneof(message, field.oneof_index, fields, here, depth + 1)
+                    self._oneof(message, field.oneof_index, fields, full_name, depth + 1)
             else:
-                self._field(field, message, maps, here, depth + 1)
+                self._field(field, message, maps, full_name, depth + 1)
         for nested in message.nested_type:
             if nested.name not in maps and nested.name not in groups:
-                self._message(nested, here, depth + 1)
+                self._message(nested, full_name, depth + 1)
         for enum in message.enum_type:
             self._enum(enum, depth + 1)
-        self._extensions(message.extension, message.nested_type, here, depth + 1)
+        self._extensions(message.extension, message.nested_type, full_name, depth + 1)
 
     def _oneof(self, message: Any, index: int, fields: Iterable[Any], scope: str, depth: int) -> None:
         oneof = message.oneof_decl[index]
@@ -129,13 +131,13 @@ class _Printer:
         options = _bracketed(self._field_options(field))
         entry = maps.get(field.type_name.rpartition(".")[2]) if field.type == Field.TYPE_MESSAGE else None
         if entry is not None and field.label == Field.LABEL_REPEATED:
-            key, value = (self._type(one, f"{scope}.{entry.name}") for one in entry.field)
+            key, value = (self._type(part, f"{scope}.{entry.name}") for part in entry.field)
             self._line(depth, f"map<{key}, {value}> {field.name} = {field.number}{options};")
             return
         shown = self._label(field) if label else ""
         if field.type == Field.TYPE_GROUP:
             name = field.type_name.rpartition(".")[2]
-            group = next(one for one in around.nested_type if one.name == name)
+            group = next(nested for nested in around.nested_type if nested.name == name)
             self._line(depth, f"{shown}group {name} = {field.number}{options} {{")
             self._message_body(group, scope, depth)
             self._line(depth, "}")
@@ -178,8 +180,8 @@ class _Printer:
 
     def _extensions(self, extensions: Any, nested: Any, scope: str, depth: int) -> None:
         by_target: dict[str, list[Any]] = {}
-        for one in extensions:
-            by_target.setdefault(one.extendee, []).append(one)
+        for extension in extensions:
+            by_target.setdefault(extension.extendee, []).append(extension)
         for target, fields in by_target.items():
             self._line(0, "") if depth == 0 else None
             self._line(depth, f"extend {self._nearest(target.lstrip('.'), scope)} {{")
@@ -188,13 +190,13 @@ class _Printer:
             self._line(depth, "}")
 
     def _reserved(self, where: Any, most: int, exclusive: int, depth: int) -> None:
-        spans = [(one.start, one.end - exclusive) for one in where.reserved_range]
+        spans = [(span.start, span.end - exclusive) for span in where.reserved_range]
         if spans:
-            told = ", ".join(_span(start, last, most) for start, last in self._in_order(spans))
-            self._line(depth, f"reserved {told};")
+            numbers = ", ".join(_span(start, last, most) for start, last in self._in_order(spans))
+            self._line(depth, f"reserved {numbers};")
         if where.reserved_name:
             bare = self._editions
-            names = [one if bare else quoted(one) for one in self._in_order(list(where.reserved_name))]
+            names = [name if bare else quoted(name) for name in self._in_order(list(where.reserved_name))]
             self._line(depth, f"reserved {', '.join(names)};")
 
     def _in_order(self, values: list[Any]) -> list[Any]:
@@ -207,8 +209,9 @@ class _Printer:
         for name, value in self._options(enum.options):
             self._line(depth + 1, f"option {name} = {value};")
         self._reserved(enum, ENUM_MAX, 0, depth + 1)
-        for one in enum.value:
-            self._line(depth + 1, f"{one.name} = {one.number}{_bracketed(self._options(one.options))};")
+        for enum_value in enum.value:
+            options = _bracketed(self._options(enum_value.options))
+            self._line(depth + 1, f"{enum_value.name} = {enum_value.number}{options};")
         self._line(depth, "}")
 
     def _service(self, service: pb.ServiceDescriptorProto, scope: str) -> None:
@@ -217,8 +220,10 @@ class _Printer:
             self._line(1, f"option {name} = {value};")
         for method in service.method:
             given = "stream " * method.client_streaming + self._nearest(method.input_type.lstrip("."), scope)
-            told = "stream " * method.server_streaming + self._nearest(method.output_type.lstrip("."), scope)
-            line = f"rpc {method.name} ({given}) returns ({told})"
+            output = "stream " * method.server_streaming + self._nearest(
+                method.output_type.lstrip("."), scope
+            )
+            line = f"rpc {method.name} ({given}) returns ({output})"
             options = self._options(method.options)
             self._line(1, line + (" {" if options else ";"))
             for name, value in options:
@@ -230,37 +235,38 @@ class _Printer:
     # Options
 
     def _field_options(self, field: Any) -> list[tuple[str, str]]:
-        found = []
+        options_text = []
         if field.HasField("default_value"):
             value = field.default_value
             if field.type == Field.TYPE_STRING:
                 value = quoted(value)
             elif field.type == Field.TYPE_BYTES:
                 value = f'"{value}"'
-            found.append(("default", value))
+            options_text.append(("default", value))
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
-            found.append(("json_name", quoted(field.json_name)))
-        return found + self._options(field.options)
+            options_text.append(("json_name", quoted(field.json_name)))
+        return options_text + self._options(field.options)
 
     def _options(self, options: Any) -> list[tuple[str, str]]:
         """Name and value of each, in the order of names."""
-        found = [
-            (_option_name(one), _option_value(one)) for one in getattr(options, "uninterpreted_option", ())
+        option_texts = [
+            (_option_name(option), _option_value(option))
+            for option in getattr(options, "uninterpreted_option", ())
         ]
-        for known, value in self._read(options).ListFields():
-            if known.name != "uninterpreted_option":
-                name = f"({known.full_name})" if known.is_extension else known.name
-                for one in value if known.is_repeated else [value]:
-                    found += _flattened(name, known, one)
-        return sorted(found)
+        for field, value in self._read(options).ListFields():
+            if field.name != "uninterpreted_option":
+                name = f"({field.full_name})" if field.is_extension else field.name
+                for item in value if field.is_repeated else [value]:
+                    option_texts += _flattened(name, field, item)
+        return sorted(option_texts)
 
     def _read(self, options: Any) -> Any:
         """With the eyes of the schema's own pool: it may know custom options that this program does not."""
         try:
-            known = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
+            descriptor = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
         except KeyError:
             return options
-        return message_factory.GetMessageClass(known).FromString(options.SerializeToString())
+        return message_factory.GetMessageClass(descriptor).FromString(options.SerializeToString())
 
 
 class _Around:
@@ -268,21 +274,21 @@ class _Around:
         self.nested_type = nested
 
 
-def _flattened(name: str, known: Any, value: Any) -> list[tuple[str, str]]:
-    if known.message_type is not None:
-        if not known.is_extension:  # features
+def _flattened(name: str, field: Any, value: Any) -> list[tuple[str, str]]:
+    if field.message_type is not None:
+        if not field.is_extension:  # features
             return [
                 pair
-                for inner, one in value.ListFields()
-                for pair in _flattened(f"{name}.{inner.name}", inner, one)
+                for inner, item in value.ListFields()
+                for pair in _flattened(f"{name}.{inner.name}", inner, item)
             ]
         return [(name, "{ " + text_format.MessageToString(value, as_one_line=True) + " }")]
-    return [(name, _told(known, value))]
+    return [(name, _told(field, value))]
 
 
-def _told(known: Any, value: Any) -> str:
-    if known.enum_type is not None:
-        named = known.enum_type.values_by_number.get(value)
+def _told(field: Any, value: Any) -> str:
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(value)
         return str(value) if named is None else named.name
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -292,7 +298,7 @@ def _told(known: Any, value: Any) -> str:
 
 
 def _option_name(option: Any) -> str:
-    return ".".join(f"({one.name_part})" if one.is_extension else one.name_part for one in option.name)
+    return ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
 
 
 def _option_value(option: Any) -> str:
@@ -341,6 +347,6 @@ def quoted(value: str | bytes) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return (
         '"'
-        + "".join(chr(one) if 32 <= one < 127 and one not in b'"\\' else f"\\{one:03o}" for one in data)
+        + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in data)
         + '"'
     )
