@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdClient, EtcdRefused
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdClient, EtcdRefused
 
 USER = "broker"
 PASSWORD = "open sesame"

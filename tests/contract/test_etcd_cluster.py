@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.etcd import Etcd, Member
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import (
     Change,
     Compacted,

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from tests.contract.etcd import Etcd
 from tests.contract.proxy import Proxy
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import ABSENT, Changes, Compare, Delete, Put
 
 Scenario = Callable[[Proxy, EtcdStore, EtcdStore], Awaitable[None]]

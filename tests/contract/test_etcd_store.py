@@ -17,8 +17,8 @@ from tests.conformance.process import free_port
 from tests.contract.etcd import Etcd
 from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdRefused
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdRefused
 from tidelog.metadata.store import Compare, Put, Unanswered
 
 
@@ -118,8 +118,8 @@ HOLDER = """
 import asyncio, sys
 from random import Random
 from tidelog.clock import SystemClock
-from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import Put
 
 async def hold():

@@ -14,10 +14,10 @@ from uuid import uuid4
 from tests.contract.etcd import Etcd, Member
 from tidelog import testing
 from tidelog.clock import Clock, SystemClock
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-from tidelog.metadata.etcd_store import EtcdStore
-from tidelog.metadata.sqlite_store import CHANGES_KEPT_MAX, SqliteStore, connect
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd.store import EtcdStore
+from tidelog.metadata.sqlite.store import CHANGES_KEPT_MAX, SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Put, Unanswered
 from tidelog.testing import VirtualClock, VirtualMetadata, Weather
 from tidelog.testing.metadata import VirtualStore

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from tidelog.metadata.doubts import NO_LOG, Condition
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.records import Cause
 from tidelog.storage.damaged_logs import damaged_logs
@@ -66,14 +66,14 @@ class ReplicaConditions:
             or bool(self._damaged)
         )
 
-    def look(self, topic: Topic, partition: Partition) -> Condition:
+    def look(self, topic: Topic, partition: Partition) -> ReplicaCondition:
         name = TopicPartition(topic.name, partition.index)
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
-            return Condition(self._why_missing(), lambda: NO_LOG)
+            return ReplicaCondition(self._why_missing(), lambda: NO_LOG)
         cause = self._causes[self._dirs.home(name).path]
         if cause is None and (name in self._damaged or name in self._dirs.unidentified):
             cause = Cause.DAMAGED
-        return Condition(cause, partial(self._reach, name), partial(self._last_epoch, name))
+        return ReplicaCondition(cause, partial(self._reach, name), partial(self._last_epoch, name))
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from tidelog import errors
 from tidelog.app.surroundings import Surroundings
+from tidelog.metadata.active_controller import ActiveController
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.steward import Steward
 from tidelog.metadata.store import MetadataStore
 from tidelog.replication.follower import Follower
 from tidelog.replication.followers import Followers
@@ -51,7 +51,7 @@ class Replicating:
         self._truncated = truncated
         self._partitions = partitions
         self._registration: Registration | None = None
-        self._steward: Steward | None = None
+        self._active_controller: ActiveController | None = None
         self._vigil: Vigil | None = None
         self._moved = asyncio.Event()
         self.peers = Peers(node, around.network, lambda: controller.image, listener)
@@ -85,12 +85,12 @@ class Replicating:
 
         return Follower(lane)
 
-    def steward(self, store: MetadataStore, registration: Registration) -> Steward:
+    def active_controller(self, store: MetadataStore, registration: Registration) -> ActiveController:
         """The controller's duties, for when they fall to this broker."""
         self._registration = registration
         self._vigil = Vigil(self._node, self.peers, store)
         controller = self._controller
-        self._steward = Steward(
+        self._active_controller = ActiveController(
             store,
             self._node,
             registration,
@@ -99,7 +99,7 @@ class Replicating:
             lambda topic: controller.topic_config(topic).unclean_leader_election_enable,
             self._clock,
         )
-        return self._steward
+        return self._active_controller
 
     def repair(self, dirs: LogDirs, repaired: Callable[[TopicPartition], None]) -> Repair:
         """Makes damaged logs whole again."""
@@ -126,8 +126,8 @@ class Replicating:
 
     def applied(self, update: Update) -> None:
         """Everybody has applied it."""
-        if self._steward is not None:
-            self._steward.learned(update)
+        if self._active_controller is not None:
+            self._active_controller.learned(update)
             self.in_sync.learned(update)
             self.rollback.learned(update)
         if update.brokers:

@@ -10,7 +10,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.etcd_address import EtcdAddress
-from tidelog.metadata.sqlite_store import SqliteStore
+from tidelog.metadata.sqlite.store import SqliteStore
 from tidelog.metadata.store import MetadataStore
 
 METADATA_FILE = "metadata.sqlite"
@@ -28,8 +28,8 @@ async def open_store(config: BrokerConfig, folder: str, clock: Clock, random: Ra
 async def _open_etcd(
     config: BrokerConfig, address: EtcdAddress, clock: Clock, random: Random
 ) -> MetadataStore:
-    from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-    from tidelog.metadata.etcd_store import EtcdStore
+    from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+    from tidelog.metadata.etcd.store import EtcdStore
 
     access = EtcdAccess(
         endpoints=address.endpoints,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.plans import NewTopic
 
 NAMES_MAX = 16_384  # whose partitions are remembered
 

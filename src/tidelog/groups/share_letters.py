@@ -15,8 +15,8 @@ from tidelog.groups.share_cluster import Elsewhere
 from tidelog.groups.share_led import LedShare
 from tidelog.groups.share_runs import Run
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.names import INTERNAL
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.names import INTERNAL
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition

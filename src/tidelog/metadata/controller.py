@@ -21,13 +21,11 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, doubts, elections, moves, planning, records
+from tidelog.metadata import changes, doubts, elections, reassignments, records
+from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.changes import Update
-from tidelog.metadata.gathering import gathered
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
-from tidelog.metadata.names import check_topic_name, plain_names
-from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
     ABSENT,
@@ -41,12 +39,15 @@ from tidelog.metadata.store import (
     Snapshot,
     Unanswered,
 )
+from tidelog.metadata.topics import plans
+from tidelog.metadata.topics.names import check_topic_name, plain_names
+from tidelog.metadata.topics.plans import NewPartitions, NewTopic, TopicPlan
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
 
 T = TypeVar("T")
-Planned = Plan | errors.TidelogError
+Planned = TopicPlan | errors.TidelogError
 ChangeConfigs = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 TRIES_MAX = 20
@@ -110,7 +111,7 @@ class Controller:
         while not closed:
             watch = self._store.watch("", self._known.revision + 1)
             try:
-                async with aclosing(watch), aclosing(gathered(watch)) as steps:
+                async with aclosing(watch), aclosing(batched_changes(watch)) as steps:
                     async for some in steps:
                         update = self._learn(changes.advance(self._known, *some))
                         yield update
@@ -163,7 +164,7 @@ class Controller:
 
     async def create_topics(self, wanted: Sequence[NewTopic], validate_only: bool = False) -> list[Planned]:
         answers: list[Planned] = []
-        planning.check_total(wanted, self._config)
+        plans.check_total(wanted, self._config)
         for some in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
             answers += await self._swap(partial(self._create, some), validate_only)
         return answers
@@ -178,7 +179,7 @@ class Controller:
             try:
                 if one.name in new:
                     raise errors.TopicAlreadyExists(f"topic {one.name!r} is asked for twice")
-                plan = planning.plan_topic(image, one, self._config, taken, topic_id, start)
+                plan = plans.plan_topic(image, one, self._config, taken, topic_id, start)
             except errors.TidelogError as problem:
                 answers.append(problem)
                 continue
@@ -199,7 +200,7 @@ class Controller:
 
     def _grow(self, wanted: NewPartitions, image: Image) -> tuple[list[Planned], Swap]:
         try:
-            topic, plan = planning.plan_partitions(image, wanted, self._random.randrange(1 << 16))
+            topic, plan = plans.plan_partitions(image, wanted, self._random.randrange(1 << 16))
             if len(plan.states) + OPERATIONS_A_TOPIC > self._store.operations_max:
                 raise errors.PolicyViolation(
                     f"{len(plan.states)} partitions are too many to add while some of their brokers are not running"
@@ -308,9 +309,9 @@ class Controller:
                 if topic is None or partition is None:
                     raise errors.UnknownTopicOrPartition(f"no partition {name} here")
                 if target is None:
-                    record: PartitionRecord | None = moves.cancel(partition)
+                    record: PartitionRecord | None = reassignments.cancel(partition)
                 else:
-                    record = moves.begin(partition, target, image.brokers, same_number)
+                    record = reassignments.begin(partition, target, image.brokers, same_number)
                 if record is None:
                     return None, Swap([], [])
                 return None, _put_state(topic.id, partition.index, record, partition.revision)

@@ -16,7 +16,7 @@ from tidelog.types import NodeId
 NO_LOG = (-1, -1)
 
 
-class Condition(NamedTuple):
+class ReplicaCondition(NamedTuple):
     """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
     log, looked up only if somebody has to compare it with others.  `last_epoch`: that of its last record."""
 
@@ -26,7 +26,7 @@ class Condition(NamedTuple):
 
 
 def restarted(
-    partition: Partition, node: NodeId, condition: Condition, unclean: bool
+    partition: Partition, node: NodeId, condition: ReplicaCondition, unclean: bool
 ) -> PartitionRecord | None:
     """The partition's next state when `node` has started again; None when there is nothing to say.
 
@@ -49,7 +49,7 @@ def restarted(
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
 
 
-def _reported_anew(partition: Partition, node: NodeId, condition: Condition) -> PartitionRecord | None:
+def _reported_anew(partition: Partition, node: NodeId, condition: ReplicaCondition) -> PartitionRecord | None:
     """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
     elected.  Another one that was elected leads on."""
     epoch, end = condition.reach()

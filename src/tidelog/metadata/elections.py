@@ -10,7 +10,7 @@ Pure: a partition's state and the brokers that run in, its next state out.  The 
 - An election never shrinks the in-sync set and never forgets a doubt: only a leader that runs does that (`in_sync`).
   So a leader that was elected and turns out to be dead or in doubt has cost nothing.
 
-`steward` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
+`active_controller` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.metadata.records import Cause, Endpoint, PartitionRecord, Replicas, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId
 
 _NO_CONFIGS: Mapping[str, str] = {}

@@ -30,12 +30,12 @@ def leaderless(topics: Iterable[Topic], live: Collection[NodeId]) -> Iterator[Le
                 yield Leaderless(TopicPartition(topic.name, partition.index), awaited(partition, live))
 
 
-class News(NamedTuple):
+class LeaderlessNotice(NamedTuple):
     over: bool
     text: str
 
 
-class Waits:
+class LeaderlessLog:
     """Remembers what the controller's log has told, so that only changes are told."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Waits:
 
     def looked(
         self, image: Image, names: Collection[str] | None, elected: Collection[TopicPartition]
-    ) -> list[News]:
+    ) -> list[LeaderlessNotice]:
         """The controller has looked at these topics (None: at all); `elected` get a leader now."""
         topics = (
             image.topics.values() if names is None else [image.topics[n] for n in names if n in image.topics]
@@ -61,11 +61,11 @@ class Waits:
         self._awaited.update((name, nodes) for name, nodes in leaderless(topics, live) if name not in elected)
         after = _grouped(self._awaited)
         news = [
-            News(False, _waiting(nodes, after[nodes]))
+            LeaderlessNotice(False, _waiting(nodes, after[nodes]))
             for nodes in sorted(after)
             if before.get(nodes) != after[nodes]
         ]
-        return news + [News(True, _over(nodes)) for nodes in sorted(before) if nodes not in after]
+        return news + [LeaderlessNotice(True, _over(nodes)) for nodes in sorted(before) if nodes not in after]
 
 
 def _grouped(awaited: dict[TopicPartition, Replicas]) -> dict[Replicas, frozenset[TopicPartition]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tidelog import errors
 from tidelog.metadata import changes, doubts, records
-from tidelog.metadata.doubts import Condition
+from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.elections import NextState
 from tidelog.metadata.image import Image, Partition, Topic
 from tidelog.metadata.store import ABSENT, Compare, Delete, MetadataStore, Put
@@ -19,7 +19,7 @@ from tidelog.types import NodeId
 
 TRIES_MAX = 20
 
-Look = Callable[[Topic, Partition], Condition]
+Look = Callable[[Topic, Partition], ReplicaCondition]
 
 
 async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str] | None:

@@ -136,7 +136,7 @@ class InnerBroker(LocalBroker):
         from tidelog.app.stores import METADATA_FILE
         from tidelog.app.surroundings import system
         from tidelog.config import BrokerConfig
-        from tidelog.metadata.sqlite_store import SqliteStore
+        from tidelog.metadata.sqlite.store import SqliteStore
 
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         config = BrokerConfig.of(self._settings())

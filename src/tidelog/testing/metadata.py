@@ -12,7 +12,6 @@ from random import Random
 from typing import Any, TypeVar
 
 from tidelog import errors
-from tidelog.metadata.history import History
 from tidelog.metadata.store import (
     ABSENT,
     Change,
@@ -29,6 +28,7 @@ from tidelog.metadata.store import (
     Unanswered,
     check_size,
 )
+from tidelog.metadata.watch_history import WatchHistory
 from tidelog.testing.loop import VirtualLoop
 from tidelog.testing.metadata_requests import StoreRequest
 from tidelog.testing.metadata_requests import Weather as Weather
@@ -52,7 +52,7 @@ class VirtualMetadata:
         self._random = random
         self._loop: VirtualLoop = virtual_loop()
         self._entries: dict[str, tuple[bytes, int, int]] = {}  # value, revision, lease
-        self._history = History(START_REVISION, CHANGES_KEPT_MAX)
+        self._history = WatchHistory(START_REVISION, CHANGES_KEPT_MAX)
         self._leases: dict[int, _Term] = {}
         self._last_lease = 0
         self._compacted = 0
@@ -276,7 +276,7 @@ class Backup:
             lease: _Term(metadata, lease, RESTORED_TTL_MS, metadata._loop) for lease in leases
         }
         metadata._compacted = 0
-        before, metadata._history = metadata._history, History(self._revision, CHANGES_KEPT_MAX)
+        before, metadata._history = metadata._history, WatchHistory(self._revision, CHANGES_KEPT_MAX)
         before.close()
         metadata._wake()
 

@@ -22,9 +22,9 @@ from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.broker.turns import Turns
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidRequest
-from tidelog.metadata.planning import NewTopic
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run

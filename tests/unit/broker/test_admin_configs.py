@@ -12,7 +12,7 @@ import pytest
 from tests.unit.broker.admin import Admin, versions
 from tidelog import testing
 from tidelog.errors import name_of
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -15,10 +15,10 @@ from tidelog.groups.consumer_classic_coordinator import ClassicMembers
 from tidelog.groups.consumer_coordinator import ConsumerGroups
 from tidelog.groups.coordinator import Groups
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.planning import NewPartitions, NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
+from tidelog.metadata.topics.plans import NewPartitions, NewTopic
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT

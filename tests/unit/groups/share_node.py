@@ -15,10 +15,10 @@ from tidelog.groups.share_sessions import Part
 from tidelog.groups.share_shards import ShareShards
 from tidelog.groups.share_state import ShareKey
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.metadata.cluster import NODE, Node
 from tidelog import testing
-from tidelog.metadata.doubts import Condition
+from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining
-from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.records import Cause, PartitionRecord, put_partition
 from tidelog.metadata.store import Compare, Operation, Unanswered
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.metadata.unclean_restart import report
 from tidelog.types import NodeId, TopicPartition
 
@@ -73,7 +73,7 @@ def test_a_retry_returns_only_when_what_was_stored_without_an_answer_is_applied(
 def test_a_broker_that_restarted_in_doubt_does_not_slip_in_with_a_change_under_way() -> None:
     async def scenario(random: Random) -> None:
         node, change = await led_alone(random)
-        in_doubt = Condition(Cause.DISK, lambda: (0, 0))
+        in_doubt = ReplicaCondition(Cause.DISK, lambda: (0, 0))
         await report(node.store, TWO, lambda topic, partition: in_doubt, unclean=True, at_risk=True)
         await node.controller.change_in_sync([change])
         assert in_sync(node) == (NODE,)

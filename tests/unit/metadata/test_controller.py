@@ -9,9 +9,9 @@ import pytest
 from tests.unit.metadata.cluster import NODE, Node
 from tidelog import errors, testing
 from tidelog.config import BrokerConfig
-from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
 from tidelog.metadata.records import Cause, PartitionRecord, Tail, put_partition, topic_key
 from tidelog.metadata.store import DeletePrefix, Put
+from tidelog.metadata.topics.plans import NewPartitions, NewTopic, TopicPlan
 from tidelog.types import NodeId, TopicPartition
 
 
@@ -23,7 +23,7 @@ def test_a_new_topic_is_known_when_its_creation_returns() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         (plan,) = await node.controller.create_topics([NewTopic("a", 3, 1, configs={"retention.ms": "5"})])
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, TopicPlan)
         topic = node.controller.image.topics["a"]
         assert topic.id == plan.record.id and topic.id.version == 4
         assert [one.replicas for one in topic.partitions] == [(1,)] * 3
@@ -79,7 +79,7 @@ def test_a_topic_that_cannot_be_is_refused_and_the_others_are_made(
         await node.controller.create_topics([NewTopic("there"), NewTopic("dot.ted")])
         refused, made = await node.controller.create_topics([wanted, NewTopic("other")])
         assert isinstance(refused, error)
-        assert isinstance(made, Plan)
+        assert isinstance(made, TopicPlan)
         assert set(node.controller.image.topics) == {"there", "dot.ted", "other"}
 
     testing.run(scenario)
@@ -112,7 +112,7 @@ def test_of_many_who_create_one_topic_at_once_one_succeeds() -> None:
         tries = [node.controller.create_topics([NewTopic("a"), NewTopic(f"own-{who}")]) for who in range(8)]
         outcomes = await asyncio.gather(*tries)
         assert sorted(name_of(first) for first, _ in outcomes) == ["Plan"] + ["TopicAlreadyExists"] * 7
-        assert all(isinstance(own, Plan) for _, own in outcomes)
+        assert all(isinstance(own, TopicPlan) for _, own in outcomes)
         assert len(node.controller.image.topics) == 9
 
     testing.run(scenario)

@@ -5,7 +5,7 @@ from uuid import UUID
 from tidelog.metadata.image import Broker, Image, Partition, Topic
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, next_in_sync, out_of_date
 from tidelog.metadata.records import PartitionRecord, Replicas, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId, TopicPartition
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

@@ -9,7 +9,7 @@ from tidelog import testing
 from tidelog.clock import SystemClock
 from tidelog.metadata.producer_ids import BLOCK, ProducerIds, skip_ids
 from tidelog.metadata.records import PRODUCER_IDS
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import Put
 from tidelog.testing import VirtualClock
 

@@ -13,7 +13,7 @@ from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, TOPIC_ID, started
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT

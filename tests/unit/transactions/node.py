@@ -7,8 +7,8 @@ from random import Random
 
 from tests.unit.coordination.node import NODE, TOPIC, Ledger, Node
 from tidelog.coordination.coordinator import Coordinator
-from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.peers import Peers

@@ -34,7 +34,7 @@ from tidelog.config.describe import (
 )
 from tidelog.config.facts import DAMAGED, show_damaged
 from tidelog.config.table import Kind
-from tidelog.metadata.alterations import Action, Alteration
+from tidelog.metadata.config_alterations import Action, Alteration
 from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental

@@ -12,8 +12,8 @@ from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.metadata.elections import awaited
 from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.names import INTERNAL, check_topic_name
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.names import INTERNAL, check_topic_name
+from tidelog.metadata.topics.plans import NewTopic
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

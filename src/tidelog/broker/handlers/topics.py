@@ -14,7 +14,7 @@ from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.config.describe import describe_topic
 from tidelog.metadata.image import Topic
-from tidelog.metadata.planning import NewTopic, Plan
+from tidelog.metadata.topics.plans import NewTopic, TopicPlan
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -39,7 +39,7 @@ Refused = errors.TidelogError
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     wanted: dict[str, NewTopic] = {}
-    outcome: dict[str, Plan | Refused] = {}
+    outcome: dict[str, TopicPlan | Refused] = {}
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
@@ -47,7 +47,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
             wanted[topic.name] = _wanted(topic)
         except Refused as problem:
             outcome[topic.name] = problem
-    made: Sequence[Plan | Refused]
+    made: Sequence[TopicPlan | Refused]
     try:
         work = context.services.controller.create_topics(list(wanted.values()), request.validate_only)
         made = await within(request.timeout_ms, work)
@@ -66,7 +66,7 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment or None, configs)
 
 
-def _created(name: str, outcome: Plan | Refused, context: Context) -> CreatableTopicResult:
+def _created(name: str, outcome: TopicPlan | Refused, context: Context) -> CreatableTopicResult:
     if isinstance(outcome, Refused):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
     return CreatableTopicResult(

@@ -17,7 +17,7 @@ from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import per_second, problem_of
 from tidelog.gateways.console.table import Column, Pages, Sort, badge, card, table
 from tidelog.gateways.http.problem import Problem
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 
 if TYPE_CHECKING:
     from tidelog.metadata.image import Topic

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tidelog.app.replica_condition import ReplicaConditions
-from tidelog.metadata import doubts, elections, in_sync_changes, steward
+from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
 from tidelog.metadata.controller import Controller, Swap
-from tidelog.metadata.doubts import NO_LOG, Condition
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.elections import NextState
 from tidelog.metadata.image import Image, Partition
 from tidelog.metadata.in_sync_changes import InSyncChange
@@ -63,9 +63,9 @@ def the_last_that_reports_leads(patch: pytest.MonkeyPatch) -> None:
 def _unless_missing(patch: pytest.MonkeyPatch, cause: Cause) -> None:
     look = ReplicaConditions.look
 
-    def silent(self: ReplicaConditions, topic: Any, partition: Partition) -> Condition:
+    def silent(self: ReplicaConditions, topic: Any, partition: Partition) -> ReplicaCondition:
         condition = look(self, topic, partition)
-        return Condition(None, lambda: NO_LOG) if condition.cause is cause else condition
+        return ReplicaCondition(None, lambda: NO_LOG) if condition.cause is cause else condition
 
     patch.setattr(ReplicaConditions, "look", silent)
 
@@ -83,7 +83,7 @@ def a_log_made_anew_passes_for_the_one_that_was_missing(patch: pytest.MonkeyPatc
     restarted = doubts.restarted
 
     def forgotten(
-        partition: Partition, node: NodeId, condition: Condition, unclean: bool
+        partition: Partition, node: NodeId, condition: ReplicaCondition, unclean: bool
     ) -> PartitionRecord | None:
         before = [tail for tail in partition.doubts if tail.node == node and not tail.has_log]
         if before and condition.cause is None:
@@ -110,7 +110,7 @@ def the_controller_shrinks_in_sync_sets(patch: pytest.MonkeyPatch) -> None:
                 state.revision,
             )
 
-    patch.setattr(steward, "due", shrunk)
+    patch.setattr(active_controller, "due", shrunk)
 
 
 def a_change_without_an_answer_counts_as_refused(patch: pytest.MonkeyPatch) -> None:

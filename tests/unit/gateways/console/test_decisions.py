@@ -17,7 +17,7 @@ from tidelog.gateways.console.rules import RULES, Alerts, Facts
 from tidelog.gateways.console.values import Unreadable, readable, typed, typed_headers
 from tidelog.metadata.image import Broker, Configs, Image, Partition, Topic
 from tidelog.metadata.records import Cause, Endpoint, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.model.capacity import BadLoad, plan
 from tidelog.types import NodeId
 

@@ -10,9 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
-from tidelog.metadata import placement
 from tidelog.metadata.image import Image, Topic
-from tidelog.metadata.names import CLUSTER_METADATA, check_collision, check_topic_name
 from tidelog.metadata.records import (
     PartitionRecord,
     Replicas,
@@ -23,6 +21,8 @@ from tidelog.metadata.records import (
     topic_key,
 )
 from tidelog.metadata.store import Put
+from tidelog.metadata.topics import placement
+from tidelog.metadata.topics.names import CLUSTER_METADATA, check_collision, check_topic_name
 from tidelog.types import NodeId
 
 DEFAULT = -1
@@ -47,7 +47,7 @@ class NewPartitions(NamedTuple):
     assignment: Sequence[Sequence[int]] | None = None
 
 
-class Plan(NamedTuple):
+class TopicPlan(NamedTuple):
     name: str
     record: TopicRecord
     states: Mapping[int, PartitionRecord]
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 def plan_topic(
     image: Image, wanted: NewTopic, config: BrokerConfig, taken: Mapping[str, str], topic_id: UUID, start: int
-) -> Plan:
+) -> TopicPlan:
     """`taken` are the names it may collide with, `topic_id` and `start` are chance."""
     check_topic_name(wanted.name)
     if wanted.name == CLUSTER_METADATA:
@@ -75,7 +75,7 @@ def plan_topic(
     configs = _checked_configs(wanted.configs, config)
     replicas = _replicas_of_topic(image, wanted, config, start)
     record = TopicRecord(topic_id, replicas)
-    return Plan(wanted.name, record, _states(image, dict(enumerate(replicas))), configs)
+    return TopicPlan(wanted.name, record, _states(image, dict(enumerate(replicas))), configs)
 
 
 def check_total(wanted: Sequence[NewTopic], config: BrokerConfig) -> None:
@@ -84,7 +84,7 @@ def check_total(wanted: Sequence[NewTopic], config: BrokerConfig) -> None:
     _check_count(sum(counts))
 
 
-def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[Topic, Plan]:
+def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[Topic, TopicPlan]:
     """(the topic as it is, the plan of what it becomes)"""
     topic = image.topics.get(wanted.name)
     if topic is None:
@@ -114,7 +114,7 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
         added = placement.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
     replicas = tuple(partition.first_replicas for partition in topic.partitions) + added
     states = _states(image, dict(enumerate(added, have)))
-    return topic, Plan(topic.name, TopicRecord(topic.id, replicas), states, {})
+    return topic, TopicPlan(topic.name, TopicRecord(topic.id, replicas), states, {})
 
 
 def _checked_configs(configs: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:

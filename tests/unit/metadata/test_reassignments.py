@@ -5,7 +5,7 @@ import pytest
 from tidelog import errors
 from tidelog.metadata.elections import next_state
 from tidelog.metadata.image import Partition
-from tidelog.metadata.moves import begin, cancel
+from tidelog.metadata.reassignments import begin, cancel
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId
 

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.metadata.history import History
-from tidelog.metadata.reserve import Reserve
+from tidelog.metadata.sqlite.disk_reserve import DiskReserve
 from tidelog.metadata.store import (
     ABSENT,
     Change,
@@ -29,6 +28,7 @@ from tidelog.metadata.store import (
     Snapshot,
     check_size,
 )
+from tidelog.metadata.watch_history import WatchHistory
 
 T = TypeVar("T")
 
@@ -80,14 +80,14 @@ class SqliteStore:
     bytes_max = BYTES_MAX
 
     def __init__(
-        self, connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: Reserve | None
+        self, connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: DiskReserve | None
     ) -> None:
         """Use `open` or `over`."""
         self._connection = connection
         self._executor = executor
         self._clock = clock
         self._reserve = reserve  # None: the connection is not ours, and not to be closed
-        self._history = History(self._revision(), CHANGES_KEPT_MAX)
+        self._history = WatchHistory(self._revision(), CHANGES_KEPT_MAX)
         self._leases: dict[int, SqliteLease] = {}
         self._last_lease = 0
         self._closed = False
@@ -97,7 +97,7 @@ class SqliteStore:
         """The store in the file `path`, which is created when it is not there."""
         loop = asyncio.get_running_loop()
         connection = await loop.run_in_executor(executor, connect, path)
-        reserve = Reserve(f"{path}.reserve")
+        reserve = DiskReserve(f"{path}.reserve")
         # The start may have to write more than the store does: it is taken again once there is plenty of space.
         reserve.give_all()
         return await SqliteStore._opened(connection, executor, clock, reserve)
@@ -109,7 +109,7 @@ class SqliteStore:
 
     @staticmethod
     async def _opened(
-        connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: Reserve | None
+        connection: sqlite3.Connection, executor: Executor, clock: Clock, reserve: DiskReserve | None
     ) -> SqliteStore:
         def prepare() -> SqliteStore:
             store = SqliteStore(connection, executor, clock, reserve)

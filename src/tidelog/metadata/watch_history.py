@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from tidelog.metadata.store import Change, Changes, Compacted
 
 
-class History:
+class WatchHistory:
     def __init__(self, revision: int, changes_max: int) -> None:
         self._start = revision + 1  # the first revision that is not forgotten
         self._revision = revision

@@ -17,7 +17,7 @@ from tidelog.metadata import elections, records
 from tidelog.metadata.changes import Update
 from tidelog.metadata.elections import NextState, due
 from tidelog.metadata.image import Image
-from tidelog.metadata.leaderless import Waits
+from tidelog.metadata.leaderless import LeaderlessLog
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Compare, MetadataStore
 from tidelog.types import NodeId, TopicPartition
@@ -27,7 +27,7 @@ log = logging.getLogger("tidelog.controller")
 RETRY_S = 0.2
 
 
-class Steward:
+class ActiveController:
     def __init__(
         self,
         store: MetadataStore,
@@ -51,7 +51,7 @@ class Steward:
         self._news = asyncio.Event()
         self._news.set()
         self._balance_at_ms = 0
-        self._waits = Waits()
+        self._waits = LeaderlessLog()
 
     def learned(self, update: Update) -> None:
         """Every update of the metadata, after it was applied."""

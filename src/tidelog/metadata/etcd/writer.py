@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdClient
-from tidelog.metadata.etcd_messages import TxnAnswer
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdClient
+from tidelog.metadata.etcd.messages import TxnAnswer
 from tidelog.metadata.store import Unanswered
 
 SLOTS_MAX = 32  # transactions of one author that are under way at a time; more wait
 
 
 @dataclass(slots=True)
-class Slot:
+class WriterSlot:
     key: bytes
     revision: int | None = None
     """When it was last written, as far as we know; None when we do not."""
@@ -31,7 +31,7 @@ class EtcdWriter:
 
     def __init__(self, client: EtcdClient, prefix: bytes) -> None:
         self._client = client
-        self._idle = [Slot(prefix + b"%d" % number) for number in reversed(range(SLOTS_MAX))]
+        self._idle = [WriterSlot(prefix + b"%d" % number) for number in reversed(range(SLOTS_MAX))]
         self._free = asyncio.Semaphore(SLOTS_MAX)
         self._name = uuid4().hex.encode()
         self._count = 0
@@ -48,7 +48,7 @@ class EtcdWriter:
             finally:
                 self._idle.append(slot)
 
-    async def _write(self, slot: Slot, compare: Sequence[bytes], then: Sequence[bytes]) -> int | None:
+    async def _write(self, slot: WriterSlot, compare: Sequence[bytes], then: Sequence[bytes]) -> int | None:
         mark = self._next_mark()
         if slot.revision is None:
             slot.revision = await self._look(slot)
@@ -70,12 +70,12 @@ class EtcdWriter:
             # Our first use of this slot: now we know when an earlier process wrote it.
             slot.revision = found.revision
 
-    async def _look(self, slot: Slot) -> int:
+    async def _look(self, slot: WriterSlot) -> int:
         answer = await self._client.call(messages.RANGE, messages.range_request(slot.key))
         entries = messages.read_range(answer.data).entries
         return entries[0].revision if entries else 0
 
-    async def _settle(self, slot: Slot, mark: bytes) -> int | None:
+    async def _settle(self, slot: WriterSlot, mark: bytes) -> int | None:
         """A comparison did not hold, but a copy of the request may still be on its way: it must not come later."""
         answer, _ = await self._try(slot, b"-", (), ())
         found = None if answer.succeeded else _found(answer)
@@ -83,7 +83,7 @@ class EtcdWriter:
         return found.revision if found is not None and found.value == mark else None
 
     async def _try(
-        self, slot: Slot, mark: bytes, compare: Sequence[bytes], then: Sequence[bytes]
+        self, slot: WriterSlot, mark: bytes, compare: Sequence[bytes], then: Sequence[bytes]
     ) -> tuple[TxnAnswer, int]:
         assert slot.revision is not None
         request = messages.txn_request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd import messages as messages
 
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 field = st.integers(1, 1 << 20)
@@ -34,7 +34,7 @@ def test_no_bytes_do_more_than_be_refused(text: bytes) -> None:
     for read in READERS:
         try:
             read(text)
-        except (messages.Malformed, UnicodeDecodeError):
+        except (messages.MalformedEtcdMessage, UnicodeDecodeError):
             pass
 
 

@@ -16,7 +16,7 @@ from tidelog.metadata.store import Changes
 AHEAD_MAX = 1_000  # revisions that are read before those before them are applied
 
 
-async def gathered(watch: AsyncIterator[Changes]) -> AsyncGenerator[list[Changes], None]:
+async def batched_changes(watch: AsyncIterator[Changes]) -> AsyncGenerator[list[Changes], None]:
     """All that `watch` tells, in order; ends as it does."""
     came: deque[Changes] = deque()
     news, room = asyncio.Event(), asyncio.Event()

@@ -18,7 +18,7 @@ import grpc.aio
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.metadata import etcd_messages as messages
+from tidelog.metadata.etcd import messages as messages
 from tidelog.metadata.store import Unanswered
 
 TRY_MS = 1_000
@@ -68,14 +68,14 @@ class EtcdAccess:
     password: str = ""
 
 
-class Answer(NamedTuple):
+class EtcdAnswer(NamedTuple):
     """`tries` above 1: an earlier one may have had its effect as well."""
 
     data: bytes
     tries: int
 
 
-class Link:
+class EtcdLink:
     """The connection to one endpoint."""
 
     def __init__(self, endpoint: str, channel: Any) -> None:
@@ -98,14 +98,14 @@ class Link:
             with _cut_off():
                 answer = await call.read()
                 if answer is grpc.aio.EOF:
-                    raise Lost(f"{await call.code()}: {await call.details()}")
+                    raise EtcdLost(f"{await call.code()}: {await call.details()}")
         finally:
             call.cancel()
         assert isinstance(answer, bytes)
         return answer
 
 
-class Lost(Exception):
+class EtcdLost(Exception):
     """The member did not answer, or cannot: another one may."""
 
 
@@ -120,7 +120,7 @@ def _cut_off() -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise Lost("the connection was closed before the answer came") from None
+        raise EtcdLost("the connection was closed before the answer came") from None
 
 
 class EtcdClient:
@@ -128,7 +128,7 @@ class EtcdClient:
         self._access = access
         self._clock = clock
         self._at = random.randrange(len(access.endpoints))
-        self._link: Link | None = None
+        self._link: EtcdLink | None = None
         self._token: str | None = None
         self._signing_in = asyncio.Lock()
         self._leaving: dict[asyncio.Future[None], Any] = {}
@@ -153,12 +153,12 @@ class EtcdClient:
 
     # The connection
 
-    def link(self) -> Link:
+    def link(self) -> EtcdLink:
         if self.closing.done():
             raise errors.KafkaStorageError("the metadata store is closed")
         if self._link is None:
             endpoint = self._access.endpoints[self._at]
-            self._link = Link(endpoint, self._connect(endpoint))
+            self._link = EtcdLink(endpoint, self._connect(endpoint))
         return self._link
 
     def _connect(self, endpoint: str) -> Any:
@@ -168,7 +168,7 @@ class EtcdClient:
         credentials = grpc.ssl_channel_credentials(access.ca, access.key, access.cert)
         return grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
 
-    def leave(self, link: Link) -> None:
+    def leave(self, link: EtcdLink) -> None:
         """On to the next endpoint, unless somebody else was faster."""
         if link is not self._link:
             return
@@ -187,19 +187,19 @@ class EtcdClient:
 
     async def call(
         self, method: str, request: bytes, patience_ms: int = PATIENCE_MS, streamed: bool = False
-    ) -> Answer:
+    ) -> EtcdAnswer:
         """The first answer that any endpoint gives; EtcdRefused when it is no, Unanswered when there is none."""
-        attempt = Attempt(self, patience_ms)
+        attempt = EtcdAttempt(self, patience_ms)
         while True:
             link = self.link()
             ask = link.ask_stream if streamed else link.ask
             try:
                 metadata = await self.metadata(link)
-                return Answer(await ask(method, request, metadata), attempt.tries + 1)
-            except (grpc.aio.AioRpcError, Lost) as problem:
+                return EtcdAnswer(await ask(method, request, metadata), attempt.tries + 1)
+            except (grpc.aio.AioRpcError, EtcdLost) as problem:
                 await attempt.failed(link, problem)
 
-    async def metadata(self, link: Link) -> tuple[tuple[str, str], ...]:
+    async def metadata(self, link: EtcdLink) -> tuple[tuple[str, str], ...]:
         """What goes with every request; signs in when that is due."""
         needs_leader = ("hasleader", "true")
         access = self._access
@@ -228,7 +228,7 @@ class EtcdClient:
         return tries % len(self._access.endpoints) == 0
 
 
-class Attempt:
+class EtcdAttempt:
     """What was tried for one call, and what to do after each failure."""
 
     def __init__(self, client: EtcdClient, patience_ms: int | None) -> None:
@@ -238,7 +238,7 @@ class Attempt:
         self._pause_ms = PAUSE_MS
         self.tries = 0
 
-    async def failed(self, link: Link, problem: Exception) -> None:
+    async def failed(self, link: EtcdLink, problem: Exception) -> None:
         """Returns when it is time for the next try; raises when there is none."""
         self.tries += 1
         text = _text(problem)

@@ -4,8 +4,8 @@ import pytest
 
 from tidelog import errors
 from tidelog.metadata.image import Broker
-from tidelog.metadata.placement import check_assignment, first_state, place
 from tidelog.metadata.records import Endpoint, PartitionRecord
+from tidelog.metadata.topics.placement import check_assignment, first_state, place
 from tidelog.types import NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

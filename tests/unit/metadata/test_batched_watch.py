@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import pytest
 
-from tidelog.metadata import gathering
-from tidelog.metadata.gathering import gathered
+from tidelog.metadata import batched_watch
+from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.store import Change, Changes, Compacted
 
 
@@ -25,7 +25,7 @@ async def told(*given: Changes, problem: Exception | None = None) -> AsyncIterat
 
 
 async def taken(watch: AsyncIterator[Changes], found: list[list[int]]) -> list[list[int]]:
-    async with aclosing(gathered(watch)) as steps:
+    async with aclosing(batched_changes(watch)) as steps:
         async for some in steps:
             found.append([one.revision for one in some])
     return found
@@ -48,7 +48,7 @@ def test_what_came_before_the_end_is_told_before_it() -> None:
 
 
 def test_only_so_much_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "AHEAD_MAX", 3)
+    monkeypatch.setattr(batched_watch, "AHEAD_MAX", 3)
     asyncio.run(read_slowly())
 
 
@@ -60,7 +60,7 @@ async def read_slowly() -> None:
             read.append(revision)
             yield change(revision)
 
-    async with aclosing(gathered(watch())) as steps:
+    async with aclosing(batched_changes(watch())) as steps:
         assert len(await anext(steps)) <= 3
         await asyncio.sleep(0.01)
         assert len(read) <= 6

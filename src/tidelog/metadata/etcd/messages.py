@@ -24,7 +24,7 @@ _DELETED = 1
 Value = int | bytes
 
 
-class Malformed(ValueError):
+class MalformedEtcdMessage(ValueError):
     """Not what etcd answers."""
 
 
@@ -129,22 +129,22 @@ def fields(text: bytes) -> Iterator[tuple[int, Value]]:
         elif kind == _BYTES:
             length, at = _read_varint(text, at)
             if length > size - at:
-                raise Malformed(f"a field of {length} bytes where {size - at} are left")
+                raise MalformedEtcdMessage(f"a field of {length} bytes where {size - at} are left")
             yield tag >> 3, text[at : at + length]
             at += length
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
             if at > size:
-                raise Malformed("a field is cut off")
+                raise MalformedEtcdMessage("a field is cut off")
         else:
-            raise Malformed(f"wire type {kind} is unknown")
+            raise MalformedEtcdMessage(f"wire type {kind} is unknown")
 
 
 def _read_varint(text: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(text) or shift > 63:
-            raise Malformed("a number is cut off or too long")
+            raise MalformedEtcdMessage("a number is cut off or too long")
         byte = text[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -156,13 +156,13 @@ def _read_varint(text: bytes, at: int) -> tuple[int, int]:
 
 def _int(value: Value) -> int:
     if not isinstance(value, int):
-        raise Malformed("bytes where a number belongs")
+        raise MalformedEtcdMessage("bytes where a number belongs")
     return value
 
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise Malformed("a number where bytes belong")
+        raise MalformedEtcdMessage("a number where bytes belong")
     return value
 
 

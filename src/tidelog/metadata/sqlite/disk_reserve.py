@@ -1,5 +1,5 @@
 """Space kept beside the metadata store, so that a full disk can be emptied: to delete a topic, or only to start and
-stop, the store has to write a little first.  Used by `sqlite_store`, in its thread."""
+stop, the store has to write a little first.  Used by `sqlite.store`, in its thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEP_BYTES = 64 << 10  # given back at a time: whoever fills the disk takes what
 FREE_BYTES_MIN = 4 * ROOM_BYTES  # with less it is not taken again
 
 
-class Reserve:
+class DiskReserve:
     """A file that is as large as what is kept."""
 
     def __init__(self, path: str) -> None:

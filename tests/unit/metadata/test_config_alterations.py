@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.config import TOPIC_SETTINGS
 from tidelog.errors import InvalidConfig, InvalidRequest
-from tidelog.metadata.alterations import Action, Alteration, altered
+from tidelog.metadata.config_alterations import Action, Alteration, altered
 
 POLICY = "cleanup.policy"
 

@@ -13,7 +13,7 @@ import pytest
 from tidelog import testing
 from tidelog.clock import SystemClock
 from tidelog.errors import KafkaStorageError
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import Put
 from tidelog.testing import VirtualClock
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.sharded import ShardedMap
-from tidelog.metadata.shifts import Shifts
+from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -20,7 +20,7 @@ def image(leader: NodeId | None, in_sync: tuple[NodeId, ...], controller: NodeId
 
 
 def counted(node: NodeId, before: Image, after: Image) -> tuple[int, int, int, int]:
-    shifts = Shifts(node)
+    shifts = IsrAndElectionCounts(node)
     shifts.applied(Update(before, after, ("orders",), (), False, False))
     return shifts.shrinks, shifts.expands, shifts.elections, shifts.unclean_elections
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.errors import InvalidTopicException
-from tidelog.metadata.names import check_collision, check_topic_name, plain_names
+from tidelog.metadata.topics.names import check_collision, check_topic_name, plain_names
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "...", "x" * 249, "__consumer_offsets"])

@@ -1,7 +1,7 @@
 """The metadata store of a cluster: etcd, version 3.4 or newer.
 
 Keys lie below a root that the cluster has to itself, so several clusters can share one etcd.  What begins with "~"
-there is the store's own (the slots of `etcd_writer`) and no part of what users of the seam see."""
+there is the store's own (the slots of `etcd.writer`) and no part of what users of the seam see."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from tidelog import errors
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import PATIENCE_MS, EtcdClient, EtcdRefused
-from tidelog.metadata.etcd_watch import watch
-from tidelog.metadata.etcd_writer import EtcdWriter
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import PATIENCE_MS, EtcdClient, EtcdRefused
+from tidelog.metadata.etcd.watch import watch
+from tidelog.metadata.etcd.writer import EtcdWriter
 from tidelog.metadata.store import (
     Change,
     Changes,

@@ -8,7 +8,7 @@ from tidelog.metadata.image import Partition, changed_partitions
 from tidelog.types import NodeId
 
 
-class Shifts:
+class IsrAndElectionCounts:
     """In-sync sets are told by the leader, elections by the controller: each once in the cluster."""
 
     def __init__(self, node: NodeId) -> None:

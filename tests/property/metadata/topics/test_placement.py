@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.metadata.image import Broker
-from tidelog.metadata.placement import place
 from tidelog.metadata.records import Endpoint
+from tidelog.metadata.topics.placement import place
 from tidelog.types import NodeId
 
 

@@ -14,16 +14,16 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import TRY_MS, Attempt, EtcdClient, EtcdRefused, Link, Lost
-from tidelog.metadata.etcd_messages import Event, Header, WatchAnswer
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import TRY_MS, EtcdAttempt, EtcdClient, EtcdLink, EtcdLost, EtcdRefused
+from tidelog.metadata.etcd.messages import Event, Header, WatchAnswer
 from tidelog.metadata.store import Compacted, RolledBack, Unanswered
 
 SILENCE_MS = 1_000
 DENIED_MAX = 2
 
 
-class Ended(Exception):
+class WatchEnded(Exception):
     """The client is closed."""
 
 
@@ -34,13 +34,13 @@ async def watch(
     have the revision before it any more."""
     following = from_revision
     history = _History(client, key)
-    attempt = Attempt(client, None)
+    attempt = EtcdAttempt(client, None)
     denied = 0
     while not client.closing.done():
         link = client.link()
         stream = None
         try:
-            stream = await Stream.open(client, link, messages.watch_request(key, end, following))
+            stream = await EtcdWatchStream.open(client, link, messages.watch_request(key, end, following))
             history.unchecked = True
             while True:
                 answer = await stream.next()
@@ -54,17 +54,17 @@ async def watch(
                     if denied > DENIED_MAX:
                         raise EtcdRefused(answer.reason or "the watch was cancelled")
                     client.forget_token()
-                    raise Lost(answer.reason)
+                    raise EtcdLost(answer.reason)
                 await history.check(answer.header, following - 1)
-                attempt, denied = Attempt(client, None), 0
+                attempt, denied = EtcdAttempt(client, None), 0
                 for revision, events in groupby(answer.events, lambda event: event.revision):
                     following = revision + 1
                     told = list(events)
                     history.told(told)
                     yield told
-        except Ended:
+        except WatchEnded:
             return
-        except (grpc.aio.AioRpcError, Lost) as problem:
+        except (grpc.aio.AioRpcError, EtcdLost) as problem:
             await attempt.failed(link, problem)
         finally:
             if stream is not None:
@@ -116,7 +116,7 @@ class _History:
         try:
             return (await self._client.call(messages.RANGE, request)).data
         except Unanswered as problem:
-            raise Lost(str(problem)) from None
+            raise EtcdLost(str(problem)) from None
 
 
 def _restored(what: str) -> RolledBack:
@@ -125,17 +125,17 @@ def _restored(what: str) -> RolledBack:
     )
 
 
-class Stream:
-    def __init__(self, client: EtcdClient, link: Link, call: Any) -> None:
+class EtcdWatchStream:
+    def __init__(self, client: EtcdClient, link: EtcdLink, call: Any) -> None:
         self._client = client
         self._link = link
         self._call = call
         self._reading: asyncio.Future[Any] | None = None
 
     @staticmethod
-    async def open(client: EtcdClient, link: Link, request: bytes) -> Stream:
+    async def open(client: EtcdClient, link: EtcdLink, request: bytes) -> EtcdWatchStream:
         metadata = await client.metadata(link)
-        stream = Stream(client, link, link.channel.stream_stream(messages.WATCH)(metadata=metadata))
+        stream = EtcdWatchStream(client, link, link.channel.stream_stream(messages.WATCH)(metadata=metadata))
         try:
             await stream._write(request)
         except BaseException:
@@ -154,10 +154,10 @@ class Stream:
         if not await self._wait(reading, SILENCE_MS):
             await self._write(messages.PROGRESS_REQUEST)
             if not await self._wait(reading, TRY_MS):
-                raise Lost(f"{self._link.endpoint} is silent")
+                raise EtcdLost(f"{self._link.endpoint} is silent")
         answer = _result(reading)
         if answer is grpc.aio.EOF:
-            raise Lost(f"{await self._call.code()}: {await self._call.details()}")
+            raise EtcdLost(f"{await self._call.code()}: {await self._call.details()}")
         return messages.read_watch(answer)
 
     async def _wait(self, work: asyncio.Future[Any], timeout_ms: int) -> bool:
@@ -167,16 +167,16 @@ class Stream:
             return_when=asyncio.FIRST_COMPLETED,
         )
         if self._client.closing in done:
-            raise Ended
+            raise WatchEnded
         if work not in done and self._link.left in done:
-            raise Lost(f"{self._link.endpoint} was left")
+            raise EtcdLost(f"{self._link.endpoint} was left")
         return work in done
 
     async def _write(self, request: bytes) -> None:
         writing = asyncio.ensure_future(self._call.write(request))
         try:
             if not await self._wait(writing, TRY_MS):
-                raise Lost(f"{self._link.endpoint} does not take a request")
+                raise EtcdLost(f"{self._link.endpoint} does not take a request")
             _result(writing)
         finally:
             writing.cancel()
@@ -185,8 +185,8 @@ class Stream:
 def _result(done: asyncio.Future[Any]) -> Any:
     """A stream that ends under somebody's hands cancels what he does; that is not a wish to end his task."""
     if done.cancelled():
-        raise Lost("the stream has ended")
+        raise EtcdLost("the stream has ended")
     try:
         return done.result()
     except asyncio.InvalidStateError:
-        raise Lost("the stream has ended already") from None
+        raise EtcdLost("the stream has ended already") from None
