@@ -1,8 +1,9 @@
-"""The controller's duties, done by whichever broker holds the controller's key.
+"""The active controller: elects leaders, on the one broker that holds the controller's key.
 
-Every broker has one of these.  When the key is free it tries to take it, bound to its own lease; while it has it, it
-stores what `elections` decides after every change, and gives leadership back to preferred replicas from time to time.
-Every write is conditional on still holding the key and on the states it was decided from."""
+Every broker runs an ActiveController.  When the key is free, the broker tries to take it, bound to the broker's lease.
+While the broker holds the key, it stores what `elections` decides after every change, and gives leadership back to
+preferred replicas from time to time.  Every write is conditional on the controller's key and on the states from which
+it was decided."""
 
 from __future__ import annotations
 
@@ -45,29 +46,29 @@ class ActiveController:
         self._config = config
         self._unclean = unclean
         self._clock = clock
-        self._stale: set[str] = set()  # topics that changed since they were looked at
+        self._stale: set[str] = set()  # topics that changed since they were last checked
         self._all_stale = True
         self._in_charge = False
         self._news = asyncio.Event()
         self._news.set()
         self._balance_at_ms = 0
-        self._waits = LeaderlessLog()
+        self._leaderless = LeaderlessLog()
 
     def learned(self, update: Update) -> None:
-        """Every update of the metadata, after it was applied."""
+        """Called with every update of the metadata, after the broker has applied it."""
         if update.brokers or update.topic_configs or update.broker_configs:
             self._all_stale = True
         self._stale.update(update.topics)
         self._news.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs until it is cancelled."""
         while True:
             await self._wait()
             try:
-                await self._look()
+                await self._check()
             except TidelogError as problem:
-                log.warning("the metadata cannot be changed now: %s", problem)
+                log.warning("The controller cannot change the metadata now and will try again: %s", problem)
                 self._all_stale = True
                 self._news.set()
                 await asyncio.sleep(RETRY_S)
@@ -81,21 +82,21 @@ class ActiveController:
             pass
         self._news.clear()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         image = self._image()
         if image.controller is None:
             await self._registration.take_control()
-            return  # whoever got it, the store will tell
+            return  # the watch shows which broker is the controller now
         in_charge = image.controller == self._node and self._registration.control_revision is not None
         if in_charge and not self._in_charge:
-            log.info("broker %d is the controller now", self._node)
+            log.info("Broker %d is the controller now.", self._node)
             self._all_stale = True
             self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
         self._in_charge = in_charge
         if not in_charge:
-            self._waits.forget()
+            self._leaderless.forget()
             return
-        await self._put_right(image)
+        await self._elect(image)
         if self._clock.monotonic_ms() >= self._balance_at_ms:
             self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
             if self._config().auto_leader_rebalance_enable:
@@ -104,46 +105,51 @@ class ActiveController:
     def _balance_ms(self) -> int:
         return self._config().leader_imbalance_check_interval_seconds * 1000
 
-    async def _put_right(self, image: Image) -> None:
+    async def _elect(self, image: Image) -> None:
         names = None if self._all_stale else sorted(self._stale)
         topics = image.topics.values() if names is None else map(image.topics.get, names)
         self._all_stale = False
         self._stale = set()
         states = list(due(image, filter(None, topics), self._unclean))
-        self._tell_waits(image, names, states)
+        self._log_leaderless(image, names, states)
         await self._write(states)
 
-    def _tell_waits(self, image: Image, names: Collection[str] | None, states: Iterable[NextState]) -> None:
-        """Which partitions wait for which brokers, once per change."""
+    def _log_leaderless(
+        self, image: Image, names: Collection[str] | None, states: Iterable[NextState]
+    ) -> None:
+        """Logs which partitions wait for which brokers, once per change."""
         elected = {
             TopicPartition(image.names[state.topic_id], state.index)
             for state in states
             if state.record.leader is not None
         }
-        for news in self._waits.looked(image, names, elected):
-            log.log(logging.INFO if news.over else logging.WARNING, news.text)
+        for notice in self._leaderless.checked(image, names, elected):
+            log.log(logging.INFO if notice.over else logging.WARNING, notice.text)
 
     async def _write(self, states: Sequence[NextState]) -> None:
-        # One comparison is that of the controller's own key.
+        # One comparison is needed for the controller's key.
         size = self._store.operations_max - 1
         for at in range(0, len(states), size):
-            some = states[at : at + size]
-            if await self._swap(some) is None and len(some) > 1:
-                # Somebody changed one of them meanwhile, and the store will tell: the others go one by one.
-                for one in some:
-                    await self._swap([one])
+            batch = states[at : at + size]
+            if await self._swap(batch) is None and len(batch) > 1:
+                # Another broker has changed one of the states meanwhile, which the watch will show: the others are
+                # stored one by one.
+                for state in batch:
+                    await self._swap([state])
 
     async def _swap(self, states: Sequence[NextState]) -> int | None:
         control = self._registration.control_revision
         if control is None:
             return None
-        compare = [Compare(records.partition_key(one.topic_id, one.index), one.revision) for one in states]
-        then = [records.put_partition(one.topic_id, one.index, one.record) for one in states]
+        compare = [
+            Compare(records.partition_key(state.topic_id, state.index), state.revision) for state in states
+        ]
+        then = [records.put_partition(state.topic_id, state.index, state.record) for state in states]
         return await self._store.txn([Compare(records.CONTROLLER, control), *compare], then)
 
 
 def preferred(image: Image) -> Iterable[NextState]:
-    """Partitions whose preferred leader could lead and does not: their next states."""
+    """The next states of partitions whose preferred replica could lead and does not."""
     live = frozenset(broker.node_id for broker in image.live_brokers)
     for topic in image.topics.values():
         for partition in topic.partitions:

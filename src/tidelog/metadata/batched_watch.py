@@ -1,8 +1,8 @@
-"""Changes that came while others were applied, taken together.
+"""A watch in batches: changes that arrive while earlier changes are applied become one batch.
 
-A broker that comes back changes thousands of partitions, each in a revision of its own.  Applying one costs about as much
-as applying all, so whoever falls behind catches up in one step.  Only changes of partitions' states are put together: a
-broker that went and came again must be seen to have gone."""
+A broker that returns changes thousands of partitions, each in a revision of its own.  Applying one revision costs about
+as much as applying all of them, so a broker that falls behind catches up in one step.  Only changes of partition states
+share a batch: an image in which a restarted broker is absent must not be skipped."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from tidelog.metadata import records
 from tidelog.metadata.store import Changes
 
-AHEAD_MAX = 1_000  # revisions that are read before those before them are applied
+AHEAD_MAX = 1_000  # revisions read and not yet yielded
 
 
 async def batched_changes(watch: AsyncIterator[Changes]) -> AsyncGenerator[list[Changes], None]:
-    """All that `watch` tells, in order; ends as it does."""
-    came: deque[Changes] = deque()
+    """Yields everything that `watch` yields, in order, and ends or fails as `watch` does."""
+    pending: deque[Changes] = deque()
     news, room = asyncio.Event(), asyncio.Event()
 
     async def read() -> None:
         async for changes in watch:
-            came.append(changes)
+            pending.append(changes)
             news.set()
-            while len(came) >= AHEAD_MAX:
+            while len(pending) >= AHEAD_MAX:
                 room.clear()
                 await room.wait()
 
     reading = asyncio.get_running_loop().create_task(read())
     reading.add_done_callback(lambda _: news.set())
     try:
-        while came or not reading.done():
-            if not came:
+        while pending or not reading.done():
+            if not pending:
                 news.clear()
                 await news.wait()
                 continue
-            some = [came.popleft()]
-            while came and _of_partitions(some[-1]) and _of_partitions(came[0]):
-                some.append(came.popleft())
+            batch = [pending.popleft()]
+            while pending and _of_partitions(batch[-1]) and _of_partitions(pending[0]):
+                batch.append(pending.popleft())
             room.set()
-            yield some
+            yield batch
         reading.result()
     finally:
         reading.cancel()

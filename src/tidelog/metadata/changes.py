@@ -1,7 +1,7 @@
-"""From the store's keys to an image, and from one image to the next.
+"""Builds a metadata image from the store's keys, and the next image from a change.  Pure.
 
-Pure.  Reading a snapshot and following the watch go through the same few functions, so stepping from change to change
-gives the image that a fresh start would read, in whatever order a topic's key and those of its partitions come."""
+Reading a snapshot and following the watch use the same functions, so that applying change after change gives the same
+image as reading a snapshot, whatever the order in which the keys of a topic and of its partitions arrive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog.types import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One step: the image before and after it, and which of it differs, each name once and in order."""
+    """One step: the images before and after it, and the names that differ between them, each once and in order."""
 
     before: Image
     image: Image
@@ -46,19 +46,19 @@ class _Written(NamedTuple):
 
 
 def read(snapshot: Snapshot) -> Image:
-    """The image that a snapshot of the whole store holds."""
+    """The image of a snapshot of the whole store."""
     written = (_Written(*entry) for entry in snapshot.entries)
     return _Draft(Image()).finish(written, snapshot.revision).image
 
 
 def advance(image: Image, *steps: Changes) -> Update:
-    """One revision further, or several that follow one another."""
+    """Applies one revision, or several consecutive revisions."""
     written = (_Written(*change, step.revision) for step in steps for change in step.changes)
     return _Draft(image).finish(written, steps[-1].revision)
 
 
 def catch_up(image: Image, snapshot: Snapshot) -> Update:
-    """Straight to a snapshot, when the changes between are gone."""
+    """Advances straight to a snapshot, when the store no longer has the changes in between."""
     fresh = read(snapshot)
     topics = {*image.topics, *fresh.topics}
     configs = {*image.topic_configs, *fresh.topic_configs}
@@ -79,7 +79,7 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
 
 
 class _Draft:
-    """What the next image has that the last one has not: collected key by key, put together at the end."""
+    """Collects the differences of the next image key by key, and builds the image at the end."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -133,7 +133,7 @@ class _Draft:
             self._others["controller"] = None if value is None else NodeId(int(value))
         elif key == records.CLUSTER:
             self._others["cluster_id"] = "" if value is None else value.decode()
-        # Any other key (producer ids, what newer brokers may store) is no part of the image.
+        # Other keys (producer ids, keys that newer brokers store) are not part of the image.
 
     # Topics and partitions
 
@@ -142,10 +142,10 @@ class _Draft:
         names: dict[UUID, str | None] = {}
         for name in self._records:
             topics[name] = None
-            known = self._image.topics.get(name)
-            if known is not None:
-                names[known.id] = None
-                self._finish_strays(known.id, stored_of(known), 0)
+            before = self._image.topics.get(name)
+            if before is not None:
+                names[before.id] = None
+                self._finish_strays(before.id, stored_of(before), 0)
         for name, written in self._records.items():
             if written is not None:
                 record, revision = written
@@ -172,23 +172,24 @@ class _Draft:
         return topic._replace(partitions=tuple(partitions))
 
     def _finish_strays(self, topic_id: UUID, more: dict[int, Stored], count: int) -> dict[int, Stored]:
-        """What is stored of the first `count` partitions of a topic.  All else about it, with `more`, is stray."""
+        """The stored states of the first `count` partitions of a topic.  The states of its other partitions, and `more`,
+        become strays."""
         changed = self._stored.pop(topic_id, {})
-        known = self._others.get("strays", self._image.strays)
-        if not changed and not more and topic_id not in known:
+        strays = self._others.get("strays", self._image.strays)
+        if not changed and not more and topic_id not in strays:
             return {}
-        held = {**known.get(topic_id, {}), **more}
+        held = {**strays.get(topic_id, {}), **more}
         for index, stored in changed.items():
             if stored is not None:
                 held[index] = stored
             else:
                 held.pop(index, None)
         stray = {index: stored for index, stored in held.items() if index >= count}
-        if stray or topic_id in known:
+        if stray or topic_id in strays:
             self._set("strays", topic_id, stray or None)
         return {index: stored for index, stored in held.items() if index < count}
 
-    # The rest
+    # Settings and brokers
 
     def _configs_changed(self, key: str, configs: Configs | None) -> None:
         if key.startswith(records.TOPIC_CONFIGS):
@@ -203,7 +204,7 @@ class _Draft:
         self._set("brokers", node, None if record is None else Broker(node, revision, *record))
 
     def _set(self, field: str, key: NodeId | UUID | None, value: Any) -> None:
-        """None takes the key out of one of the small mappings."""
+        """Sets a key in one of the small mappings; None removes the key."""
         mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
         if value is not None:
             mapping[key] = value

@@ -1,4 +1,4 @@
-"""How a change of settings is worked out: set, unset, add to a list, take from a list.  Pure."""
+"""Incremental changes of settings: set, delete, append to a list, subtract from a list.  Pure."""
 
 from __future__ import annotations
 
@@ -33,19 +33,23 @@ def altered(
     effective: Mapping[str, str | None],
     what: str,
 ) -> dict[str, str]:
-    """`current` with all of `wanted` done to it.  A list that was not set starts as it is in effect."""
+    """`current` with all alterations in `wanted` applied.  A list that is not set starts with its effective value."""
     after = dict(current)
     for name, action, value in wanted:
         if action is Action.DELETE:
             after.pop(name, None)
             continue
         if value is None:
-            raise errors.InvalidRequest(f"{name} has no value: unset it to get the default")
+            raise errors.InvalidRequest(
+                f"Setting {name} has no value: delete the setting to get the default."
+            )
         if action is Action.SET:
             after[name] = value
             continue
         if find(settings, name, what).kind is not Kind.LIST:
-            raise errors.InvalidConfig(f"{name} is no list: nothing can be added to it or taken from it")
+            raise errors.InvalidConfig(
+                f"Setting {name} is not a list: APPEND and SUBTRACT do not apply to it."
+            )
         held = _entries(after.get(name, effective.get(name) or ""))
         given = _entries(value)
         if action is Action.APPEND:

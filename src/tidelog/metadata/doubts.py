@@ -1,7 +1,7 @@
-"""What a broker reports of its replicas when it starts, or when a disk fails under it.  Pure.
+"""What a broker reports about its replicas when it starts, or when a disk fails.  Pure.
 
 A replica in doubt may lack records that it acknowledged.  The doubt, and the end of the leadership of a broker that is
-in doubt, are one change of the partition's state: there is no moment at which a broker in doubt leads."""
+in doubt, are one change of the partition's state: a broker in doubt never leads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ NO_LOG = (-1, -1)
 
 
 class ReplicaCondition(NamedTuple):
-    """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
-    log, looked up only if somebody has to compare it with others.  `last_epoch`: that of its last record."""
+    """The condition of a replica.  `cause`: why the replica is in doubt, None if it is not.  `reach`: returns the newest
+    leader epoch and the log end offset; called only if they have to be compared with other replicas.  `last_epoch`: returns
+    the leader epoch of the last record."""
 
     cause: Cause | None
     reach: Callable[[], tuple[int, int]]

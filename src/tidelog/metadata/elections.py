@@ -1,14 +1,14 @@
-"""Who leads a partition: elections by the controller, and the end of a partition's move.
+"""Leader elections by the controller, clean and unclean, and the completion of reassignments.
 
-Pure: a partition's state and the brokers that run in, its next state out.  The rules:
+Pure: a partition's state and the running brokers in, the partition's next state out.  The rules:
 
 - A leader is elected from the holders (in-sync set and eligible leader replicas) that are not in doubt.
-- When the metadata turn out to be older than the logs (the store was restored from a backup), nobody knows who was in
-  sync: all replicas report, and the best log leads.
+- When the metadata turn out to be older than the logs (the store was restored from a backup), the ISR is unknown: all
+  replicas report, and the best log leads.
 - When every holder is in doubt and all of them have reported, the log with the newest leader epoch, then the longest
   one, is the best there is.  A replica without a log is elected only if no replica can have one.
-- An election never shrinks the in-sync set and never forgets a doubt: only a leader that runs does that (`in_sync`).
-  So a leader that was elected and turns out to be dead or in doubt has cost nothing.
+- An election never shrinks the ISR and never drops a doubt: only a running leader does that (`in_sync_changes`).
+  So the election of a leader that turns out to be dead or in doubt does no harm.
 
 `active_controller` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
 
@@ -151,9 +151,11 @@ def elect_preferred(partition: Partition, live: Collection[NodeId]) -> Partition
     """The first replica takes over, when it runs, is in sync and is not in doubt."""
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        raise errors.ElectionNotNeeded(f"broker {preferred} leads already")
+        raise errors.ElectionNotNeeded(f"No election is needed: broker {preferred} already leads.")
     if not can_be_preferred(partition, live):
-        raise errors.PreferredLeaderNotAvailable(f"broker {preferred} is not running or not in sync")
+        raise errors.PreferredLeaderNotAvailable(
+            f"The preferred leader, broker {preferred}, is not running or not in sync."
+        )
     return next_epoch(partition, preferred)
 
 
@@ -168,15 +170,19 @@ def elect_unclean(
     """A live replica takes over from nobody: without loss if that is possible, else `chosen`, or the one that probably
     loses least."""
     if partition.leader is not None and partition.leader in live:
-        raise errors.ElectionNotNeeded(f"broker {partition.leader} leads and is running")
+        raise errors.ElectionNotNeeded(
+            f"No election is needed: broker {partition.leader} leads and is running."
+        )
     if chosen is not None and (chosen not in partition.replicas or chosen not in live):
-        raise errors.EligibleLeadersNotAvailable(f"broker {chosen} has no replica, or is not running")
+        raise errors.EligibleLeadersNotAvailable(f"Broker {chosen} has no replica, or is not running.")
     clean = choose_leader(partition, live, live)
     if clean is not None and chosen in (None, clean):
         return next_epoch(partition, clean)
     leader = unclean_choice(partition, live) if chosen is None else chosen
     if leader is None:
-        raise errors.EligibleLeadersNotAvailable(f"none of the brokers {list(partition.replicas)} is running")
+        raise errors.EligibleLeadersNotAvailable(
+            f"None of the brokers {list(partition.replicas)} is running."
+        )
     record = _given_up(partition, leader)
     return record._replace(
         leader=leader,

@@ -1,5 +1,6 @@
-"""How often leadership and in-sync sets changed, as far as this broker has to tell of it.  Pure: counted from the steps
-of the metadata, whoever caused them."""
+"""Counts of ISR shrinks, ISR expansions and leader elections, for the metrics of this broker.  Pure.
+
+The counts come from the updates of the metadata, whichever broker caused the change."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tidelog.types import NodeId
 
 
 class IsrAndElectionCounts:
-    """In-sync sets are told by the leader, elections by the controller: each once in the cluster."""
+    """The leader counts changes of the ISR, the controller counts elections: each change counts once in the cluster."""
 
     def __init__(self, node: NodeId) -> None:
         self._node = node

@@ -1,7 +1,7 @@
-"""Moving partitions to other brokers: what is stored when a move begins or is called off.  Pure.
+"""Partition reassignments: the state that is stored when a reassignment begins or is cancelled.  Pure.
 
-While a move is under way the partition has old and new replicas alike; `elections` ends it when all new ones are in sync.
-Errors and their order are Kafka's."""
+During a reassignment the partition has its old and its new replicas; `elections` completes the reassignment when all new
+replicas are in the ISR.  Errors and their order are Kafka's."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tidelog.types import NodeId
 
 
 def begin(
-    partition: Partition, target: Sequence[int], known: Collection[NodeId], same_number: bool
+    partition: Partition, target: Sequence[int], registered: Collection[NodeId], same_number: bool
 ) -> PartitionRecord | None:
-    """`target`: the brokers that shall hold it, the one to lead first; None when it is so already.  A move that is
-    under way is replaced.  `same_number`: refuse one that changes how many replicas there are."""
-    _check(target, known)
+    """Reassigns the partition to the brokers in `target`, the preferred leader first; None if they hold it already.  A
+    reassignment in progress is replaced.  `same_number`: refuse a change of the replication factor."""
+    _check(target, registered)
     wanted = tuple(NodeId(node) for node in target)
     had = tuple(node for node in partition.replicas if node not in partition.adding)
     if same_number and len(wanted) != len(had):
         raise errors.InvalidReplicationFactor(
-            f"partition {partition.index} has {len(had)} replicas, and the move would leave it {len(wanted)}"
+            f"Cannot reassign partition {partition.index}: it has {len(had)} replicas, and would have {len(wanted)}. "
+            "Name as many brokers as it has replicas, or allow a change of the replication factor."
         )
     if wanted == had and not partition.adding and not partition.removing:
         return None
@@ -32,7 +33,8 @@ def begin(
     in_sync = tuple(node for node in partition.in_sync if node in replicas)
     if partition.doubted.issuperset(in_sync):
         raise errors.InvalidReplicaAssignment(
-            f"no replica of partition {partition.index} that is in sync would be left"
+            f"Cannot reassign partition {partition.index}: no in-sync replica would be left. "
+            f"Keep one of the brokers {list(partition.in_sync)}, or wait until another replica is in sync."
         )
     return _changed(
         partition,
@@ -44,26 +46,26 @@ def begin(
 
 
 def cancel(partition: Partition) -> PartitionRecord:
-    """Back to the replicas it had."""
+    """Returns to the replicas before the reassignment."""
     if not partition.adding and not partition.removing:
-        raise errors.NoReassignmentInProgress(f"partition {partition.index} is not being moved")
+        raise errors.NoReassignmentInProgress(f"Partition {partition.index} is not being reassigned.")
     had = tuple(node for node in partition.replicas if node not in partition.adding)
     in_sync = tuple(node for node in partition.in_sync if node in had)
     if partition.doubted.issuperset(in_sync):
         raise errors.InvalidReplicaAssignment(
-            f"the move of partition {partition.index} cannot be called off: only new replicas are in sync"
+            f"Cannot cancel the reassignment of partition {partition.index}: only new replicas are in sync."
         )
     return _changed(partition, in_sync=in_sync, replicas=had, adding=(), removing=())
 
 
-def _check(target: Sequence[int], known: Collection[NodeId]) -> None:
+def _check(target: Sequence[int], registered: Collection[NodeId]) -> None:
     if not target:
-        raise errors.InvalidReplicaAssignment("a partition needs at least one replica")
+        raise errors.InvalidReplicaAssignment("A partition needs at least one replica.")
     if len(set(target)) != len(target):
-        raise errors.InvalidReplicaAssignment(f"a broker stands there twice: {list(target)}")
-    missing = [node for node in target if node not in known]
+        raise errors.InvalidReplicaAssignment(f"The replicas name a broker twice: {list(target)}.")
+    missing = [node for node in target if node not in registered]
     if missing:
-        raise errors.InvalidReplicaAssignment(f"broker {missing[0]} is not registered")
+        raise errors.InvalidReplicaAssignment(f"Broker {missing[0]} is not registered.")
 
 
 def _changed(
@@ -77,7 +79,7 @@ def _changed(
     leader = partition.leader if partition.leader in in_sync else None
     return partition.record._replace(
         leader=leader,
-        # Without its leader in the set nobody leads, for as long as the controller takes to see it.
+        # If the leader leaves the ISR, the partition has no leader until the controller elects one.
         leader_epoch=partition.leader_epoch + (leader != partition.leader),
         in_sync=in_sync,
         partition_epoch=partition.partition_epoch + 1,

@@ -1,8 +1,8 @@
 """An immutable mapping whose changed copy shares nearly everything with the original.
 
-Keys are spread over a fixed number of small dicts; a change copies those it touches and the list of them, so its
-cost does not grow with the mapping until that holds very many keys.  The order of iteration depends only on the keys
-and their history, never on Python's hashing of strings, so a simulation repeats itself."""
+Keys are spread over a fixed number of small dicts; a change copies the dicts that it touches and the list of dicts, so
+the cost of a change hardly grows with the number of keys.  The order of iteration depends only on the keys and their
+history, never on Python's hashing of strings, so that a simulation repeats itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         self._size = sum(map(len, self._shards))
 
     def changed(self, changes: Mapping[K, V | None]) -> ShardedMap[K, V]:
-        """A copy with other values; None takes the key out."""
+        """A copy with these changes; the value None removes the key."""
         if not changes:
             return self
         copy: ShardedMap[K, V] = ShardedMap.__new__(ShardedMap)
@@ -67,4 +67,4 @@ def _shard(key: object) -> int:
         return crc32(key.encode()) % SHARDS
     if isinstance(key, UUID):
         return key.int % SHARDS
-    raise TypeError(f"no shard for {key!r}: only text and UUIDs are keys here")
+    raise TypeError(f"ShardedMap has no shard for {key!r}: its keys are strings and UUIDs")

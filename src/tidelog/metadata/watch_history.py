@@ -1,7 +1,7 @@
-"""The latest changes of a store, kept in memory for those who watch it.
+"""The latest changes of a metadata store, kept in memory for its watches.
 
-One list for all watchers, each with a place in it: nobody's slowness costs memory.  Who falls behind its start is
-told so and reads a snapshot instead."""
+All watches share one list, so a slow watch costs no memory.  A watch that falls behind the start of the list gets
+Compacted, and its reader continues from a snapshot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WatchHistory:
         return self._revision
 
     def happened(self, changes: Changes) -> None:
-        """The newest revision; those that are too old or too many to keep go."""
+        """Adds the newest revision and drops the oldest ones beyond the maximum."""
         assert changes.revision == self._revision + 1
         self._revision = changes.revision
         self._kept.append(changes)
@@ -45,7 +45,9 @@ class WatchHistory:
         following = from_revision
         while not self._closed:
             if following < self._start:
-                raise Compacted(f"changes before revision {self._start} are gone, asked for {following}")
+                raise Compacted(
+                    f"The metadata store has no changes before revision {self._start}, and the watch asks for {following}."
+                )
             if following > self._revision:
                 grew: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiting.append(grew)
@@ -58,7 +60,7 @@ class WatchHistory:
                 yield wanted
 
     def _wake(self) -> None:
-        # No asyncio.Event: a watcher that is thrown away would take itself out of its list while this goes through it.
+        # No asyncio.Event: a watch that is closed would remove itself from the event's list during this loop.
         waiting, self._waiting = self._waiting, []
         for grew in waiting:
             if not grew.done():
@@ -68,5 +70,5 @@ class WatchHistory:
 def _below(prefix: str, changes: Changes) -> Changes | None:
     if not prefix:
         return changes
-    wanted: tuple[Change, ...] = tuple(one for one in changes.changes if one.key.startswith(prefix))
+    wanted: tuple[Change, ...] = tuple(change for change in changes.changes if change.key.startswith(prefix))
     return Changes(changes.revision, wanted) if wanted else None

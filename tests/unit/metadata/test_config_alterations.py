@@ -38,7 +38,7 @@ def test_a_list_holds_each_entry_once() -> None:
 
 @pytest.mark.parametrize("action", [Action.APPEND, Action.SUBTRACT])
 def test_only_lists_can_be_added_to(action: Action) -> None:
-    with pytest.raises(InvalidConfig, match="is no list"):
+    with pytest.raises(InvalidConfig, match="is not a list"):
         after({}, Alteration("retention.ms", action, "1"))
     with pytest.raises(InvalidConfig, match="unknown topic setting"):
         after({}, Alteration("no.such", action, "1"))

@@ -100,7 +100,7 @@ def test_checking_only_makes_nothing() -> None:
         node = await Node.start(random)
         before = (await node.store.range("")).revision
         plans = await node.controller.create_topics([NewTopic("a"), NewTopic("b", 0)], validate_only=True)
-        assert list(map(name_of, plans)) == ["Plan", "InvalidPartitions"]
+        assert list(map(name_of, plans)) == ["TopicPlan", "InvalidPartitions"]
         assert (await node.store.range("")).revision == before
 
     testing.run(scenario)
@@ -111,7 +111,7 @@ def test_of_many_who_create_one_topic_at_once_one_succeeds() -> None:
         node = await Node.start(random)
         tries = [node.controller.create_topics([NewTopic("a"), NewTopic(f"own-{who}")]) for who in range(8)]
         outcomes = await asyncio.gather(*tries)
-        assert sorted(name_of(first) for first, _ in outcomes) == ["Plan"] + ["TopicAlreadyExists"] * 7
+        assert sorted(name_of(first) for first, _ in outcomes) == ["TopicPlan"] + ["TopicAlreadyExists"] * 7
         assert all(isinstance(own, TopicPlan) for _, own in outcomes)
         assert len(node.controller.image.topics) == 9
 
@@ -142,7 +142,7 @@ def test_partitions_are_added_behind_those_there_are() -> None:
             ]
         )
         assert list(map(name_of, outcome)) == [
-            "Plan",
+            "TopicPlan",
             "InvalidPartitions",
             "UnknownTopicOrPartition",
             "InvalidReplicaAssignment",

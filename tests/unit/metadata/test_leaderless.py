@@ -31,7 +31,7 @@ def image(live: tuple[NodeId, ...], **topics: tuple[Partition, ...]) -> Image:
 def told(
     waits: LeaderlessLog, now: Image, *names: str, elected: tuple[TopicPartition, ...] = ()
 ) -> list[str]:
-    return [news.text for news in waits.looked(now, names or None, elected)]
+    return [news.text for news in waits.checked(now, names or None, elected)]
 
 
 def test_a_partition_waits_for_brokers_or_for_an_operator_or_is_about_to_have_a_leader() -> None:
@@ -60,10 +60,10 @@ def test_what_is_waited_for_is_told_once_and_when_it_is_over() -> None:
     more = image((ONE, TWO), a=waiting.topics["a"].partitions, b=(partition(0, None, THREE),))
     assert told(waits, more, "b") == ["2 partitions have no leader and wait for broker 3: a-0, b-0"]
     over = image((ONE, TWO, THREE), a=(partition(0, THREE, THREE),), b=(partition(0, THREE, THREE),))
-    assert waits.looked(over, None, ()) == [
+    assert waits.checked(over, None, ()) == [
         LeaderlessNotice(True, "no partition waits for broker 3 any more")
     ]
-    assert waits.looked(over, None, ()) == []
+    assert waits.checked(over, None, ()) == []
 
 
 def test_an_operator_is_told_which_command_decides() -> None:

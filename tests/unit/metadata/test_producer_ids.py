@@ -14,23 +14,20 @@ from tidelog.metadata.store import Put
 from tidelog.testing import VirtualClock
 
 
-def test_no_id_is_given_twice_across_brokers_blocks_and_restarts() -> None:
-    async def scenario() -> None:
-        connection = connect(":memory:")
-        seen: list[int] = []
-        with ThreadPoolExecutor(1) as executor:
-            for _ in range(3):
-                # The store's own thread, so that brokers who take a block at the same time do meet.
-                store = await SqliteStore.over(connection, executor, SystemClock())
-                brokers = [ProducerIds(store), ProducerIds(store)]
-                asked = [broker.next() for broker in brokers for _ in range(BLOCK + 10)]
-                seen += await asyncio.gather(*asked)
-            entry = await store.get(PRODUCER_IDS)
-        assert len(set(seen)) == len(seen) == 6 * (BLOCK + 10)
-        assert min(seen) == 0
-        assert entry is not None and int(entry.value) == 12 * BLOCK  # two blocks each: none was taken in vain
-
-    asyncio.run(scenario())
+async def test_no_id_is_given_twice_across_brokers_blocks_and_restarts() -> None:
+    connection = connect(":memory:")
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as executor:
+        for _ in range(3):
+            # The store's own thread, so that brokers who take a block at the same time do meet.
+            store = await SqliteStore.over(connection, executor, SystemClock())
+            brokers = [ProducerIds(store), ProducerIds(store)]
+            asked = [broker.next() for broker in brokers for _ in range(BLOCK + 10)]
+            seen += await asyncio.gather(*asked)
+        entry = await store.get(PRODUCER_IDS)
+    assert len(set(seen)) == len(seen) == 6 * (BLOCK + 10)
+    assert min(seen) == 0
+    assert entry is not None and int(entry.value) == 12 * BLOCK  # two blocks each: none was taken in vain
 
 
 def test_a_block_lasts_for_a_thousand_without_another_write() -> None:

@@ -1,8 +1,8 @@
-"""Requests to an etcd cluster: one connection at a time, left for the next endpoint when it does not answer.
+"""Requests to an etcd cluster, over one connection at a time; the client leaves an endpoint that does not answer.
 
-gRPC's own balancing is not used: it stays with a member that is frozen.  Here a call waits one second at most, then
-the whole client moves on, with all its watches.  Every request carries `hasleader`, so that a member which has lost
-the majority refuses it at once.  A call may reach etcd twice; its author must make that harmless."""
+gRPC's own balancing is not used, because it stays with a frozen member.  A call waits one second at most, then the client
+changes to the next endpoint, with all its watches.  Every request carries `hasleader`, so that a member that has lost the
+majority refuses the request at once.  A call may reach etcd twice; its caller must make that harmless."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tidelog.metadata.store import Unanswered
 
 TRY_MS = 1_000
 PATIENCE_MS = 10_000
-PAUSE_MS = 100  # after every endpoint has been tried; twice as long each time
+PAUSE_MS = 100  # pause after every endpoint has been tried; it doubles each time
 PAUSE_MS_MAX = 1_000
-REFUSED_MAX = 3  # tokens in a row that etcd does not know
+REFUSED_MAX = 3  # tokens in a row that etcd may refuse
 
 _OPTIONS = (
     # etcd is never behind the proxy that the environment names for web pages.
@@ -34,7 +34,7 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", TRY_MS),
     ("grpc.max_reconnect_backoff_ms", TRY_MS),
-    # A member that comes back at an address must not be judged by the connection to the one before.
+    # A member that restarts at an address must not be judged by the connection to the earlier process.
     ("grpc.use_local_subchannel_pool", 1),
 )
 _LOST = {
@@ -49,16 +49,16 @@ _OLD_TOKEN = ("invalid auth token", "revision of auth store is old")
 
 
 class EtcdRefused(errors.UnknownServerError):
-    """etcd has understood and will not do it; `reason` is its own text."""
+    """etcd has refused the request; `reason` is etcd's own text."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(f"etcd refuses: {reason}{hint}")
+        super().__init__(f"etcd refuses the request: {reason}{hint}")
         self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdAccess:
-    """`ca`, `cert` and `key` are the contents of PEM files; with `ca` the connection is encrypted."""
+    """How to reach etcd.  `ca`, `cert` and `key`: the contents of PEM files; with `ca` the connection is encrypted."""
 
     endpoints: tuple[str, ...]
     ca: bytes | None = None
@@ -69,7 +69,7 @@ class EtcdAccess:
 
 
 class EtcdAnswer(NamedTuple):
-    """`tries` above 1: an earlier one may have had its effect as well."""
+    """`tries` above 1: an earlier try may have had its effect, too."""
 
     data: bytes
     tries: int
@@ -82,7 +82,7 @@ class EtcdLink:
         self.endpoint = endpoint
         self.channel = channel
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the client has moved on: whoever still uses this link should too."""
+        """Done when the client has changed to another endpoint: users of this link must leave it, too."""
 
     async def ask(self, method: str, request: bytes, metadata: Any) -> bytes:
         with _cut_off():
@@ -92,7 +92,7 @@ class EtcdLink:
         return answer
 
     async def ask_stream(self, method: str, request: bytes, metadata: Any) -> bytes:
-        """One request and one answer on a method that streams both."""
+        """Sends one request and reads one answer, on a method that streams both."""
         call = self.channel.stream_stream(method)([request], timeout=TRY_MS / 1000, metadata=metadata)
         try:
             with _cut_off():
@@ -106,14 +106,14 @@ class EtcdLink:
 
 
 class EtcdLost(Exception):
-    """The member did not answer, or cannot: another one may."""
+    """The member did not answer, or cannot answer: another member may."""
 
 
 @contextmanager
 def _cut_off() -> Iterator[None]:
-    """A channel that is closed cancels the calls on it.  To whoever waits for one this looks as if he himself were
-    cancelled, which would end his task for good: a process that stood still for longer than a link has to end its calls
-    comes back to just that."""
+    """Turns the cancellation of a call by a closed channel into EtcdLost.  Otherwise the caller could not distinguish it
+    from its own cancellation, and its task would end: this happens when a process was stalled for longer than the calls
+    on a link may take."""
     try:
         yield
     except asyncio.CancelledError:
@@ -135,7 +135,7 @@ class EtcdClient:
         self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
-        """Watches end; what is under way is lost."""
+        """Ends the watches; calls in progress are lost."""
         if not self.closing.done():
             self.closing.set_result(None)
         if self._link is not None:
@@ -155,7 +155,7 @@ class EtcdClient:
 
     def link(self) -> EtcdLink:
         if self.closing.done():
-            raise errors.KafkaStorageError("the metadata store is closed")
+            raise errors.KafkaStorageError("The metadata store is closed.")
         if self._link is None:
             endpoint = self._access.endpoints[self._at]
             self._link = EtcdLink(endpoint, self._connect(endpoint))
@@ -169,13 +169,13 @@ class EtcdClient:
         return grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
 
     def leave(self, link: EtcdLink) -> None:
-        """On to the next endpoint, unless somebody else was faster."""
+        """Changes to the next endpoint, unless another call already has."""
         if link is not self._link:
             return
         self._link = None
         self._at = (self._at + 1) % len(self._access.endpoints)
         link.left.set_result(None)
-        # Calls of others end by themselves within their second; cutting them off would look like a cancellation.
+        # Other calls end by themselves within a second; to close the channel at once would look like a cancellation.
         closing = asyncio.ensure_future(link.channel.close(2 * TRY_MS / 1000))
         self._leaving[closing] = link.channel
         closing.add_done_callback(self._left)
@@ -188,7 +188,7 @@ class EtcdClient:
     async def call(
         self, method: str, request: bytes, patience_ms: int = PATIENCE_MS, streamed: bool = False
     ) -> EtcdAnswer:
-        """The first answer that any endpoint gives; EtcdRefused when it is no, Unanswered when there is none."""
+        """The first answer of any endpoint; EtcdRefused if etcd refuses, Unanswered if no endpoint answers in time."""
         attempt = EtcdAttempt(self, patience_ms)
         while True:
             link = self.link()
@@ -200,7 +200,7 @@ class EtcdClient:
                 await attempt.failed(link, problem)
 
     async def metadata(self, link: EtcdLink) -> tuple[tuple[str, str], ...]:
-        """What goes with every request; signs in when that is due."""
+        """The gRPC metadata of every request; signs in if there is no token."""
         needs_leader = ("hasleader", "true")
         access = self._access
         if access.user is None:
@@ -224,12 +224,12 @@ class EtcdClient:
         return self._clock.monotonic_ms()
 
     def rounds(self, tries: int) -> bool:
-        """True when every endpoint has had its turn."""
+        """True if every endpoint has been tried equally often."""
         return tries % len(self._access.endpoints) == 0
 
 
 class EtcdAttempt:
-    """What was tried for one call, and what to do after each failure."""
+    """The tries of one call, and what to do after each failure."""
 
     def __init__(self, client: EtcdClient, patience_ms: int | None) -> None:
         self._client = client
@@ -239,7 +239,7 @@ class EtcdAttempt:
         self.tries = 0
 
     async def failed(self, link: EtcdLink, problem: Exception) -> None:
-        """Returns when it is time for the next try; raises when there is none."""
+        """Returns when it is time for the next try; raises if there is no other try."""
         self.tries += 1
         text = _text(problem)
         if isinstance(problem, grpc.aio.AioRpcError) and self._wants_token(problem, text):
@@ -248,16 +248,16 @@ class EtcdAttempt:
             self._client.leave(link)
         if self._ends_ms is not None and self._client.now_ms() >= self._ends_ms:
             raise Unanswered(
-                f"etcd at {self._client.endpoints} did not answer: {text}: check that it runs and has a majority"
+                f"etcd at {self._client.endpoints} did not answer: {text}: check that it runs and has a majority."
             )
         if self._client.rounds(self.tries):
             await asyncio.wait([self._client.closing], timeout=self._pause_ms / 1000)
             self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
 
     def _wants_token(self, problem: grpc.aio.AioRpcError, text: str) -> bool:
-        """EtcdRefused for what no other member and no new token would change."""
+        """True if a new token may help; EtcdRefused if neither another member nor a new token would."""
         code = problem.code()
-        if code is grpc.StatusCode.UNAUTHENTICATED or any(one in text for one in _OLD_TOKEN):
+        if code is grpc.StatusCode.UNAUTHENTICATED or any(phrase in text for phrase in _OLD_TOKEN):
             self._refused += 1
             if self._refused > REFUSED_MAX:
                 raise EtcdRefused(text) from None

@@ -1,7 +1,7 @@
-"""The few messages of etcd's v3 API that we send and read, as protobuf bytes.  Pure.
+"""The messages of etcd's v3 API that the store sends and reads, as protobuf bytes.  Pure.
 
-Field numbers are etcd's.  Written by hand, because generated code needs the protobuf package: more memory and a
-slower start than these functions.  A field that is not read is skipped, as protobuf wants it."""
+Field numbers are etcd's.  The code is written by hand, because generated code needs the protobuf package, more memory and
+a slower start.  Fields that are not read are skipped, as protobuf requires."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 STATUS = "/etcdserverpb.Maintenance/Status"
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_COMPARE_MOD = 2  # the revision that last wrote the key; EQUAL is 0, which is not written
+_COMPARE_MOD = (
+    2  # compares the revision that last wrote the key; the operator EQUAL is 0, which is not written
+)
 _DELETED = 1
 
 Value = int | bytes
 
 
 class MalformedEtcdMessage(ValueError):
-    """Not what etcd answers."""
+    """The bytes are not a message of etcd."""
 
 
 class KeyValue(NamedTuple):
@@ -42,7 +44,7 @@ class RangeAnswer(NamedTuple):
 
 
 class TxnAnswer(NamedTuple):
-    """`ranges`: what the range operations of the branch that ran have found, in order."""
+    """`ranges`: the results of the range operations in the branch that ran, in order."""
 
     revision: int
     succeeded: bool
@@ -58,7 +60,7 @@ class Event(NamedTuple):
 
 
 class Header(NamedTuple):
-    """Of every answer: which cluster gave it, and its newest revision."""
+    """The header of every answer: the cluster that answered, and its newest revision."""
 
     cluster_id: int
     revision: int
@@ -81,7 +83,7 @@ class LeaseAnswer(NamedTuple):
 
 
 class StatusAnswer(NamedTuple):
-    """`leader` 0: the member knows of none."""
+    """`leader` 0: the member knows no leader."""
 
     member: int
     version: str
@@ -89,7 +91,7 @@ class StatusAnswer(NamedTuple):
     revision: int
 
 
-# Bytes of fields.  Protobuf leaves out what has its default value.
+# Bytes of fields.  Protobuf leaves out fields that have their default values.
 
 
 def number(field: int, value: int) -> bytes:
@@ -101,7 +103,7 @@ def data(field: int, value: bytes) -> bytes:
 
 
 def message(field: int, value: bytes) -> bytes:
-    """Also when it is empty: which one of several operations it is counts."""
+    """A field that is written even if it is empty, because its number tells which operation it is."""
     return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
 
 
@@ -118,7 +120,7 @@ def _varint(value: int) -> bytes:
 
 
 def fields(text: bytes) -> Iterator[tuple[int, Value]]:
-    """(number, value) of every varint and every length-delimited field; the rest is skipped."""
+    """(number, value) of every varint and every length-delimited field; other fields are skipped."""
     at, size = 0, len(text)
     while at < size:
         tag, at = _read_varint(text, at)
@@ -170,7 +172,7 @@ def _bytes(value: Value) -> bytes:
 
 
 def range_request(key: bytes, end: bytes = b"", limit: int = 0, revision: int = 0) -> bytes:
-    """The keys from `key` up to `end` (exclusive), in order; without `end`, the one key."""
+    """Asks for the keys from `key` up to `end` (exclusive), in order; without `end`, for the one key."""
     return data(1, key) + data(2, end) + number(3, limit) + number(4, revision)
 
 
@@ -187,16 +189,16 @@ def delete_operation(key: bytes, end: bytes = b"") -> bytes:
 
 
 def compare_revision(key: bytes, revision: int) -> bytes:
-    """The key was last written at `revision`; 0: it is not there."""
-    # The revision is one of several kinds of operand, so it is written even if it is 0.
+    """Holds if the key was last written at `revision`; 0: if the key does not exist."""
+    # The operand is a oneof field in protobuf, so it is written even if it is 0.
     operand = _varint(6 << 3 | _VARINT) + _varint(revision)
     return number(2, _COMPARE_MOD) + data(3, key) + operand
 
 
 def txn_request(compare: Sequence[bytes], success: Sequence[bytes], failure: Sequence[bytes]) -> bytes:
-    parts = [message(1, one) for one in compare]
-    parts += [message(2, one) for one in success]
-    parts += [message(3, one) for one in failure]
+    parts = [message(1, comparison) for comparison in compare]
+    parts += [message(2, operation) for operation in success]
+    parts += [message(3, operation) for operation in failure]
     return b"".join(parts)
 
 
@@ -205,7 +207,7 @@ def watch_request(key: bytes, end: bytes, start_revision: int) -> bytes:
 
 
 PROGRESS_REQUEST = message(3, b"")
-"""A watch answers it at once, or after what it still has to tell: a sign of life."""
+"""A watch answers this request at once, or after the events that it still has to send: a sign of life."""
 
 
 def lease_grant_request(ttl_s: int) -> bytes:
@@ -213,7 +215,7 @@ def lease_grant_request(ttl_s: int) -> bytes:
 
 
 def lease_request(lease: int) -> bytes:
-    """For revoke and keep-alive alike."""
+    """The request of both revoke and keep-alive."""
     return number(1, lease)
 
 
@@ -277,7 +279,7 @@ def read_txn(text: bytes) -> TxnAnswer:
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
-            ranges += [read_range(_bytes(one)) for kind, one in fields(_bytes(value)) if kind == 1]
+            ranges += [read_range(_bytes(answer)) for kind, answer in fields(_bytes(value)) if kind == 1]
     return TxnAnswer(revision, succeeded, ranges)
 
 
@@ -332,7 +334,7 @@ def read_status(text: bytes) -> StatusAnswer:
         if field == 1:
             header = _bytes(value)
             revision = header_revision(header)
-            member = next((_int(one) for inner, one in fields(header) if inner == 2), 0)
+            member = next((_int(content) for inner, content in fields(header) if inner == 2), 0)
         elif field == 2:
             version = _bytes(value).decode()
         elif field == 4:

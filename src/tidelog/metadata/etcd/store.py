@@ -1,7 +1,7 @@
 """The metadata store of a cluster: etcd, version 3.4 or newer.
 
-Keys lie below a root that the cluster has to itself, so several clusters can share one etcd.  What begins with "~"
-there is the store's own (the slots of `etcd.writer`) and no part of what users of the seam see."""
+All keys are below a root that belongs to one cluster, so several clusters can share one etcd.  Keys that begin with "~"
+there belong to the store itself (the slots of `etcd.writer`); users of the store do not see them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidelog.metadata.store import (
     check_size,
 )
 
-# etcd takes 128 of each in a transaction and 1.5 MiB in a request unless it is told otherwise; some is for ourselves.
+# By default etcd accepts 128 comparisons and operations in a transaction and 1.5 MiB in a request; the store needs some.
 OPERATIONS_MAX = 127
 BYTES_MAX = (1536 - 64) << 10
 VERSION_MIN = (3, 4)
@@ -44,7 +44,7 @@ class EtcdStore:
     bytes_max = BYTES_MAX
 
     def __init__(self, client: EtcdClient, root: str, writer: str) -> None:
-        """`root` ends with a slash; `writer` is a name that no other running process has."""
+        """`root` ends with a slash; `writer`: a name that no other running process has."""
         self._client = client
         self._root = root.encode()
         self._writer = EtcdWriter(client, b"%s%swriters/%s/" % (self._root, OWN, writer.encode()))
@@ -52,18 +52,18 @@ class EtcdStore:
         self._under_way: dict[asyncio.Task[int | None], None] = {}
 
     async def check_version(self) -> None:
-        """Whether etcd can be reached and is new enough."""
+        """Raises an error if etcd cannot be reached or is too old."""
         try:
             status = messages.read_status((await self._client.call(messages.STATUS, b"")).data)
         except EtcdRefused as problem:
             if "permission denied" not in problem.reason:
                 raise
-            return  # it is only told to administrators: what does not work will show
+            return  # etcd tells its version only to administrators
         major, minor, *_ = (*status.version.split("."), "0", "0")
         if (int(major), int(minor)) < VERSION_MIN:
             raise errors.UnsupportedVersion(
                 f"etcd at {self._client.endpoints} is version {status.version}: "
-                f"{'.'.join(map(str, VERSION_MIN))} or newer is needed"
+                f"{'.'.join(map(str, VERSION_MIN))} or newer is needed."
             )
 
     async def get(self, key: str) -> Entry | None:
@@ -76,7 +76,7 @@ class EtcdStore:
             try:
                 return await self._range(prefix)
             except EtcdRefused as problem:
-                # Between two pages the revision of the first has been forgotten: again from the start.
+                # etcd has compacted the revision of the first page meanwhile: read all pages again.
                 if "has been compacted" not in problem.reason:
                     raise
 
@@ -99,30 +99,28 @@ class EtcdStore:
         task = asyncio.ensure_future(self._txn(compare, then))
         self._under_way[task] = None
         task.add_done_callback(self._done)
-        # Shielded, so that it is known what became of it even if nobody waits any more.
+        # Shielded, so that the writer learns the outcome even if the caller is cancelled.
         return await asyncio.shield(task)
 
     def _done(self, task: asyncio.Task[int | None]) -> None:
         self._under_way.pop(task, None)
         if not task.cancelled():
-            task.exception()  # its author may be gone, which is no reason to complain
+            task.exception()  # retrieved, so that asyncio does not warn when the caller is gone
 
     async def _txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
         compares = [messages.compare_revision(self._key(key), revision) for key, revision in compare]
         operations = list(map(self._operation, then))
         try:
-            if not compare and not any(isinstance(one, Put) for one in then):
-                # Deleting twice is deleting once, and what deletes nothing must not make a revision.
+            if not compare and not any(isinstance(operation, Put) for operation in then):
+                # A delete may happen twice, and a delete of nothing must not make a revision.
                 request = messages.txn_request((), operations, ())
                 return messages.read_txn((await self._client.call(messages.TXN, request)).data).revision
             return await self._writer.write(compares, operations)
         except EtcdRefused as problem:
             if "lease not found" in problem.reason:
-                raise LeaseEnded(f"a lease of {_keys(then)} has ended") from None
+                raise LeaseEnded(f"A lease of {_keys(then)} has ended.") from None
             if "too large" in problem.reason:
-                raise TooLarge(
-                    f"{problem}: --max-request-bytes of etcd is too small, or the change is"
-                ) from None
+                raise TooLarge(f"{problem}: the change is larger than --max-request-bytes of etcd.") from None
             raise
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
@@ -142,7 +140,7 @@ class EtcdStore:
         return lease
 
     async def close(self) -> None:
-        """Ends the leases and the watches; leases that etcd cannot be told about end by themselves."""
+        """Ends the leases and the watches; a lease that cannot be revoked ends by itself."""
         if self._under_way:
             await asyncio.wait(list(self._under_way), timeout=END_MS / 1000)
         ends = [lease.end() for lease in list(self._leases.values())]
@@ -157,14 +155,14 @@ class EtcdStore:
         return self._root + key.encode()
 
     def _span(self, prefix: str) -> tuple[bytes, bytes]:
-        """The first key below the prefix, and the first one behind them all."""
+        """The first key below the prefix, and the first key after all keys below the prefix."""
         start = self._key(prefix)
         if not prefix:
             return start, start + OWN
         return start, _behind(start)
 
-    def _entry(self, found: messages.KeyValue) -> Entry:
-        return Entry(found.key[len(self._root) :].decode(), found.value, found.revision)
+    def _entry(self, stored: messages.KeyValue) -> Entry:
+        return Entry(stored.key[len(self._root) :].decode(), stored.value, stored.revision)
 
     def _operation(self, operation: Operation) -> bytes:
         if isinstance(operation, Put):
@@ -180,13 +178,13 @@ class EtcdLease:
         self.ttl_ms = ttl_ms
         self._client = client
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when we know that it is over."""
+        """Done when the client knows that the lease has ended."""
 
     async def keep_alive(self) -> bool:
         if self.ended.done():
             return False
         request = messages.lease_request(self.id)
-        # When no answer comes within its time it is over, whatever the answer is.
+        # If no answer comes within the lease's time, the lease has ended, whatever a later answer says.
         answer = await self._client.call(
             messages.LEASE_KEEP_ALIVE, request, min(self.ttl_ms, PATIENCE_MS), streamed=True
         )
@@ -210,10 +208,12 @@ class EtcdLease:
 
 
 def _behind(prefix: bytes) -> bytes:
-    """The first key that is larger than all that begin with `prefix`."""
+    """The first key that is larger than all keys that begin with `prefix`."""
     # Prefixes are UTF-8, where no byte is 0xff.
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def _keys(then: Sequence[Operation]) -> str:
-    return ", ".join(repr(one.key) for one in then if isinstance(one, Put) and one.lease)
+    return ", ".join(
+        repr(operation.key) for operation in then if isinstance(operation, Put) and operation.lease
+    )

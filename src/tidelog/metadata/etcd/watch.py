@@ -1,8 +1,8 @@
-"""One watch on etcd, told from revision to revision over whichever members can tell it.
+"""One watch on etcd that yields revision after revision, whichever member serves it.
 
-A stream that ends, falls silent or is refused for want of a leader is opened again behind the last revision told, on
-the client's next endpoint.  Silence is noticed by asking for progress; nothing is read ahead of who listens, so that
-a slow listener costs no memory here."""
+If a stream ends, falls silent or is refused because there is no leader, the watch opens a new stream after the last
+revision it yielded, on the client's next endpoint.  Requests for progress detect silence.  The watch does not read ahead
+of its reader, so that a slow reader costs no memory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class WatchEnded(Exception):
 async def watch(
     client: EtcdClient, key: bytes, end: bytes, from_revision: int
 ) -> AsyncGenerator[list[Event], None]:
-    """The events of one revision each time, for ever; Compacted when the next one is gone, RolledBack when etcd does not
-    have the revision before it any more."""
+    """Yields the events of one revision at a time, without end; Compacted if etcd no longer has the next revision,
+    RolledBack if etcd no longer has a revision that it had sent."""
     following = from_revision
     history = _History(client, key)
     attempt = EtcdAttempt(client, None)
@@ -46,10 +46,10 @@ async def watch(
                 answer = await stream.next()
                 if answer.compacted:
                     raise Compacted(
-                        f"changes before revision {answer.compacted} are gone, asked for {following}"
+                        f"etcd has no changes before revision {answer.compacted}, and the watch asks for {following}."
                     )
                 if answer.canceled:
-                    # A token that has run out is denied like a user who must not read these keys.
+                    # etcd denies an expired token in the same way as a user without permission for these keys.
                     denied += 1
                     if denied > DENIED_MAX:
                         raise EtcdRefused(answer.reason or "the watch was cancelled")
@@ -59,9 +59,9 @@ async def watch(
                 attempt, denied = EtcdAttempt(client, None), 0
                 for revision, events in groupby(answer.events, lambda event: event.revision):
                     following = revision + 1
-                    told = list(events)
-                    history.told(told)
-                    yield told
+                    of_revision = list(events)
+                    history.yielded(of_revision)
+                    yield of_revision
         except WatchEnded:
             return
         except (grpc.aio.AioRpcError, EtcdLost) as problem:
@@ -72,8 +72,8 @@ async def watch(
 
 
 class _History:
-    """What etcd has told, to notice that it was restored from a backup: it is another cluster then, or behind, or has
-    something else at a revision that is known."""
+    """What the watch has received, to notice that etcd was restored from a backup: etcd is then another cluster, or at an
+    older revision, or has another value at a known revision."""
 
     def __init__(self, client: EtcdClient, key: bytes) -> None:
         self._client = client
@@ -81,18 +81,18 @@ class _History:
         self._cluster_id = 0
         self._last_put: Event | None = None
         self.unchecked = True
-        """A stream was opened: whoever answers there may be somebody else."""
+        """A new stream was opened: another member, or a restored one, may answer there."""
 
-    def told(self, events: list[Event]) -> None:
+    def yielded(self, events: list[Event]) -> None:
         for event in events:
             if event.value is not None:
                 self._last_put = event
 
     async def check(self, header: Header, revision: int) -> None:
-        """`revision`: the last one that is known.  RolledBack when etcd does not have it any more."""
+        """`revision`: the last known revision.  RolledBack if etcd no longer has it."""
         self._cluster_id = self._cluster_id or header.cluster_id
         if header.cluster_id != self._cluster_id or header.revision < revision:
-            # A member may be behind the others for a moment: the leader tells what there is.
+            # A member may be behind the others for a moment: a linearizable read asks the leader.
             answer = await self._ask(messages.range_request(self._key))
             newest = messages.read_header_of(answer)
             if newest.cluster_id != self._cluster_id or newest.revision < revision:
@@ -107,10 +107,10 @@ class _History:
         try:
             answer = await self._ask(messages.range_request(put.key, revision=put.revision))
         except EtcdRefused:
-            return  # history that is compacted cannot be compared
+            return  # a compacted revision cannot be compared
         entries = messages.read_range(answer).entries
         if not entries or (entries[0].revision, entries[0].value) != (put.revision, put.value):
-            raise _restored(f"has something else at revision {put.revision} than it told before")
+            raise _restored(f"has another value at revision {put.revision} than it sent before")
 
     async def _ask(self, request: bytes) -> bytes:
         try:
@@ -121,7 +121,7 @@ class _History:
 
 def _restored(what: str) -> RolledBack:
     return RolledBack(
-        f"etcd {what}: it was restored from a backup.  Start this broker again: it compares its logs with the metadata then"
+        f"etcd {what}: it was restored from a backup.  Restart this broker: it will compare its logs with the metadata."
     )
 
 
@@ -149,7 +149,7 @@ class EtcdWatchStream:
         self._call.cancel()
 
     async def next(self) -> WatchAnswer:
-        """Lost when the member is silent even though it was asked for a sign of life."""
+        """The next answer; EtcdLost if the member is silent even after a request for progress."""
         self._reading = reading = asyncio.ensure_future(self._call.read())
         if not await self._wait(reading, SILENCE_MS):
             await self._write(messages.PROGRESS_REQUEST)
@@ -183,7 +183,7 @@ class EtcdWatchStream:
 
 
 def _result(done: asyncio.Future[Any]) -> Any:
-    """A stream that ends under somebody's hands cancels what he does; that is not a wish to end his task."""
+    """The result of a read or write; a stream that ends cancels it, which is not a cancellation of the calling task."""
     if done.cancelled():
         raise EtcdLost("the stream has ended")
     try:

@@ -1,8 +1,9 @@
-"""Transactions on etcd that happen once, although an answer may be lost and the request sent again.
+"""Transactions on etcd that happen exactly once, although an answer may be lost and the request sent again.
 
-Each carries a key of its author, its *slot*: it must be as the author left it, and it is written along with the rest.
-So of all copies of a request one can succeed at most, also one that a frozen member passes on much later; and whoever
-asks again finds his own mark in the slot and knows that it has happened.  A slot belongs to one transaction at a time."""
+Each transaction compares and writes a key of its writer, the *slot*: the slot must have the revision that the writer last
+saw.  So at most one of all copies of a request can succeed, even a copy that a frozen member passes on much later; and a
+writer that sends a request again finds its own mark in the slot and knows that the transaction has happened.  A slot
+belongs to one transaction at a time."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from tidelog.metadata.etcd.client import EtcdClient
 from tidelog.metadata.etcd.messages import TxnAnswer
 from tidelog.metadata.store import Unanswered
 
-SLOTS_MAX = 32  # transactions of one author that are under way at a time; more wait
+SLOTS_MAX = 32  # transactions of one writer in progress at a time; further ones wait
 
 
 @dataclass(slots=True)
 class WriterSlot:
     key: bytes
     revision: int | None = None
-    """When it was last written, as far as we know; None when we do not."""
+    """The revision that last wrote the slot; None if the writer does not know it."""
 
 
 class EtcdWriter:
-    """`prefix`: where the slots of this author are.  No two that run at the same time may share it."""
+    """`prefix`: of the keys of this writer's slots.  Two running writers must not share a prefix."""
 
     def __init__(self, client: EtcdClient, prefix: bytes) -> None:
         self._client = client
@@ -37,7 +38,7 @@ class EtcdWriter:
         self._count = 0
 
     async def write(self, compare: Sequence[bytes], then: Sequence[bytes]) -> int | None:
-        """The revision, or None when a comparison does not hold."""
+        """The revision, or None if a comparison does not hold."""
         async with self._free:
             slot = self._idle.pop()
             try:
@@ -51,36 +52,37 @@ class EtcdWriter:
     async def _write(self, slot: WriterSlot, compare: Sequence[bytes], then: Sequence[bytes]) -> int | None:
         mark = self._next_mark()
         if slot.revision is None:
-            slot.revision = await self._look(slot)
+            slot.revision = await self._read(slot)
         while True:
             answer, tries = await self._try(slot, mark, compare, then)
             if answer.succeeded:
                 slot.revision = answer.revision
                 return answer.revision
-            found = _found(answer)
-            if found.value == mark:
-                slot.revision = found.revision
-                return found.revision
-            if found.revision == slot.revision:
+            current = _slot_in(answer)
+            if current.value == mark:
+                slot.revision = current.revision
+                return current.revision
+            if current.revision == slot.revision:
                 return None if tries == 1 else await self._settle(slot, mark)
             if tries > 1:
                 raise Unanswered(
-                    "another process writes to etcd under the name of this one: which change won?"
+                    "Another process writes to etcd under the name of this one: the outcome of the change is unknown."
                 )
-            # Our first use of this slot: now we know when an earlier process wrote it.
-            slot.revision = found.revision
+            # The first use of this slot in this process: the answer tells when an earlier process wrote the slot.
+            slot.revision = current.revision
 
-    async def _look(self, slot: WriterSlot) -> int:
+    async def _read(self, slot: WriterSlot) -> int:
         answer = await self._client.call(messages.RANGE, messages.range_request(slot.key))
         entries = messages.read_range(answer.data).entries
         return entries[0].revision if entries else 0
 
     async def _settle(self, slot: WriterSlot, mark: bytes) -> int | None:
-        """A comparison did not hold, but a copy of the request may still be on its way: it must not come later."""
+        """A comparison did not hold, but a copy of the request may still be on its way: writes the slot, so that the copy
+        cannot succeed later."""
         answer, _ = await self._try(slot, b"-", (), ())
-        found = None if answer.succeeded else _found(answer)
-        slot.revision = answer.revision if found is None else found.revision
-        return found.revision if found is not None and found.value == mark else None
+        current = None if answer.succeeded else _slot_in(answer)
+        slot.revision = answer.revision if current is None else current.revision
+        return current.revision if current is not None and current.value == mark else None
 
     async def _try(
         self, slot: WriterSlot, mark: bytes, compare: Sequence[bytes], then: Sequence[bytes]
@@ -99,7 +101,7 @@ class EtcdWriter:
         return b"%s-%d" % (self._name, self._count)
 
 
-def _found(answer: TxnAnswer) -> messages.KeyValue:
-    """The slot as it is; revision 0 when it is not there."""
+def _slot_in(answer: TxnAnswer) -> messages.KeyValue:
+    """The slot as etcd has it; revision 0 if it does not exist."""
     entries = answer.ranges[0].entries
     return entries[0] if entries else messages.KeyValue(b"", b"", 0, 0)

@@ -1,24 +1,24 @@
-"""Space kept beside the metadata store, so that a full disk can be emptied: to delete a topic, or only to start and
-stop, the store has to write a little first.  Used by `sqlite.store`, in its thread."""
+"""Disk space reserved beside the metadata store, so that a full disk can be emptied: to delete a topic, or only to start
+and stop, the store has to write a little first.  Used by `sqlite.store`, in its thread."""
 
 from __future__ import annotations
 
 import os
 
 ROOM_BYTES = 1 << 20
-STEP_BYTES = 64 << 10  # given back at a time: whoever fills the disk takes what is free as well
-FREE_BYTES_MIN = 4 * ROOM_BYTES  # with less it is not taken again
+STEP_BYTES = 64 << 10  # freed at a time: the process that fills the disk takes free space, too
+FREE_BYTES_MIN = 4 * ROOM_BYTES  # the space is reserved again only if this much is free
 
 
 class DiskReserve:
-    """A file that is as large as what is kept."""
+    """A file that is as large as the reserved space."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._size = os.stat(path).st_size if os.path.exists(path) else 0
 
     def give(self) -> bool:
-        """Frees some space; false when there is none left to give."""
+        """Frees some space; false when no reserved space is left."""
         if not self._size:
             return False
         self._size = max(0, self._size - STEP_BYTES)
@@ -30,12 +30,12 @@ class DiskReserve:
             pass
 
     def take(self) -> None:
-        """All of it again, where there is plenty of space; another time where that fails."""
+        """Reserves all of the space again if the disk has plenty; a failure is ignored, since a later call tries again."""
         if self._size >= ROOM_BYTES:
             return
         try:
-            facts = os.statvfs(os.path.dirname(self._path) or ".")
-            if facts.f_bavail * facts.f_frsize >= FREE_BYTES_MIN:
+            disk = os.statvfs(os.path.dirname(self._path) or ".")
+            if disk.f_bavail * disk.f_frsize >= FREE_BYTES_MIN:
                 self._fill()
         except OSError:
             pass

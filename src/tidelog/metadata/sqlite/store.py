@@ -1,8 +1,8 @@
 """The metadata store of a cluster of one: a SQLite file.
 
-A transaction is synced to disk before it is answered.  All of SQLite runs in the one thread of the executor that is
-passed in, since a sync on the event loop would stall every producer; on the simulator's loop that is inline.  Leases
-live as long as the process at most: keys that a dead process left behind are deleted when the store is opened."""
+A transaction is synced to disk before it is answered.  All SQLite calls run in the one thread of the executor that is
+passed in, since a sync on the event loop would stall every producer; on the simulator's loop they run inline.  A lease
+lasts as long as the process at most: keys that a dead process left behind are deleted when the store is opened."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPERATIONS_MAX = 100_000
 BYTES_MAX = 64 << 20
 CHANGES_KEPT_MAX = 20_000
 SCHEMA = 1
-STALLED_PART = 10  # a timer that is late by this part of a lease tells of a loop that stood still
+STALLED_PART = 10  # a timer that is late by this part of a lease shows that the loop was stalled
 
 _NO_LEASE = 0
 _ALL_LEASES = -1
@@ -52,9 +52,10 @@ _CREATE = """
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """ ":memory:" gives a store that lasts as long as the connection: the simulator keeps it across restarts."""
+    """Opens the file; ":memory:" gives a store that lasts as long as the connection, which the simulator keeps across
+    restarts."""
     try:
-        # The broker's own thread uses it, one call at a time.
+        # Only the store's own thread uses the connection, one call at a time.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -65,12 +66,12 @@ def connect(path: str) -> sqlite3.Connection:
     except sqlite3.Error as problem:
         in_use = " (is another broker running on it?)" if "locked" in str(problem) else ""
         raise errors.KafkaStorageError(
-            f"cannot open the metadata store {path}: {problem}{in_use}"
+            f"Cannot open the metadata store {path}: {problem}{in_use}"
         ) from problem
     if schema > SCHEMA:
         connection.close()
         raise errors.KafkaStorageError(
-            f"the metadata store {path} was written by a newer Tidelog (schema {schema}): use that one"
+            f"The metadata store {path} was written by a newer Tidelog (schema {schema}): use that version."
         )
     return connection
 
@@ -86,7 +87,7 @@ class SqliteStore:
         self._connection = connection
         self._executor = executor
         self._clock = clock
-        self._reserve = reserve  # None: the connection is not ours, and not to be closed
+        self._reserve = reserve  # None: another owner closes the connection
         self._history = WatchHistory(self._revision(), CHANGES_KEPT_MAX)
         self._leases: dict[int, SqliteLease] = {}
         self._last_lease = 0
@@ -94,17 +95,17 @@ class SqliteStore:
 
     @staticmethod
     async def open(path: str, executor: Executor, clock: Clock) -> SqliteStore:
-        """The store in the file `path`, which is created when it is not there."""
+        """The store in the file `path`, which is created if it does not exist."""
         loop = asyncio.get_running_loop()
         connection = await loop.run_in_executor(executor, connect, path)
         reserve = DiskReserve(f"{path}.reserve")
-        # The start may have to write more than the store does: it is taken again once there is plenty of space.
+        # The start may have to write more than the store does: the space is reserved again once there is plenty.
         reserve.give_all()
         return await SqliteStore._opened(connection, executor, clock, reserve)
 
     @staticmethod
     async def over(connection: sqlite3.Connection, executor: Executor, clock: Clock) -> SqliteStore:
-        """The store behind a connection that somebody else closes."""
+        """The store on a connection that another owner closes."""
         return await SqliteStore._opened(connection, executor, clock, None)
 
     @staticmethod
@@ -155,26 +156,26 @@ class SqliteStore:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
 
     async def lease_ended(self, lease: SqliteLease) -> None:
-        """The keys bound to it go, in one revision."""
+        """Deletes the keys bound to the lease, in one revision."""
         if self._leases.pop(lease.id, None) is not None:
             await self._change(lambda: self._commit((), (), ended_lease=lease.id))
 
-    # On the loop: work for the thread, and what comes of it.
+    # On the event loop: work for the thread, and its results.
 
     async def _run(self, work: Callable[[], T]) -> T:
-        # Shielded, for what is under way in the thread happens even if nobody waits for it any more.
+        # Shielded: work in the thread continues even if its caller is cancelled.
         return await asyncio.shield(self._start(work))
 
     async def _change(self, work: Callable[[], tuple[int | None, Changes | None]]) -> int | None:
         under_way = self._start(work)
-        # Not after the await: a caller that was cancelled would keep the change from the watchers.
+        # Not after the await: watches would miss the change of a caller that was cancelled.
         under_way.add_done_callback(self._changed)
         revision, _ = await asyncio.shield(under_way)
         return revision
 
     def _start(self, work: Callable[[], T]) -> asyncio.Future[T]:
         if self._closed:
-            raise errors.KafkaStorageError("the metadata store is closed")
+            raise errors.KafkaStorageError("The metadata store is closed.")
         return asyncio.get_running_loop().run_in_executor(self._executor, _guarded, work)
 
     def _changed(self, done: asyncio.Future[tuple[int | None, Changes | None]]) -> None:
@@ -203,7 +204,7 @@ class SqliteStore:
     def _commit(
         self, compare: Sequence[Compare], then: Sequence[Operation], ended_lease: int = _NO_LEASE
     ) -> tuple[int | None, Changes | None]:
-        """(revision or None, what changed); the keys bound to `ended_lease` go as well."""
+        """Returns (revision or None, the changes); also deletes the keys bound to `ended_lease`."""
         while True:
             try:
                 done = self._try_to_commit(compare, then, ended_lease)
@@ -239,8 +240,8 @@ class SqliteStore:
 
     def _holds(self, compare: Sequence[Compare]) -> bool:
         for key, revision in compare:
-            found = self._find(key)
-            if (ABSENT if found is None else found.revision) != revision:
+            entry = self._find(key)
+            if (ABSENT if entry is None else entry.revision) != revision:
                 return False
         return True
 
@@ -267,7 +268,7 @@ def _guarded(work: Callable[[], T]) -> T:
     try:
         return work()
     except sqlite3.Error as problem:
-        raise errors.KafkaStorageError(f"the metadata store has failed: {problem}") from problem
+        raise errors.KafkaStorageError(f"The metadata store has failed: {problem}") from problem
 
 
 class SqliteLease:
@@ -300,7 +301,7 @@ class SqliteLease:
         now_ms = self._clock.monotonic_ms()
         left_ms = self._ends_ms - now_ms
         if left_ms <= 0 and now_ms - self._due_ms > self.ttl_ms // STALLED_PART:
-            # The loop stood still, and with it whoever keeps the lease alive: now they get their turn.
+            # The loop was stalled, and with it the task that renews the lease: now that task can run.
             left_ms = self.ttl_ms // 2
         if left_ms > 0:
             self._check_in(left_ms)

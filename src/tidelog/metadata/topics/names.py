@@ -1,4 +1,4 @@
-"""Which names topics may have.  Pure."""
+"""Which topic names are valid, and which collide with others in metric names.  Pure."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """InvalidTopicException says what is wrong with the name."""
+    """Raises InvalidTopicException, which says what is wrong with the name."""
     if not name:
-        raise InvalidTopicException("a topic's name cannot be empty")
+        raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopicException(f"a topic's name cannot be {name!r}")
+        raise InvalidTopicException("Topic name is invalid: '.' or '..' is not allowed")
     if len(name) > LENGTH_MAX:
         raise InvalidTopicException(
-            f"a topic's name has at most {LENGTH_MAX} characters, this one {len(name)}"
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"
         )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicException(
-            f"a topic's name has only letters, digits, '.', '_' and '-' (of ASCII), not {name!r}"
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
         )
 
 
 def plain(name: str) -> str:
-    """What a name becomes in names of metrics, where '.' and '_' are one."""
+    """The form of the name in metric names, where '.' and '_' are the same."""
     return name.replace(".", "_")
 
 
 def plain_names(names: Iterable[str]) -> dict[str, str]:
-    """The names that others could collide with, by what they become."""
+    """The names that other names could collide with, by their form in metric names."""
     return {plain(name): name for name in names if "." in name or "_" in name}
 
 
@@ -44,4 +45,6 @@ def check_collision(name: str, taken: Mapping[str, str]) -> None:
     """`taken` comes from `plain_names`."""
     other = taken.get(plain(name), name) if "." in name or "_" in name else name
     if other != name:
-        raise InvalidTopicException(f"topic {name!r} collides with topic {other!r}: only . and _ differ")
+        raise InvalidTopicException(
+            f"Topic '{name}' collides with existing topic: {other} (the names differ only in '.' and '_')"
+        )

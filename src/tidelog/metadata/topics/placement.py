@@ -1,6 +1,6 @@
-"""Where the replicas of new partitions go, and the state that a new partition starts with.
+"""Replica placement: which brokers hold a new partition, and the state that a new partition starts with.  Pure.
 
-Pure.  `planning` calls it for new topics and partitions; who leads later is decided in `elections`."""
+`topics.plans` calls this module for new topics and partitions; `elections` decides which replica leads later."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tidelog.types import NodeId
 
 
 def place(brokers: Sequence[Broker], count: int, replication: int, start: int) -> tuple[Replicas, ...]:
-    """Replicas of `count` partitions, the one to lead first.
+    """The replicas of `count` partitions, the preferred leader first.
 
-    Leaders go round over racks and brokers; followers go to racks the partition is not in yet, there to the broker
-    with the fewest replicas.  `start` rotates the whole, so that small topics do not all begin at one broker."""
+    Leaders go round over racks and brokers.  A follower goes to a rack that the partition is not in yet, and there to the
+    broker with the fewest replicas.  `start` rotates the brokers, so that small topics do not all begin at one broker."""
     if replication > len(brokers):
         raise errors.InvalidReplicationFactor(
-            f"{replication} replicas need as many brokers, and there are {len(brokers)}"
+            f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
+            f"cannot be reached because only {len(brokers)} broker(s) are registered."
         )
     around = _alternating(brokers)
     size = len(around)
@@ -43,7 +44,7 @@ def place(brokers: Sequence[Broker], count: int, replication: int, start: int) -
 
 
 def _alternating(brokers: Sequence[Broker]) -> list[Broker]:
-    """Neighbours in different racks, as far as that goes."""
+    """The brokers in an order in which neighbours are in different racks, as far as possible."""
     racks: dict[str | None, list[Broker]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
         racks.setdefault(broker.rack, []).append(broker)
@@ -54,27 +55,32 @@ def _alternating(brokers: Sequence[Broker]) -> list[Broker]:
 def check_assignment(
     assignment: Mapping[int, Sequence[int]], first: int, brokers: Collection[NodeId]
 ) -> None:
-    """Replicas that a client chose itself, for partitions from `first` on."""
+    """Checks the replicas that a client has chosen for the partitions from `first` on."""
     refuse = errors.InvalidReplicaAssignment
     if sorted(assignment) != list(range(first, first + len(assignment))):
-        raise refuse(f"partitions must be numbered from {first} on without a gap, not {sorted(assignment)}")
+        raise refuse(
+            f"The assignment must name the partitions from {first} on without a gap, not {sorted(assignment)}."
+        )
     for index, replicas in assignment.items():
         if not replicas:
-            raise refuse(f"partition {index} has no replicas")
+            raise refuse(f"The assignment gives partition {index} no replicas.")
         if len(set(replicas)) != len(replicas):
-            raise refuse(f"partition {index} has a broker twice: {list(replicas)}")
+            raise refuse(f"The assignment names a broker twice for partition {index}: {list(replicas)}.")
         missing = [node for node in replicas if node not in brokers]
         if missing:
-            raise refuse(f"partition {index} is assigned to broker {missing[0]}, which is not registered")
+            raise refuse(f"Partition {index} is assigned to broker {missing[0]}, which is not registered.")
         if len(replicas) != len(assignment[first]):
-            raise refuse(f"partition {index} has another number of replicas than partition {first}")
+            raise refuse(
+                f"Partition {index} has {len(replicas)} replicas in the assignment, and partition {first} has "
+                f"{len(assignment[first])}: give all partitions the same number."
+            )
 
 
 def first_state(replicas: Replicas, live: Collection[NodeId]) -> PartitionRecord | None:
-    """What a new partition starts with; None when that is what holds without anything stored."""
+    """The state of a new partition that must be stored; None if nothing need be stored, because all replicas run."""
     alive = tuple(node for node in replicas if node in live)
     if alive == replicas:
         return None
     if not alive:
-        raise errors.InvalidReplicaAssignment(f"none of the brokers {list(replicas)} is running")
+        raise errors.InvalidReplicaAssignment(f"None of the brokers {list(replicas)} is running.")
     return PartitionRecord(alive[0], 0, alive, 0)

@@ -1,4 +1,4 @@
-"""What a wish for a topic comes to: checked, its defaults filled in, its replicas placed.  Pure.
+"""Plans for new topics and new partitions: the request is checked, defaults are filled in, replicas are placed.  Pure.
 
 Errors and their order are Kafka's."""
 
@@ -30,7 +30,7 @@ PARTITIONS_MAX_A_REQUEST = 10_000
 
 
 class NewTopic(NamedTuple):
-    """`assignment`: the replicas of each partition, when the client chose them itself."""
+    """`assignment`: the replicas of each partition, if the client has chosen them."""
 
     name: str
     partitions: int = DEFAULT
@@ -40,7 +40,8 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """`total` counts those that are there; `assignment` has the replicas of each new one, if they were chosen."""
+    """`total`: the number of partitions afterwards.  `assignment`: the replicas of each new partition, if the client has
+    chosen them."""
 
     name: str
     total: int
@@ -54,7 +55,7 @@ class TopicPlan(NamedTuple):
     configs: Mapping[str, str]
 
     def puts(self) -> list[Put]:
-        """The states first: until the topic's own key is there, nobody looks at them."""
+        """The partition states come first: no broker reads them before the topic's own key exists."""
         puts = [put_partition(self.record.id, index, state) for index, state in self.states.items()]
         if self.configs:
             puts.append(Put(topic_config_key(self.name), encode_configs(self.configs)))
@@ -65,13 +66,13 @@ class TopicPlan(NamedTuple):
 def plan_topic(
     image: Image, wanted: NewTopic, config: BrokerConfig, taken: Mapping[str, str], topic_id: UUID, start: int
 ) -> TopicPlan:
-    """`taken` are the names it may collide with, `topic_id` and `start` are chance."""
+    """`taken`: the names that the topic may collide with; `topic_id` and `start` are random."""
     check_topic_name(wanted.name)
     if wanted.name == CLUSTER_METADATA:
-        raise errors.InvalidRequest(f"{CLUSTER_METADATA} is internal and cannot be created")
+        raise errors.InvalidRequest(f"Topic {CLUSTER_METADATA!r} is internal and cannot be created.")
     check_collision(wanted.name, taken)
     if wanted.name in image.topics:
-        raise errors.TopicAlreadyExists(f"topic {wanted.name!r} exists already")
+        raise errors.TopicAlreadyExists(f"Topic '{wanted.name}' already exists.")
     configs = _checked_configs(wanted.configs, config)
     replicas = _replicas_of_topic(image, wanted, config, start)
     record = TopicRecord(topic_id, replicas)
@@ -79,36 +80,40 @@ def plan_topic(
 
 
 def check_total(wanted: Sequence[NewTopic], config: BrokerConfig) -> None:
-    """A single request must not hold up everything else."""
-    counts = (one.partitions if one.partitions > 0 else config.num_partitions for one in wanted)
+    """Limits the partitions of one request, so that it does not delay all other requests."""
+    counts = (topic.partitions if topic.partitions > 0 else config.num_partitions for topic in wanted)
     _check_count(sum(counts))
 
 
 def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[Topic, TopicPlan]:
-    """(the topic as it is, the plan of what it becomes)"""
+    """Returns (the topic as it is, the plan for the topic with its new partitions)."""
     topic = image.topics.get(wanted.name)
     if topic is None:
-        raise errors.UnknownTopicOrPartition(f"no topic {wanted.name!r} here: check the name, or create it")
+        raise errors.UnknownTopicOrPartition(
+            f"Topic {wanted.name!r} does not exist: check the name, or create the topic."
+        )
     have = len(topic.partitions)
     if wanted.total < have:
         raise errors.InvalidPartitions(
-            f"topic {topic.name!r} has {have} partitions, and their number can only grow, not become {wanted.total}"
+            f"Topic {topic.name!r} currently has {have} partitions: the number can only grow, not become {wanted.total}."
         )
     if wanted.total == have:
-        raise errors.InvalidPartitions(f"topic {topic.name!r} has {have} partitions already")
+        raise errors.InvalidPartitions(f"Topic {topic.name!r} already has {have} partitions.")
     more = wanted.total - have
     _check_count(more)
     if wanted.assignment is not None:
         if len(wanted.assignment) != more:
             raise errors.InvalidReplicaAssignment(
-                f"{more} partitions are to be added, and replicas are given for {len(wanted.assignment)}"
+                f"Topic {topic.name!r} gets {more} new partitions, and the assignment names replicas for "
+                f"{len(wanted.assignment)}."
             )
         assignment = dict(enumerate(wanted.assignment, have))
         placement.check_assignment(assignment, have, image.brokers)
         added = _tuples(wanted.assignment)
         if len(added[0]) != len(topic.partitions[0].replicas):
             raise errors.InvalidReplicaAssignment(
-                f"topic {topic.name!r} has {len(topic.partitions[0].replicas)} replicas, the new partitions {len(added[0])}"
+                f"Topic {topic.name!r} has {len(topic.partitions[0].replicas)} replicas, and the assignment gives the "
+                f"new partitions {len(added[0])}."
             )
     else:
         added = placement.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
@@ -120,7 +125,7 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
 def _checked_configs(configs: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
     for name, value in configs.items():
         if value is None:
-            raise errors.InvalidConfig(f"{name} has no value: leave it out to get the default")
+            raise errors.InvalidConfig(f"Setting {name} has no value: leave it out to get the default.")
     TopicConfig.of(configs, config.topic_defaults).check()
     return {name: value for name, value in configs.items() if value is not None}
 
@@ -131,17 +136,17 @@ def _replicas_of_topic(
     if wanted.assignment:
         if wanted.replication != DEFAULT or wanted.partitions != DEFAULT:
             raise errors.InvalidRequest(
-                "with replicas chosen by hand, partitions and replication factor must be -1"
+                "With a replica assignment, the number of partitions and the replication factor must be -1."
             )
         placement.check_assignment(wanted.assignment, 0, image.brokers)
         return _tuples([wanted.assignment[index] for index in range(len(wanted.assignment))])
     if wanted.replication < 1 and wanted.replication != DEFAULT:
         raise errors.InvalidReplicationFactor(
-            f"the replication factor must be at least 1, or -1 for the default, not {wanted.replication}"
+            f"The replication factor must be at least 1, or -1 for the default, not {wanted.replication}."
         )
     if wanted.partitions < 1 and wanted.partitions != DEFAULT:
         raise errors.InvalidPartitions(
-            f"the number of partitions must be at least 1, or -1 for the default, not {wanted.partitions}"
+            f"The number of partitions must be at least 1, or -1 for the default, not {wanted.partitions}."
         )
     count = config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions
     replication = config.default_replication_factor if wanted.replication == DEFAULT else wanted.replication
@@ -151,7 +156,7 @@ def _replicas_of_topic(
 def _check_count(partitions: int) -> None:
     if partitions > PARTITIONS_MAX_A_REQUEST:
         raise errors.PolicyViolation(
-            f"at most {PARTITIONS_MAX_A_REQUEST} partitions can be made at once, not {partitions}"
+            f"One request can create at most {PARTITIONS_MAX_A_REQUEST} partitions, not {partitions}."
         )
 
 
@@ -160,7 +165,7 @@ def _tuples(replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
 
 
 def _states(image: Image, replicas: Mapping[int, Replicas]) -> dict[int, PartitionRecord]:
-    """Those that must be stored, because a replica is not running."""
+    """The states that must be stored, because a replica is not running."""
     live = {broker.node_id for broker in image.live_brokers}
     states = {index: placement.first_state(nodes, live) for index, nodes in replicas.items()}
     return {index: state for index, state in states.items() if state is not None}

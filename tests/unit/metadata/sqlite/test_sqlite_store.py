@@ -40,7 +40,7 @@ def test_a_file_of_a_newer_tidelog_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     path.write_bytes(b"not a database at all " * 100)
-    with pytest.raises(KafkaStorageError, match="cannot open the metadata store"):
+    with pytest.raises(KafkaStorageError, match="Cannot open the metadata store"):
         connect(str(path))
 
 
@@ -59,7 +59,7 @@ def test_a_failing_disk_is_a_storage_error_and_changes_nothing() -> None:
         store = await SqliteStore.over(connection, ThreadPoolExecutor(1), VirtualClock())
         await store.txn((), [Put("a", b"1")])
         connection.execute("PRAGMA query_only = ON")
-        with pytest.raises(KafkaStorageError, match="the metadata store has failed"):
+        with pytest.raises(KafkaStorageError, match="The metadata store has failed"):
             await store.txn((), [Put("a", b"2"), Put("b", b"2")])
         connection.execute("PRAGMA query_only = OFF")
         entry = await store.get("a")
@@ -69,37 +69,31 @@ def test_a_failing_disk_is_a_storage_error_and_changes_nothing() -> None:
     testing.run(scenario)
 
 
-def test_what_was_answered_is_in_the_file_when_the_process_dies(tmp_path: Path) -> None:
+async def test_what_was_answered_is_in_the_file_when_the_process_dies(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
 
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            store = await SqliteStore.open(str(path), executor, SystemClock())
-            await store.txn((), [Put("a", b"1")])
-            # A copy of the files as they are, without closing: what a restart after kill -9 would find.
-            for file in tmp_path.glob("metadata.sqlite*"):
-                (tmp_path / file.name.replace("metadata", "copy")).write_bytes(file.read_bytes())
-            await store.close()
-        copy = sqlite3.connect(tmp_path / "copy.sqlite")
-        assert copy.execute("SELECT key, value FROM entries").fetchall() == [("a", b"1")]
-        copy.close()
-
-    asyncio.run(scenario())
+    with ThreadPoolExecutor(1) as executor:
+        store = await SqliteStore.open(str(path), executor, SystemClock())
+        await store.txn((), [Put("a", b"1")])
+        # A copy of the files as they are, without closing: what a restart after kill -9 would find.
+        for file in tmp_path.glob("metadata.sqlite*"):
+            (tmp_path / file.name.replace("metadata", "copy")).write_bytes(file.read_bytes())
+        await store.close()
+    copy = sqlite3.connect(tmp_path / "copy.sqlite")
+    assert copy.execute("SELECT key, value FROM entries").fetchall() == [("a", b"1")]
+    copy.close()
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            store = await SqliteStore.open(str(tmp_path / "m.sqlite"), executor, SystemClock())
-            await store.close()
-            with pytest.raises(KafkaStorageError, match="closed"):
-                await store.get("a")
-
-    asyncio.run(scenario())
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        store = await SqliteStore.open(str(tmp_path / "m.sqlite"), executor, SystemClock())
+        await store.close()
+        with pytest.raises(KafkaStorageError, match="closed"):
+            await store.get("a")
 
 
-def test_a_loop_that_stood_still_costs_nobody_a_lease_that_is_kept_alive(tmp_path: Path) -> None:
-    async def scenario(executor: ThreadPoolExecutor) -> None:
+async def test_a_loop_that_stood_still_costs_nobody_a_lease_that_is_kept_alive(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
         store = await SqliteStore.over(connect(":memory:"), executor, SystemClock())
         kept, silent = await store.lease(200), await store.lease(200)
         await store.txn((), [Put("kept", b"", kept.id), Put("silent", b"", silent.id)])
@@ -116,6 +110,3 @@ def test_a_loop_that_stood_still_costs_nobody_a_lease_that_is_kept_alive(tmp_pat
         assert await store.get("kept") is not None
         assert not keeping.done()
         keeping.cancel()
-
-    with ThreadPoolExecutor(1) as executor:
-        asyncio.run(scenario(executor))

@@ -19,7 +19,7 @@ def test_an_illegal_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(("existing", "name"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
 def test_names_that_are_one_in_metrics_collide(existing: str, name: str) -> None:
-    with pytest.raises(InvalidTopicException, match="collides with topic"):
+    with pytest.raises(InvalidTopicException, match="collides with existing topic"):
         check_collision(name, plain_names([existing, "other"]))
 
 

@@ -21,7 +21,8 @@ def test_a_new_partition_stores_its_state_only_when_a_replica_is_down() -> None:
 def test_more_replicas_than_brokers_are_refused() -> None:
     brokers = [Broker(ONE, 1, (Endpoint("PLAINTEXT", "h", 1),), None, False)]
     with pytest.raises(
-        errors.InvalidReplicationFactor, match="2 replicas need as many brokers, and there are 1"
+        errors.InvalidReplicationFactor,
+        match="replication factor of 2 cannot be reached because only 1 broker",
     ):
         place(brokers, 1, 2, 0)
 
