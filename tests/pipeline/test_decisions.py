@@ -1,6 +1,6 @@
 """The exactly-once sink without Spark: drivers that die at every step, come back late, or come back twice.
 
-Tasks and drivers are played by the test, on a real broker; what they do is what `sink` and `committing` do."""
+Tasks and drivers are played by the test, on a real broker; what they do is what `sink` and `epoch_commit` do."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from tests.conformance.clients import confluent_consume
 from tests.conformance.process import wait_until
 from tidelog import Admin, errors
-from tidelog.pipeline import committing, decisions
-from tidelog.pipeline.decision import Epoch, Part, decide
-from tidelog.pipeline.decisions import Decisions, decisions_of, forget
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.producers import producer_of
-from tidelog.pipeline.sink_options import SinkOptions, sink_options
+from tidelog.pipeline.options.sink import SinkOptions, sink_options
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.sink import decision_log, epoch_commit
+from tidelog.pipeline.sink.decision import Epoch, Part, decide
+from tidelog.pipeline.sink.decision_log import DecisionLog, decisions_of, forget
+from tidelog.pipeline.sink.producers import producer_of
 
 Topic = Callable[..., str]
 TASKS = 3
@@ -65,7 +65,7 @@ class Query:
             return Part(index, producer.prepare_transaction(), len(values), sum(map(len, values)))
 
     def commit(self, number: int, parts: Sequence[Part], attempts: bool = False) -> None:
-        committing.commit(self.options, self.epoch(number), parts, attempts=attempts, last=False)
+        epoch_commit.commit(self.options, self.epoch(number), parts, attempts=attempts, last=False)
 
     def whole(self, numbers: range) -> list[bytes]:
         return sorted(row for number in numbers for task in range(TASKS) for row in self.rows(number, task))
@@ -211,35 +211,35 @@ def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Q
     with_own(
         workers[1], lambda: decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
     )
-    with_own(workers[0], lambda: committing.abort_undecided(query.options, epoch, parts))
+    with_own(workers[0], lambda: epoch_commit.abort_undecided(query.options, epoch, parts))
     query.restart()
     query.commit(6, query.tasks(6))
     assert seen(bootstrap, query.options, 56) == query.whole(range(7))
     for kept in workers:
-        with_own(kept, decisions.close_all)
+        with_own(kept, decision_log.close_all)
 
 
-def with_own(kept: OrderedDict[Any, Decisions], work: Callable[[], Any]) -> None:
+def with_own(kept: OrderedDict[Any, DecisionLog], work: Callable[[], Any]) -> None:
     """As a process that has these decisions open, and no others."""
-    others, decisions._kept = decisions._kept, kept
+    others, decision_log._kept = decision_log._kept, kept
     try:
         work()
     finally:
-        decisions._kept = others
+        decision_log._kept = others
 
 
 def test_a_decision_that_was_written_and_not_heard_of_is_carried_out(
     bootstrap: str, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.commit(0, query.tasks(0))
-    write, lost = Decisions.write, [errors.RequestTimedOut("no answer")]
+    write, lost = DecisionLog.write, [errors.RequestTimedOut("no answer")]
 
-    def deaf(self: Decisions, decision: Any) -> None:
+    def deaf(self: DecisionLog, decision: Any) -> None:
         write(self, decision)
         if lost:
             raise lost.pop()
 
-    monkeypatch.setattr(Decisions, "write", deaf)
+    monkeypatch.setattr(DecisionLog, "write", deaf)
     query.commit(1, query.tasks(1))
     assert not lost
     assert seen(bootstrap, query.options, 16) == query.whole(range(2))
@@ -255,14 +255,14 @@ def test_attempts_that_lost_are_aborted_and_do_not_fence_those_that_won(bootstra
 
 def test_what_a_failed_job_has_written_is_aborted_unless_it_was_decided(bootstrap: str, query: Query) -> None:
     parts = query.tasks(0)
-    committing.abort_undecided(query.options, query.epoch(0), parts)
+    epoch_commit.abort_undecided(query.options, query.epoch(0), parts)
     aborted(bootstrap, parts)
     query.restart()
     query.commit(0, query.tasks(0))
     decided = query.tasks(1)
     epoch = query.epoch(1)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, decided))
-    committing.abort_undecided(query.options, epoch, decided)
+    epoch_commit.abort_undecided(query.options, epoch, decided)
     ids = [one.transaction.transactional_id for one in decided if one.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
         assert {one.state for one in admin.describe_transactions(ids).values()} == {"Ongoing"}
@@ -312,10 +312,10 @@ def test_drivers_that_die_at_random(
 
         return call
 
-    monkeypatch.setattr(Decisions, "write", mortal(Decisions.write))
-    monkeypatch.setattr(committing, "_end", mortal(committing._end))
-    monkeypatch.setattr(committing, "_check_open", mortal(committing._check_open))
-    monkeypatch.setattr(committing, "abort", mortal(committing.abort))
+    monkeypatch.setattr(DecisionLog, "write", mortal(DecisionLog.write))
+    monkeypatch.setattr(epoch_commit, "_end", mortal(epoch_commit._end))
+    monkeypatch.setattr(epoch_commit, "_check_open", mortal(epoch_commit._check_open))
+    monkeypatch.setattr(epoch_commit, "abort", mortal(epoch_commit.abort))
     epochs = 12
     for number in range(epochs):
         while True:
@@ -338,5 +338,6 @@ def test_decisions_are_few(bootstrap: str, query: Query) -> None:
         place = ConfigResource("topic", query.options.decision_topic)
         found = {one.name: one.value for one in admin.describe_configs([place])[place]}
     assert (
-        found["cleanup.policy"] == "compact" and found["segment.bytes"] == decisions.CONFIGS["segment.bytes"]
+        found["cleanup.policy"] == "compact"
+        and found["segment.bytes"] == decision_log.CONFIGS["segment.bytes"]
     )

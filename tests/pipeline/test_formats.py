@@ -19,10 +19,10 @@ from tests.pipeline.frames import reading
 from tests.pipeline.records import records, send
 from tests.pipeline.test_sink import write
 from tidelog.pipeline import Pipeline, PipelineError
-from tidelog.pipeline.protobuf_values import file_set, message_of
 from tidelog.pipeline.sql.catalog import Catalog
-from tidelog.pipeline.sql.engine import Engine, Said
+from tidelog.pipeline.sql.engine import Engine, Notice
 from tidelog.pipeline.sql.statements import SqlError
+from tidelog.pipeline.values.protobuf import file_set, message_of
 
 Topic = Callable[..., str]
 PROTO = """
@@ -88,7 +88,7 @@ def test_sql_writes_avro_and_protobuf(
 
     def sql(text: str) -> Any:
         result = engine.script(text)[-1]
-        return result.text if isinstance(result, Said) else list(result.rows)
+        return result.text if isinstance(result, Notice) else list(result.rows)
 
     with_ = f"registry = '{registry}'"
     sql(
@@ -146,7 +146,7 @@ def test_sql_writes_and_reads_json_of_a_registry(
         """
     )
     found = engine.script("SELECT sku, count FROM again ORDER BY sku")[-1]
-    assert not isinstance(found, Said) and list(found.rows) == [("fig", 5), ("pear", 3)]
+    assert not isinstance(found, Notice) and list(found.rows) == [("fig", 5), ("pear", 3)]
     client = SchemaRegistryClient({"url": registry})
     assert client.get_latest_version(f"{prices}-value").schema.schema_type == "JSON"
     read, where = (

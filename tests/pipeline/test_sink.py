@@ -16,8 +16,8 @@ from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.topics import create_topic
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Consumer, Producer, TopicPartition
-from tidelog.pipeline.producers import producer_of
-from tidelog.pipeline.sink_options import sink_options
+from tidelog.pipeline.options.sink import sink_options
+from tidelog.pipeline.sink.producers import producer_of
 
 Topic = Callable[..., str]
 

@@ -14,12 +14,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.conformance.process import BrokerProcess, wait_until
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Producer, TopicPartition
-from tidelog.pipeline import survey
-from tidelog.pipeline.batch_source import RangePartition, TidelogReader
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.row_shape import schema_of, shape_of
-from tidelog.pipeline.source_options import source_options
-from tidelog.pipeline.stream_source import TidelogStreamReader
+from tidelog.pipeline.options.source import source_options
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.source import offset_reader
+from tidelog.pipeline.source.batch_reader import RangePartition, TidelogReader
+from tidelog.pipeline.source.row_shape import schema_of, shape_of
+from tidelog.pipeline.source.stream_reader import TidelogStreamReader
 
 Topic = Callable[..., str]
 
@@ -301,7 +301,7 @@ def test_a_log_that_ends_before_the_checkpoint_has_lost_data(
 ) -> None:
     orders = topic()
     fill(bootstrap, orders, numbers(0, 5))
-    monkeypatch.setattr(survey, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(offset_reader, "ASK_AGAIN_S", 0.0)
 
     def reader(**more: str) -> TidelogStreamReader:
         given = {"bootstrap": bootstrap, "topics": orders, "starting": "earliest", **more}

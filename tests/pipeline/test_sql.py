@@ -13,7 +13,7 @@ from tests.pipeline.test_streams import order
 from tidelog import Admin, Producer
 from tidelog.pipeline import Pipeline
 from tidelog.pipeline.sql.catalog import Catalog
-from tidelog.pipeline.sql.engine import Engine, Said
+from tidelog.pipeline.sql.engine import Engine, Notice
 from tidelog.pipeline.sql.statements import SqlError
 
 pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
@@ -29,7 +29,7 @@ class Shell:
         for name, topic in self.names.items():
             text = text.replace(f"${name}", topic)
         result = self.engine.script(text)[-1]
-        return result.text if isinstance(result, Said) else list(result.rows)
+        return result.text if isinstance(result, Notice) else list(result.rows)
 
     def refused(self, text: str) -> str:
         with pytest.raises(SqlError) as caught:

@@ -21,7 +21,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.environment import Environment
 from tidelog.client.options import ConnectionOptions
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
-from tidelog.pipeline.connection_options import ConnectionSettings
+from tidelog.pipeline.options.connection import ConnectionSettings
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ RETRY_MS = 20
 FIRST_WAIT_S, WAIT_S_MAX = 0.05, 1.0
 
 
-class Clients:
+class PipelineClients:
     """What one process has open to one cluster."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -112,15 +112,15 @@ def patient(work: Callable[[], T], timeout_ms: int) -> T:
         wait_s = min(wait_s * 2, WAIT_S_MAX)
 
 
-_kept: OrderedDict[ConnectionSettings, Clients] = OrderedDict()
+_kept: OrderedDict[ConnectionSettings, PipelineClients] = OrderedDict()
 _lock = threading.Lock()
 
 
-def clients(settings: ConnectionSettings) -> Clients:
+def clients(settings: ConnectionSettings) -> PipelineClients:
     with _lock:
         found = _kept.pop(settings, None)
         if found is None:
-            found = Clients(settings)
+            found = PipelineClients(settings)
         _kept[settings] = found
         while len(_kept) > KEPT_MAX:
             _kept.popitem(last=False)[1].close()

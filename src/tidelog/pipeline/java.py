@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 VERSION_MIN = 17
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"

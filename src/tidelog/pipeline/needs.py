@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 
 def need_spark(*others: str) -> None:

@@ -12,17 +12,20 @@ import importlib.util
 import sys
 
 # None of them needs a thread that it started when it was imported: threads do not live through a fork.
-IN_ALL = ("pyarrow", "pyarrow.compute", "tidelog.pipeline.source")
+IN_ALL = ("pyarrow", "pyarrow.compute", "tidelog.pipeline.data_source")
 BY_WORKER = {
     "pyspark.worker": (
         "pyspark.sql.streaming.stateful_processor_api_client",
-        "tidelog.pipeline.stream_source",
-        "tidelog.pipeline.sink",
-        "tidelog.pipeline.producers",
+        "tidelog.pipeline.source.stream_reader",
+        "tidelog.pipeline.sink.writer",
+        "tidelog.pipeline.sink.producers",
     ),
-    "pyspark.sql.worker.plan_data_source_read": ("tidelog.pipeline.batch_source", "tidelog.pipeline.survey"),
-    "pyspark.sql.worker.write_into_data_source": ("tidelog.pipeline.sink",),
-    "pyspark.sql.worker.python_streaming_sink_runner": ("tidelog.pipeline.committing",),
+    "pyspark.sql.worker.plan_data_source_read": (
+        "tidelog.pipeline.source.batch_reader",
+        "tidelog.pipeline.source.offset_reader",
+    ),
+    "pyspark.sql.worker.write_into_data_source": ("tidelog.pipeline.sink.writer",),
+    "pyspark.sql.worker.python_streaming_sink_runner": ("tidelog.pipeline.sink.epoch_commit",),
 }
 
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, Not
 
 from tidelog.client.prepared import PreparedTransaction
-from tidelog.pipeline.decision import Decision, Epoch, Part, decide, repair
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.positions import Positions
-from tidelog.pipeline.pushdown import Narrowing
-from tidelog.pipeline.sink_options import sink_options
-from tidelog.pipeline.source_options import Time, source_options
-from tidelog.pipeline.splits import Range, admit, split
+from tidelog.pipeline.options.sink import sink_options
+from tidelog.pipeline.options.source import Time, source_options
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.sink.decision import Epoch, EpochDecision, Part, decide, repair
+from tidelog.pipeline.source.offset_ranges import OffsetRange, admit, split
+from tidelog.pipeline.source.positions import StreamPositions
+from tidelog.pipeline.source.pushdown import PushedFilters
 from tidelog.types import TopicPartition
 
 sizes = st.lists(st.integers(0, 500), min_size=1, max_size=8)
 
 
-def ranges_of(lengths: list[int]) -> list[Range]:
-    return [Range(TopicPartition("t", index), 5, 5 + size) for index, size in enumerate(lengths)]
+def ranges_of(lengths: list[int]) -> list[OffsetRange]:
+    return [OffsetRange(TopicPartition("t", index), 5, 5 + size) for index, size in enumerate(lengths)]
 
 
 @given(sizes, st.integers(1, 50), st.one_of(st.none(), st.integers(1, 100)))
@@ -54,7 +54,7 @@ def test_admission_is_exact_and_fair(lengths: list[int], most: int) -> None:
 
 
 def test_filters_become_limits() -> None:
-    narrowing = Narrowing()
+    narrowing = PushedFilters()
     moment = datetime(2026, 1, 31, tzinfo=UTC)
     rest = narrowing.take(
         [
@@ -73,14 +73,14 @@ def test_filters_become_limits() -> None:
     assert [type(one) for one in rest] == [GreaterThanOrEqual, IsNotNull, Not, EqualTo]
     assert [one for one in range(4) if narrowing.wants(TopicPartition("a", one))] == [1]
     assert not narrowing.wants(TopicPartition("b", 1))
-    narrowed = narrowing.narrow(Range(TopicPartition("a", 1), 0, 100))
+    narrowed = narrowing.narrow(OffsetRange(TopicPartition("a", 1), 0, 100))
     assert (narrowed.start, narrowed.end) == (10, 20)
-    assert narrowing.narrow(Range(TopicPartition("a", 1), 50, 100)).size == 0
+    assert narrowing.narrow(OffsetRange(TopicPartition("a", 1), 50, 100)).size == 0
     assert narrowing.time_first_ms == moment.timestamp() * 1000
 
 
 def test_filters_of_decoded_rows_are_on_kafkas_columns_only() -> None:
-    narrowing = Narrowing("_")
+    narrowing = PushedFilters("_")
     theirs = EqualTo(("partition",), 1)
     assert narrowing.take([theirs, EqualTo(("_partition",), 2)]) == [theirs]
     assert narrowing.wants(TopicPartition("a", 2)) and not narrowing.wants(TopicPartition("a", 1))
@@ -88,22 +88,22 @@ def test_filters_of_decoded_rows_are_on_kafkas_columns_only() -> None:
 
 def test_positions_survive_a_checkpoint() -> None:
     ids = {"a": uuid.uuid4(), "b": uuid.uuid4()}
-    positions = Positions(
+    positions = StreamPositions(
         {TopicPartition("a", 0): 1, TopicPartition("a", 10): 2, TopicPartition("b", 0): 3}, ids
     )
-    assert Positions.from_json(positions.to_json()) == positions
+    assert StreamPositions.from_json(positions.to_json()) == positions
     with pytest.raises(PipelineError, match="checkpoint of its own"):
-        Positions.from_json({"logOffset": 5})
+        StreamPositions.from_json({"logOffset": 5})
 
 
 def test_the_first_batch_begins_where_it_began_however_often_it_is_run() -> None:
     place, ids = TopicPartition("a", 0), {"a": uuid.uuid4()}
-    began = Positions({place: 70}, ids, first=True)
-    end = Positions.from_json(began.ended(Positions({place: 80}, ids)).to_json())
-    later = Positions.from_json(Positions({place: 95}, ids, first=True).to_json())
+    began = StreamPositions({place: 70}, ids, first=True)
+    end = StreamPositions.from_json(began.ended(StreamPositions({place: 80}, ids)).to_json())
+    later = StreamPositions.from_json(StreamPositions({place: 95}, ids, first=True).to_json())
     assert later.really(end).offsets == began.really(end).offsets == {place: 70}
     # The next batch begins at the end of the first, and says no more where that one began.
-    again = Positions.from_json(end.ended(Positions({place: 99}, ids)).to_json())
+    again = StreamPositions.from_json(end.ended(StreamPositions({place: 99}, ids)).to_json())
     assert end.really(again) == end and again.began is None and not again.first
 
 
@@ -161,7 +161,7 @@ def part(index: int, rows: int = 10, producer: int | None = None) -> Part:
 def test_decisions_keep_what_has_rows_and_survive_their_record() -> None:
     decision = decide(EPOCH, [part(2), Part(1, None, 0, 0), part(0)])
     assert decision.tasks == 3 and [one.index for one in decision.parts] == [0, 2]
-    assert Decision.from_bytes(decision.to_bytes()) == decision
+    assert EpochDecision.from_bytes(decision.to_bytes()) == decision
 
 
 def test_lives_of_a_query_are_told_apart() -> None:

@@ -40,7 +40,7 @@ def test_a_module_that_is_not_a_worker_of_sparks_is_left_alone() -> None:
 def test_planning_loads_neither_pyarrow_nor_a_client() -> None:
     """Spark starts a process for each step of a plan, and each of them imports everything anew."""
     code = """
-import sys, tidelog.pipeline.source, tidelog.pipeline.sink
+import sys, tidelog.pipeline.data_source, tidelog.pipeline.sink.writer
 print(*(one for one in ("pyarrow", "numpy", "asyncio", "tidelog.client.producer") if one in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

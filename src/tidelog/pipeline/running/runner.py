@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder
 from tidelog.pipeline.running.checkpoints import positions_of
 from tidelog.pipeline.running.loading import load
@@ -30,7 +30,7 @@ STATUS_EVERY_S = 1.0
 ERROR_CHARS_MAX = 2000
 
 
-class Runner:
+class PipelineRunner:
     def __init__(self, folder: AppFolder, app: App, say: Callable[[str], None]) -> None:
         self._folder, self._app = folder, app
         self._say = say

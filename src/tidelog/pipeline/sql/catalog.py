@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tidelog.pipeline.sql.statements import Kind, SqlError
+from tidelog.pipeline.sql.statements import RelationKind, SqlError
 
 PROPERTIES = (
     "topic",
@@ -32,7 +32,7 @@ OnError = Literal["fail", "skip"]
 
 @dataclass(frozen=True)
 class Relation:
-    kind: Kind
+    kind: RelationKind
     name: str
     topic: str
     format: str

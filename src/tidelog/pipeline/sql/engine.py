@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.sql import statements
 from tidelog.pipeline.sql.catalog import Catalog, Relation
-from tidelog.pipeline.sql.declaring import check_columns, declared
-from tidelog.pipeline.sql.live import Live
-from tidelog.pipeline.sql.planning import Plan, planned
+from tidelog.pipeline.sql.declarations import check_columns, declared
+from tidelog.pipeline.sql.live_rows import LiveRows
+from tidelog.pipeline.sql.query_plan import QueryPlan, planned
 from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
 from tidelog.pipeline.sql.schemas import has_schema, with_schema
 from tidelog.pipeline.sql.statements import SqlError, parse_script
@@ -33,7 +33,7 @@ LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
-class Said:
+class Notice:
     text: str
 
 
@@ -44,7 +44,7 @@ class Rows:
     live: bool = False
 
 
-Result = Said | Rows
+Result = Notice | Rows
 
 
 class Engine:
@@ -63,7 +63,7 @@ class Engine:
         self._until_done = until_done
         self.catalog = catalog or Catalog()
         self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and what runs it
-        self._watched: Live | None = None
+        self._watched: LiveRows | None = None
         self._cancelled = False
 
     def script(self, text: str, where: str = "") -> list[Result]:
@@ -115,7 +115,7 @@ class Engine:
 
     # Queries
 
-    def _plan(self, query: statements.Query, streaming: bool) -> Plan:
+    def _plan(self, query: statements.SqlQuery, streaming: bool) -> QueryPlan:
         return planned(self._pipeline, self.catalog, query, streaming, self.topics)
 
     def topics(self) -> list[str]:
@@ -136,7 +136,7 @@ class Engine:
                 "SELECT ... EMIT CHANGES shows rows to a person: in a file, CREATE STREAM ... AS SELECT"
             )
         plan = self._plan(query, streaming=True)
-        self._watched = Live(plan.df, plan.mode, query.limit, self._until_done)
+        self._watched = LiveRows(plan.df, plan.mode, query.limit, self._until_done)
         return Rows(plan.df.columns, iter(self._watched), live=True)
 
     def _can_be_cancelled(self) -> None:
@@ -146,7 +146,7 @@ class Engine:
     def _explain(self, statement: statements.Explain) -> Result:
         plan = self._plan(statement.query, streaming=statement.query.emit is not None)
         text: str = plan.df._jdf.queryExecution().explainString(_explain_mode(plan.df, "formatted"))
-        return Said(text.strip())
+        return Notice(text.strip())
 
     # Streams and tables
 
@@ -154,7 +154,7 @@ class Engine:
         known = self.catalog.get(statement.name)
         if known is not None and not statement.replace:
             if statement.if_not_exists:
-                return Said(f"{known.kind} {known.name} is there already")
+                return Notice(f"{known.kind} {known.name} is there already")
             raise SqlError(
                 f"there is a {known.kind} {known.name} already: CREATE OR REPLACE, or DROP it first"
             )
@@ -168,7 +168,7 @@ class Engine:
             self._make_topic(relation, statement.properties)
             self._end(statement.name)
             self.catalog.add(relation)
-            return Said(f"{relation.kind} {relation.name} is topic {relation.topic}")
+            return Notice(f"{relation.kind} {relation.name} is topic {relation.topic}")
         plan = self._plan(statement.query, streaming=True)
         check_columns([one for one in plan.df.columns if one != "_key"])
         keys = (relation.key,) if relation.key is not None else plan.keys if statement.kind == "table" else ()
@@ -184,7 +184,7 @@ class Engine:
             self._forget(statement.name)
         name = self._continuous(statement.name, plan, keys, relation)
         self.catalog.add(relation)
-        return Said(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
+        return Notice(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
 
     def _make_topic(self, relation: Relation, properties: dict[str, str]) -> None:
         from tidelog.client.topics import NewTopic
@@ -208,7 +208,7 @@ class Engine:
             admin.create_topics([new])
 
     def _continuous(
-        self, name: str, plan: Plan, keys: tuple[str, ...], target: Relation, told_apart: str = ""
+        self, name: str, plan: QueryPlan, keys: tuple[str, ...], target: Relation, told_apart: str = ""
     ) -> str:
         """A pipeline of its own in the shell; an output of the file's pipeline else.  `told_apart`: what tells its
         checkpoint from that of others with its name."""
@@ -263,7 +263,7 @@ class Engine:
             name = self._continuous(
                 _insert_name(target.name), plan, _keys(target, plan.df), target, f".{digest}"
             )
-            return Said(f"{target.name} is written to by query {name}")
+            return Notice(f"{target.name} is written to by query {name}")
         self._can_be_cancelled()
         if statement.rows is not None:
             rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows}")
@@ -283,7 +283,7 @@ class Engine:
             records.write.format("tidelog").options(**options).mode("append").save()
         finally:
             records.unpersist()
-        return Said(f"{count} records written to {target.topic}")
+        return Notice(f"{count} records written to {target.topic}")
 
     # About them
 
@@ -326,13 +326,13 @@ class Engine:
                 there = ", ".join(self.queries) or "none"
                 raise SqlError(f"there is no query {name!r}: there are {there}")
             self._end(name)
-        return Said(f"terminated {', '.join(names) or 'nothing'}")
+        return Notice(f"terminated {', '.join(names) or 'nothing'}")
 
     def _drop(self, statement: statements.Drop) -> Result:
         relation = self.catalog.get(statement.name)
         if relation is None or relation.kind != statement.kind:
             if statement.if_exists:
-                return Said(f"there is no {statement.kind} {statement.name}")
+                return Notice(f"there is no {statement.kind} {statement.name}")
             raise SqlError(f"there is no {statement.kind} {statement.name!r}")
         writers = [name for name, (topic, _) in self.queries.items() if topic == relation.topic]
         if writers:
@@ -342,14 +342,14 @@ class Engine:
         if statement.delete_topic:
             with self._admin() as admin:
                 admin.delete_topics([relation.topic])
-        return Said(f"{relation.kind} {relation.name} dropped")
+        return Notice(f"{relation.kind} {relation.name} dropped")
 
     def _set(self, statement: statements.Set) -> Result:
         try:
             self._pipeline.spark.conf.set(statement.name, statement.value)
         except Exception as problem:
             raise SqlError(str(problem).split("\n")[0]) from None
-        return Said(f"{statement.name} is {statement.value}")
+        return Notice(f"{statement.name} is {statement.value}")
 
 
 def _encoding(target: Relation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from tidelog.pipeline.sql.dialect import END, START
-from tidelog.pipeline.sql.statements import Query, SqlError
+from tidelog.pipeline.sql.statements import SqlError, SqlQuery
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Edit:
     new: str
 
 
-def tables_of(query: Query) -> list[exp.Table]:
+def tables_of(query: SqlQuery) -> list[exp.Table]:
     """What a query reads from by name, in the order of its tree; names that it gives itself are left out."""
     return [
         one
@@ -54,13 +54,13 @@ def full_name(table: exp.Table) -> str:
     return ".".join(part.name for part in table.parts)
 
 
-def named_among(query: Query, columns: Sequence[str]) -> tuple[str, ...]:
+def named_among(query: SqlQuery, columns: Sequence[str]) -> tuple[str, ...]:
     """Those of the columns that the query says anything about."""
     said = {token.text.lower() for token in query.tokens if token.token_type is not TokenType.STRING}
     return tuple(one for one in columns if one in said)
 
 
-def rewritten(query: Query, views: Sequence[tuple[exp.Table, str]], hidden: Collection[str]) -> str:
+def rewritten(query: SqlQuery, views: Sequence[tuple[exp.Table, str]], hidden: Collection[str]) -> str:
     """`views` has the view for each table, `hidden` the columns that stars leave out."""
     edits = [edit for table, view in views for edit in _of_table(table, view)]
     if hidden:
@@ -88,7 +88,9 @@ def _of_table(table: exp.Table, view: str) -> Iterator[Edit]:
         yield Edit(end, end, f" AS {_quoted(table.name)}")
 
 
-def _of_stars(query: Query, select: exp.Select, tables: set[int], hidden: Collection[str]) -> Iterator[Edit]:
+def _of_stars(
+    query: SqlQuery, select: exp.Select, tables: set[int], hidden: Collection[str]
+) -> Iterator[Edit]:
     """`*` becomes `* EXCEPT (a._offset, ...)`, for what the select reads itself; in what others give to it such
     columns were named."""
     joins: list[exp.Join] = select.args.get("joins") or []
@@ -126,7 +128,7 @@ def _reshaped(table: exp.Table) -> bool:
     return bool(table.args.get("pivots")) or (alias is not None and bool(alias.columns))
 
 
-def _without(query: Query, star: exp.Star, names: str) -> Edit:
+def _without(query: SqlQuery, star: exp.Star, names: str) -> Edit:
     behind = star.meta[END] + 1
     if not star.args.get("except_"):
         return Edit(behind, behind, f" EXCEPT ({names})")

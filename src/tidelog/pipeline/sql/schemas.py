@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.pipeline.encoding import encoding_of
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.source_options import Decoding
+from tidelog.pipeline.options.source import ValueOptions
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.sql.catalog import Relation
 from tidelog.pipeline.sql.relations import columns_of
 from tidelog.pipeline.sql.statements import SqlError
 from tidelog.pipeline.streams.decode import struct_type
-from tidelog.pipeline.value_format import value_format
+from tidelog.pipeline.values.encoding import encoding_of
+from tidelog.pipeline.values.value_format import value_format
 
 
 def has_schema(relation: Relation) -> bool:
@@ -28,7 +28,7 @@ def with_schema(relation: Relation) -> Relation:
         return relation
     if not has_schema(relation):
         raise SqlError(f"format {relation.format} needs WITH (registry = 'http://...'), or (schema = '...')")
-    wanted = Decoding(
+    wanted = ValueOptions(
         relation.format,
         given.get("schema"),
         given.get("message"),

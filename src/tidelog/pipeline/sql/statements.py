@@ -13,11 +13,11 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.sql.dialect import SparkText
 
 Emit = Literal["changes", "final"]
-Kind = Literal["stream", "table"]
+RelationKind = Literal["stream", "table"]
 GLUED = (TokenType.DASH, TokenType.DOT, TokenType.VAR, TokenType.NUMBER)
 
 
@@ -30,7 +30,7 @@ class SqlError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Query:
+class SqlQuery:
     """`text` is the whole script; the query is what lies from `start` on and below `end`."""
 
     tree: exp.Expression
@@ -51,12 +51,12 @@ class Query:
 
 @dataclass(frozen=True)
 class Create:
-    kind: Kind
+    kind: RelationKind
     name: str
     columns: tuple[tuple[str, str], ...]  # names and Spark's types
     key: str | None
     properties: dict[str, str]
-    query: Query | None
+    query: SqlQuery | None
     replace: bool
     if_not_exists: bool
 
@@ -66,17 +66,17 @@ class Insert:
     name: str
     columns: tuple[str, ...]
     rows: str | None  # VALUES (...), as it was written
-    query: Query | None
+    query: SqlQuery | None
 
 
 @dataclass(frozen=True)
 class Select:
-    query: Query
+    query: SqlQuery
 
 
 @dataclass(frozen=True)
 class Explain:
-    query: Query
+    query: SqlQuery
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Drop:
-    kind: Kind
+    kind: RelationKind
     name: str
     delete_topic: bool
     if_exists: bool
@@ -133,13 +133,13 @@ def parse_script(text: str) -> Iterator[Statement]:
 def _statement(text: str, tokens: list[Token]) -> Statement:
     first = tokens[0]
     if first.text.upper() != "EXPLAIN":
-        return _Parser(text, tokens).statement()
+        return _SqlParser(text, tokens).statement()
     # sqlglot takes what follows this word as one piece: the word is blanked out, and the rest read again.
     blank = _blank(text[: first.end + 1]) + text[first.end + 1 : tokens[-1].end + 1]
     rest = sqlglot.tokenize(blank, dialect=SparkText)
     if not rest:
         raise SqlError("a query is expected after EXPLAIN", first.line, first.col + 1)
-    return Explain(_Parser(blank, rest)._query())
+    return Explain(_SqlParser(blank, rest)._query())
 
 
 def _blank(text: str) -> str:
@@ -156,7 +156,7 @@ def is_complete(text: str) -> bool:
 
 
 @dataclass
-class _Parser:
+class _SqlParser:
     text: str
     tokens: list[Token]
     at: int = field(default=0)
@@ -231,7 +231,7 @@ class _Parser:
     def _create(self) -> Statement:
         self._need("CREATE")
         replace = self._take("OR", "REPLACE")
-        kind: Kind
+        kind: RelationKind
         if self._take("STREAM"):
             kind = "stream"
         elif self._take("TABLE"):
@@ -328,7 +328,7 @@ class _Parser:
 
     def _drop(self) -> Statement:
         self.at += 1
-        kind: Kind
+        kind: RelationKind
         if self._take("STREAM"):
             kind = "stream"
         elif self._take("TABLE"):
@@ -353,7 +353,7 @@ class _Parser:
 
     # Queries
 
-    def _query(self) -> Query:
+    def _query(self) -> SqlQuery:
         begin, end = self.at, len(self.tokens)
         emit: Emit | None = None
         limit: int | None = None
@@ -377,7 +377,7 @@ class _Parser:
         tree = self._parsed(begin, end)
         tokens = tuple(self.tokens[begin:end])
         self.at = len(self.tokens)
-        return Query(tree, emit, limit, tokens, self.text, tokens[0].start, tokens[-1].end + 1)
+        return SqlQuery(tree, emit, limit, tokens, self.text, tokens[0].start, tokens[-1].end + 1)
 
     def _emits(self, at: int) -> bool:
         return at >= 0 and self.tokens[at].text.upper() == "EMIT"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 UNITS_MS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import spark_interval
 from tidelog.pipeline.streams.rows import Row
@@ -145,7 +145,7 @@ class Lookup:
         self._left = left
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
         events, changes = [], []
         for row in rows:
@@ -220,7 +220,7 @@ class Meet:
         self._how = how
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
         stores = context.stores
         given = list(rows)

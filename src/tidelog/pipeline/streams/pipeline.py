@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
-from tidelog.pipeline.option_text import OptionText, PipelineError
-from tidelog.pipeline.sink_options import ENCODING
+from tidelog.pipeline.options.connection import ALIASES, KNOWN, connection_of
+from tidelog.pipeline.options.sink import ENCODING
+from tidelog.pipeline.options.text import OptionText, PipelineError
 from tidelog.pipeline.streams.decode import (
     Decoded,
     OnError,
@@ -63,7 +63,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 DEAD_LETTERS = "dead-letters"
 
 
-class Wanted(NamedTuple):
+class StartRequest(NamedTuple):
     """What a file says of running its pipeline, for whoever runs it."""
 
     only: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Pipeline:
         self._running: dict[str, Output] = {}
         self._until_done = False
         self._starts_left = 0
-        self.wanted = Wanted()
+        self.wanted = StartRequest()
         DEFINED.append(self)
 
     @property
@@ -331,7 +331,7 @@ class Pipeline:
             if name not in outputs:
                 raise PipelineError(f"there is no output {name!r}: there are {', '.join(outputs)}")
         if _reading_files:
-            self.wanted = Wanted(only, until_done)
+            self.wanted = StartRequest(only, until_done)
             return {}
         self.queries, self._running, self._until_done = {}, outputs, until_done
         self._starts_left = STARTS_MAX

@@ -17,23 +17,23 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams.rows import Row
-from tidelog.pipeline.streams.stores import Declared, Opening
+from tidelog.pipeline.streams.stores import Declared, StoreOpener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Time = Literal["none", "event", "processing"]
 MODES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
-Function = Callable[[Any, Iterator[Row], "Context"], Iterable[Any] | None]
-OnTimer = Callable[[Any, int, "Context"], Iterable[Any] | None]
+Function = Callable[[Any, Iterator[Row], "ProcessContext"], Iterable[Any] | None]
+OnTimer = Callable[[Any, int, "ProcessContext"], Iterable[Any] | None]
 
 
 class Stores:
     """The declared stores as attributes."""
 
-    def __init__(self, handle: Any, openings: Mapping[str, Opening]) -> None:
+    def __init__(self, handle: Any, openings: Mapping[str, StoreOpener]) -> None:
         for name, one in openings.items():
             setattr(self, name, one.opened(handle, name))
 
@@ -42,7 +42,7 @@ class Stores:
         def __getattr__(self, name: str) -> Any: ...
 
 
-class Timers:
+class KeyTimers:
     """Moments, in milliseconds since 1970, at which `on_timer` is called for this key."""
 
     def __init__(self, handle: Any) -> None:
@@ -58,15 +58,15 @@ class Timers:
         return iter(list(self._handle.listTimers()))
 
 
-class Context:
+class ProcessContext:
     """`now_ms` is the machine's time, `watermark_ms` that of the events (-1 without a watermark)."""
 
-    def __init__(self, stores: Stores, timers: Timers, now_ms: int, watermark_ms: int) -> None:
+    def __init__(self, stores: Stores, timers: KeyTimers, now_ms: int, watermark_ms: int) -> None:
         self.stores, self.timers = stores, timers
         self.now_ms, self.watermark_ms = now_ms, watermark_ms
 
 
-class Process(StatefulProcessor):
+class KeyedProcessor(StatefulProcessor):
     """What Spark calls on the executors, once for each key with new rows or due timers."""
 
     def __init__(
@@ -78,13 +78,13 @@ class Process(StatefulProcessor):
         single_key: bool,
     ) -> None:
         self._function, self._on_timer = function, on_timer
-        self._openings = {name: Opening(one) for name, one in declared.items()}
+        self._openings = {name: StoreOpener(one) for name, one in declared.items()}
         self._schema = schema
         self._single_key = single_key
 
     def init(self, handle: Any) -> None:
         self._stores = Stores(handle, self._openings)
-        self._timers = Timers(handle)
+        self._timers = KeyTimers(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:  # noqa: N802, N803
         given = (Row(one.asDict()) for one in rows)
@@ -101,8 +101,8 @@ class Process(StatefulProcessor):
     def _key(self, key: Any) -> Any:
         return key[0] if self._single_key else tuple(key)
 
-    def _context(self, times: Any) -> Context:
-        return Context(
+    def _context(self, times: Any) -> ProcessContext:
+        return ProcessContext(
             self._stores, self._timers, times.getCurrentProcessingTimeInMs(), times.getCurrentWatermarkInMs()
         )
 
@@ -142,6 +142,6 @@ def time_mode(
 
 
 def processed(
-    frame: DataFrame, keys: list[Any], process: Process, schema: StructType, time: Time
+    frame: DataFrame, keys: list[Any], process: KeyedProcessor, schema: StructType, time: Time
 ) -> DataFrame:
     return frame.groupBy(*keys).transformWithState(process, schema, "Append", MODES[time])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.record_frame import arrow_schema
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.source.record_schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow

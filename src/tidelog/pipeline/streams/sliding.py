@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import duration_ms
 from tidelog.pipeline.streams.rows import Row
@@ -81,7 +81,7 @@ class Slide:
         self._keys = keys
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
         held = [{**one, "_at": _utc(one["_at"])} for one in context.stores.rows]
         newest = max((one["_at"] for one in held), default=datetime.min.replace(tzinfo=UTC) + self._grace)

@@ -42,7 +42,7 @@ class Map:
 Declared = Value | List | Map
 
 
-class Shape:
+class StoreSchema:
     """A declaration such as `double` or `count int, total double`, and rows in and out of it.
 
     Made on the driver, where Spark can read the text, and pickled to the executors."""
@@ -78,7 +78,7 @@ def aware(value: Any) -> Any:
 
 
 class ValueStore:
-    def __init__(self, handle: Any, name: str, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(self, handle: Any, name: str, shape: StoreSchema, ttl_ms: int | None) -> None:
         self._shape = shape
         self._state = handle.getValueState(name, shape.type, ttl_ms)
 
@@ -94,7 +94,7 @@ class ValueStore:
 
 
 class ListStore:
-    def __init__(self, handle: Any, name: str, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(self, handle: Any, name: str, shape: StoreSchema, ttl_ms: int | None) -> None:
         self._shape = shape
         self._state = handle.getListState(name, shape.type, ttl_ms)
 
@@ -118,7 +118,9 @@ class ListStore:
 
 
 class MapStore:
-    def __init__(self, handle: Any, name: str, key: Shape, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(
+        self, handle: Any, name: str, key: StoreSchema, shape: StoreSchema, ttl_ms: int | None
+    ) -> None:
         self._key, self._shape = key, shape
         self._state = handle.getMapState(name, key.type, shape.type, ttl_ms)
 
@@ -149,12 +151,12 @@ class MapStore:
         return self._key.packed(key) if isinstance(key, dict | tuple) else (key,)
 
 
-class Opening:
+class StoreOpener:
     """A declared store, ready to be opened on an executor."""
 
     def __init__(self, declared: Declared) -> None:
-        self._shape = Shape(declared.schema)
-        self._key = Shape(declared.key) if isinstance(declared, Map) else None
+        self._shape = StoreSchema(declared.schema)
+        self._key = StoreSchema(declared.key) if isinstance(declared, Map) else None
         self._many = isinstance(declared, List)
         self._ttl_ms = duration_ms(declared.ttl)
 

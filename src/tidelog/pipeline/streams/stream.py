@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import joins, processing, sliding, windows
 from tidelog.pipeline.streams.decode import dead_letters, struct_type
 from tidelog.pipeline.streams.durations import spark_interval
@@ -193,7 +193,7 @@ class Stream:
         declared = {name: Value(one) if isinstance(one, str) else one for name, one in (stores or {}).items()}
         mode = processing.time_mode(declared, on_timer is not None, self.watermarked, time)
         shape = struct_type(schema)
-        call = processing.Process(function, on_timer, declared, shape, len(self.keys) == 1)
+        call = processing.KeyedProcessor(function, on_timer, declared, shape, len(self.keys) == 1)
         df = processing.processed(self.df, list(self.keys), call, shape, mode)
         keys = self.keys if set(self.keys) <= set(shape.names) else ()
         return Stream(self.pipeline, df, keys, clocked=self.clocked or mode == "processing")

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import duration_ms, spark_interval
 from tidelog.pipeline.streams.rows import Row, RowFunction
@@ -114,7 +114,7 @@ def reduced(stream: Stream, function: Callable[[Row, Row], Any]) -> Stream:
     schema = stream.df.schema
     declared = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema.fields)
 
-    def fold(key: Any, rows: Iterator[Row], context: processing.Context) -> Iterator[Row]:
+    def fold(key: Any, rows: Iterator[Row], context: processing.ProcessContext) -> Iterator[Row]:
         kept = context.stores.reduced
         result = kept.get()
         for row in rows:
