@@ -177,7 +177,7 @@ def test_what_does_not_go_with_a_format_is_refused(spark: Any, tmp_path: Path) -
     pipeline = Pipeline("refused", bootstrap="127.0.0.1:1", checkpoint=str(tmp_path), spark=spark)
     ticks = pipeline.from_df(spark.readStream.format("rate").load())
     for options, said in (
-        ({"format": "xml"}, "format is json, bytes, text, avro, protobuf, not 'xml'"),
+        ({"format": "xml"}, "the format is one of json, bytes, text, avro, protobuf, not 'xml'"),
         ({"format": "avro", "value": "value"}, "avro is made of all columns"),
         ({"format": "text", "value": "value", "registry": "http://x"}, "registry is for format json, avro"),
     ):

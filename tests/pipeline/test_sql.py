@@ -179,7 +179,7 @@ def test_what_replaces_a_query_stops_it_and_goes_on(sql: Shell, bootstrap: str, 
         as_select = f"STREAM target WITH (topic = '{target}') AS SELECT"
         sql(f"CREATE {as_select} id, 'old' AS by FROM source")
         wait_until(lambda: len(rows(bootstrap, target)) == 1, 120, "the first row")
-        assert "there is a stream target already" in sql.refused(f"CREATE {as_select} id FROM source")
+        assert "stream target already exists" in sql.refused(f"CREATE {as_select} id FROM source")
         sql(f"CREATE OR REPLACE {as_select} id, 'new' AS by FROM source")
         assert [one[::2] for one in sql("SHOW QUERIES")] == [("target", "running")]
         send(bootstrap, source, [{"id": 2}])
@@ -211,10 +211,10 @@ def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
             "SELECT *\nFROM ordres",
             "line 2, column 6: there is no stream, table or topic 'ordres': did you mean 'orders'?",
         ),
-        ("CREATE STREAM orders (a INT)", "there is a stream orders already"),
+        ("CREATE STREAM orders (a INT)", "stream orders already exists"),
         ("CREATE STREAM x (a INT) WITH (topik = 'y')", "there is no property 'topik'"),
-        ("CREATE TABLE x (a INT)", "table x goes by a key"),
-        ("CREATE STREAM x (a INT) WITH (format = 'xml')", "the format is json"),
+        ("CREATE TABLE x (a INT)", "table x needs a key"),
+        ("CREATE STREAM x (a INT) WITH (format = 'xml')", "the format is one of json"),
         ("CREATE STREAM x (a INT) WITH (timestamp = 'b')", "'b' is not among the columns: a"),
         ("DESCRIBE nothing", "there is no stream, table or topic 'nothing'"),
         ("TERMINATE nothing", "there is no query 'nothing'"),
@@ -231,7 +231,7 @@ def test_the_catalog_shows_and_explains(sql: Shell) -> None:
     assert ("orders", sql.names["orders"], "json", None) in sql("SHOW STREAMS")
     assert [one[0] for one in sql("SHOW TABLES")] == ["customers"]
     assert "Physical Plan" in sql("EXPLAIN SELECT id FROM orders")
-    assert sql("CREATE STREAM IF NOT EXISTS orders (a INT)") == "stream orders is there already"
+    assert sql("CREATE STREAM IF NOT EXISTS orders (a INT)") == "stream orders already exists"
 
 
 def test_files_define_and_do_not_start(spark: Any, bootstrap: str, sql: Shell, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_mistakes_are_told_before_anything_runs(plain: Pipeline, spark: Any) -> 
     refused(lambda: plain.from_df(spark.range(1)), "takes a streaming DataFrame")
     refused(lambda: ticks.key_by("nothing"), "no column 'nothing': there are timestamp, value")
     refused(lambda: ticks.count().suppress(), "suppress waits for windows to close")
-    refused(lambda: ticks.tumbling("5"), "'5' is no length of time")
+    refused(lambda: ticks.tumbling("5"), "'5' is not a duration")
     refused(lambda: ticks.hopping("1 minute", "2 minutes"), "would leave rows out")
     refused(lambda: ticks.session("1 minute"), "watermark")
     refused(lambda: ticks.process(watch, "a int"), r"\.key_by\(column\) first")
@@ -271,7 +271,7 @@ def test_mistakes_are_told_before_anything_runs(plain: Pipeline, spark: Any) -> 
     refused(lambda: ticks.join(ticks, on="value", within="1 minute"), "give both a .watermark")
     refused(
         lambda: ticks.key_by("value").sliding("1 minute").aggregate(x="median(value)"),
-        "no aggregate for sliding",
+        "not an aggregate for sliding",
     )
     refused(lambda: ticks.count().to_table("totals"), "cannot be appended to files")
     refused(lambda: ticks.map(shares, schema="a integr"), "is not like 'id bigint, amount double'")

@@ -1,4 +1,4 @@
-"""`format("tidelog")`, as Spark sees it.  `pyspark_tidelog` makes it known to every session."""
+"""The Spark data source behind `format("tidelog")`.  `pyspark_tidelog` registers it in every session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class TidelogSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        # Spark asks before it says whether it is a stream: options that only one of both has are checked later.
+        # Spark asks for the schema before it says whether the query is a stream: options of only one kind of query are
+        # checked later.
         return schema_of(source_options(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -46,12 +47,12 @@ class TidelogSource(DataSource):
         from tidelog.pipeline.sink.writer import TidelogWriter
 
         if overwrite:
-            raise PipelineError("a topic cannot be overwritten: use mode('append')")
+            raise PipelineError("A topic cannot be overwritten: use mode('append')")
         return TidelogWriter(sink_options(self.options, streaming=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from tidelog.pipeline.sink.writer import TidelogStreamWriter
 
         if overwrite:
-            raise PipelineError("a topic cannot be overwritten: use outputMode('append')")
+            raise PipelineError("A topic cannot be overwritten: use outputMode('append')")
         return TidelogStreamWriter(sink_options(self.options, streaming=True), schema)

@@ -67,7 +67,7 @@ def test_other_data_or_another_boot_waits_and_is_refused_while_the_first_one_liv
         await first.register()
         keeping = asyncio.ensure_future(first.keep())
         before, began = metadata.content(), asyncio.get_running_loop().time()
-        with pytest.raises(errors.DuplicateBrokerRegistration, match=r"give this one another node\.id"):
+        with pytest.raises(errors.DuplicateBrokerRegistration, match=r"give this broker another node\.id"):
             await await_place(metadata.connect("two"), NODE, home, VirtualClock(), LEASE_MS)
         assert asyncio.get_running_loop().time() - began >= (LEASE_MS + TAKEN_MS) / 1000
         with pytest.raises(errors.DuplicateBrokerRegistration):
@@ -134,7 +134,7 @@ def test_a_second_process_on_a_copy_of_the_data_ends_the_first() -> None:
         await first.register()
         first.learned(image(metadata))
         await life(metadata, "boot/a", "two").register()
-        with pytest.raises(errors.DuplicateBrokerRegistration, match="another process runs as broker 1"):
+        with pytest.raises(errors.DuplicateBrokerRegistration, match="Another process runs as broker 1"):
             first.learned(image(metadata))
 
     testing.run(scenario)

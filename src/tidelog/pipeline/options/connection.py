@@ -1,4 +1,4 @@
-"""Options that source and sink share: where the brokers are, and how to log in.  Pure."""
+"""The options that the source and the sink share: the brokers' addresses, and security.  Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """`timeout_ms`: how long brokers may be away before a query fails."""
+    """`timeout_ms`: how long brokers may be unreachable before a query fails."""
 
     bootstrap: str
     client_id: str
@@ -37,7 +37,7 @@ class ConnectionSettings:
     login: tuple[tuple[str, str], ...]
 
     def security(self) -> Security | None:
-        """Files are read where this is called: on the driver and on every executor."""
+        """The client's security settings.  The caller, the driver or an executor, reads the files."""
         if not self.login:
             return None
         given = dict(self.login)

@@ -13,7 +13,7 @@ from tidelog.pipeline.options.text import OptionText, PipelineError
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-# Brokers allow up to 15 minutes unless they are told otherwise (transaction.max.timeout.ms).
+# By default brokers allow up to 15 minutes (transaction.max.timeout.ms).
 TRANSACTION_TIMEOUT_MS = 600_000
 DECISION_TOPIC = "__tidelog_sink_decisions"
 ONLY_IN_TRANSACTIONS = ("transactionTimeoutMs", "sinkId", "decisionTopic")
@@ -32,7 +32,7 @@ ALIASES = {**connection.ALIASES, "kafka.compression.type": "compression"}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """`topic` goes before a column of that name; `sink_id` tells the sinks of one query apart."""
+    """`topic` takes precedence over a column of that name; `sink_id` tells the sinks of one query apart."""
 
     connection: ConnectionSettings
     topic: str | None
@@ -42,12 +42,12 @@ class SinkOptions:
     sink_id: str
     decision_topic: str
     encoding: ValueOptions | None
-    """None: the column `value` as it is."""
+    """None: the column `value` is written as it is."""
 
 
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     options = OptionText(given, KNOWN, ALIASES, "sink")
-    # A batch may take longer than any transaction is allowed to.
+    # A batch write may take longer than any transaction may.
     usual = EXACTLY_ONCE if streaming else AT_LEAST_ONCE
     guarantee = options.choice("guarantee", (EXACTLY_ONCE, AT_LEAST_ONCE), usual)
     if guarantee == AT_LEAST_ONCE:

@@ -55,7 +55,7 @@ MODES = ("failfast", "permissive", "dropmalformed")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin or end: a name or a time for all, and what was said of single topics and partitions.
+    """Where to begin or end: a name or a time for all partitions, and exceptions for single topics and partitions.
 
     Values are offsets (numbers), "earliest" or "latest", or times in milliseconds as a `Time`."""
 
@@ -76,7 +76,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """`format` bytes: Kafka's columns as they are."""
+    """How values are decoded or encoded.  `format` bytes: Kafka's columns, neither decoded nor encoded."""
 
     format: str
     schema: str | None
@@ -106,11 +106,11 @@ class SourceOptions:
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """Those that are named; none with a pattern."""
-        return self.topics or tuple(dict.fromkeys(one.topic for one in self.assign))
+        """The topics that the options name; none with a pattern."""
+        return self.topics or tuple(dict.fromkeys(partition.topic for partition in self.assign))
 
     def what(self) -> str:
-        """The topics, for messages."""
+        """The topics, in words for messages."""
         if self.pattern is not None:
             return f"topics like {self.pattern!r}"
         names = self.topic_names
@@ -126,7 +126,7 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
-    """`streaming` None: it is not known yet, and what depends on it is not checked."""
+    """Parses and checks the options.  `streaming` None: not known yet, so what depends on it is not checked."""
     options = OptionText(given, KNOWN, ALIASES, "source")
     topics, pattern, assign = _which(options)
     if streaming and "ending" in options:
@@ -137,7 +137,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         for name in ("maxRecordsPerTrigger", "groupId"):
             if name in options:
                 raise PipelineError(f"option {name!r} is for streams: spark.readStream")
-    found = SourceOptions(
+    parsed = SourceOptions(
         connection=connection_of(options),
         topics=topics,
         pattern=pattern,
@@ -155,11 +155,11 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         fetch_bytes=options.count("fetchBytes", FETCH_BYTES),
         decoding=decoding_of(options),
     )
-    for name, bound in (("starting", found.starting), ("ending", found.ending)):
-        for topic in (*bound.topics, *(one.topic for one in bound.partitions)):
-            if not found.reads(topic):
-                raise PipelineError(f"option {name!r} names topic {topic!r}, and {found.what()} is read")
-    return found
+    for name, bound in (("starting", parsed.starting), ("ending", parsed.ending)):
+        for topic in (*bound.topics, *(partition.topic for partition in bound.partitions)):
+            if not parsed.reads(topic):
+                raise PipelineError(f"option {name!r} names topic {topic!r}, and {parsed.what()} is read")
+    return parsed
 
 
 def decoding_of(options: OptionText) -> ValueOptions:
@@ -181,10 +181,10 @@ def decoding_of(options: OptionText) -> ValueOptions:
 def _which(options: OptionText) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:
     chosen = [name for name in ("topics", "pattern", "assign") if name in options]
     if len(chosen) != 1:
-        said = f"not {' and '.join(map(repr, chosen))}" if chosen else "none is given"
-        raise PipelineError(f"exactly one of the options 'topics', 'pattern' and 'assign' is needed: {said}")
+        text = f"not {' and '.join(map(repr, chosen))}" if chosen else "none is given"
+        raise PipelineError(f"exactly one of the options 'topics', 'pattern' and 'assign' is needed: {text}")
     if chosen == ["topics"]:
-        names = [one.strip() for one in options.needed("topics", "orders,payments").split(",")]
+        names = [name.strip() for name in options.needed("topics", "orders,payments").split(",")]
         if not all(names):
             raise PipelineError("option 'topics' has an empty name in it: write orders,payments")
         return tuple(dict.fromkeys(names)), None, ()
@@ -196,14 +196,16 @@ def _which(options: OptionText) -> tuple[tuple[str, ...], str | None, tuple[Topi
             raise PipelineError(f"option 'pattern' is not a regular expression: {problem}") from None
         return (), pattern, ()
     example = '{"orders": [0, 1]}'
-    found = []
+    partitions = []
     for topic, indexes in options.json("assign", example).items():
-        if not isinstance(indexes, list) or not all(isinstance(one, int) and one >= 0 for one in indexes):
+        if not isinstance(indexes, list) or not all(
+            isinstance(index, int) and index >= 0 for index in indexes
+        ):
             raise PipelineError(f"option 'assign' names no partitions for {topic!r}: write {example}")
-        found += [TopicPartition(topic, one) for one in indexes]
-    if not found:
+        partitions += [TopicPartition(topic, index) for index in indexes]
+    if not partitions:
         raise PipelineError(f"option 'assign' is empty: write {example}")
-    return (), None, tuple(dict.fromkeys(found))
+    return (), None, tuple(dict.fromkeys(partitions))
 
 
 BOUND_EXAMPLE = '{"orders": {"0": 42, "1": "earliest"}}'
@@ -217,13 +219,13 @@ def _bound(options: OptionText, name: str, default: str) -> Bound:
         return Bound(_moment(name, text))
     topics: dict[str, str | Time] = {}
     partitions: dict[TopicPartition, str | Time | int] = {}
-    for topic, said in options.json(name, BOUND_EXAMPLE).items():
-        if isinstance(said, str):
-            topics[topic] = _moment(name, said)
+    for topic, bound in options.json(name, BOUND_EXAMPLE).items():
+        if isinstance(bound, str):
+            topics[topic] = _moment(name, bound)
             continue
-        if not isinstance(said, dict):
-            raise PipelineError(f"option {name!r} says {said!r} of {topic!r}: write {BOUND_EXAMPLE}")
-        for index, value in said.items():
+        if not isinstance(bound, dict):
+            raise PipelineError(f"option {name!r} says {bound!r} of {topic!r}: write {BOUND_EXAMPLE}")
+        for index, value in bound.items():
             if not index.isdigit():
                 raise PipelineError(f"option {name!r} names partition {index!r} of {topic!r}: it is a number")
             partitions[TopicPartition(topic, int(index))] = _value(name, value)
@@ -250,4 +252,4 @@ def _moment(name: str, text: str) -> str | Time:
             f"option {name!r} cannot be {text!r}: use earliest, latest, a time like 2026-01-31T12:00:00Z, or "
             f"offsets like {BOUND_EXAMPLE}"
         )
-    return Time(max(0, moment))  # Brokers take what is below zero for names.
+    return Time(max(0, moment))  # Brokers take numbers below zero for names of offsets.

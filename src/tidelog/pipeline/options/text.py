@@ -1,6 +1,6 @@
-"""Spark's options are texts under names that do not care about case: here they become values, or are refused.  Pure.
+"""Parses Spark's options, which are texts under case-insensitive names, into values.  Pure.
 
-Nothing is accepted and ignored: an unknown name is an error that names the nearest known one.
+No option is ignored: an unknown name is an error that suggests the most similar known name.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 from tidelog.errors import TidelogError
 
-# Spark's own, which come along with those for the source or sink.
+# Spark's own options, which Spark passes along with those of the source or sink.
 OF_SPARK = {"path", "checkpointlocation", "queryname", "outputmode", "__partition_columns"}
 
 
 class PipelineError(TidelogError):
-    """What a data engineer has to know about a source or sink."""
+    """An error of a pipeline, its source or its sink, with a message for the user."""
 
 
 class OptionText:
-    """The options of one source or sink; `aliases` are Spark's names for its Kafka connector."""
+    """The options of one source or sink.  `aliases`: the names of Spark's Kafka connector."""
 
     def __init__(
-        self, given: Mapping[str, str], known: Iterable[str], aliases: Mapping[str, str], what: str
+        self, given: Mapping[str, str], option_names: Iterable[str], aliases: Mapping[str, str], what: str
     ) -> None:
-        names = {one.lower(): one for one in known}
-        also = {one.lower(): name for one, name in aliases.items()}
+        names = {name.lower(): name for name in option_names}
+        also = {alias.lower(): name for alias, name in aliases.items()}
         self._values: dict[str, str] = {}
         for raw, value in given.items():
             low = raw.lower()
@@ -97,7 +97,7 @@ class OptionText:
 
 
 def time_ms(text: str) -> int | None:
-    """A moment in ISO 8601 (without a zone: UTC), or milliseconds behind an @; None for anything else."""
+    """Parses a time in ISO 8601 (without a zone: UTC), or milliseconds after an @; None for anything else."""
     if text.startswith("@") and text[1:].isdigit():
         return int(text[1:])
     try:
@@ -109,8 +109,10 @@ def time_ms(text: str) -> int | None:
     return int(moment.timestamp() * 1000)
 
 
-def _unknown(name: str, known: list[str], what: str) -> str:
-    lowered = {one.lower(): one for one in known}
+def _unknown(name: str, option_names: list[str], what: str) -> str:
+    lowered = {option.lower(): option for option in option_names}
     near = difflib.get_close_matches(name.lower(), lowered, n=1)
-    hint = f": did you mean {lowered[near[0]]!r}?" if near else f": known are {', '.join(sorted(known))}"
+    hint = (
+        f": did you mean {lowered[near[0]]!r}?" if near else f": known are {', '.join(sorted(option_names))}"
+    )
     return f"the tidelog {what} has no option {name!r}{hint}"

@@ -1,4 +1,4 @@
-"""What spark-submit runs on the driver: the same as `tidelog pipeline run`, in the session that it brings."""
+"""The program that spark-submit runs on the driver: the same as `tidelog pipeline run`, in spark-submit's session."""
 
 from __future__ import annotations
 

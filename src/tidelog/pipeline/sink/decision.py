@@ -1,7 +1,7 @@
-"""What was decided about an epoch of a sink: which transactions hold its rows.  Pure.
+"""The decision about an epoch of a sink: which transactions hold its rows.  Pure.
 
-The decision is the one point of truth: before it is written an epoch has not happened, whatever its tasks have
-written; after it, all of its parts are to be committed, whoever does it and how often.
+The decision is the single point of truth.  Before the decision is written, the epoch has not happened, whatever its tasks
+have written.  After that, all of its parts must be committed, by any driver, as often as needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.pipeline.options.text import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One micro-batch of one sink of a query, in one of the query's lives (`run`)."""
+    """One micro-batch of one sink of a query, in one run of the query."""
 
     query: str
     sink: str
@@ -31,25 +31,25 @@ class Epoch:
 
     @property
     def prefix(self) -> str:
-        """Of the transactional ids of its tasks.  Every life has its own, so that a new one does not abort by
-        accident what an old one has decided to commit."""
+        """The prefix of the transactional ids of the tasks.  Every run has its own prefix, so that a new run does not
+        abort by accident what an old run has decided to commit."""
         return f"{self.sink_prefix}{sha256(self.run.encode()).hexdigest()[:10]}/"
 
     def may_be_of(self, run: str) -> bool:
-        """Whether that was the same life of the query; where only the application is known, it may have been."""
+        """True if `run` is, or may be, the same run of the query; sometimes only the application is known."""
         return run == self.run or ("/" in run and run.split("/")[0] == self.run.split("/")[0])
 
     @property
     def sink_prefix(self) -> str:
-        """Of no other sink: names of sinks have dots in them, but no slashes."""
+        """The prefix of this sink alone: sink names may contain dots, but no slashes."""
         return f"tidelog/{self.query}/{self.sink}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task has written; `transaction` is None when that was nothing.
+    """What one task has written.  `transaction`: None if the task has written nothing.
 
-    `rows` and `size` (bytes of keys and values) tell whether a task that is run again has written the same."""
+    `rows` and `size` (bytes of keys and values) show whether a task that runs again has written the same."""
 
     index: int
     transaction: PreparedTransaction | None
@@ -63,21 +63,21 @@ class EpochDecision:
     run: str
     tasks: int
     parts: tuple[Part, ...]
-    """Those that have a transaction."""
+    """The parts that have a transaction."""
 
     def to_bytes(self) -> bytes:
         parts = [
             [
-                one.index,
-                one.rows,
-                one.size,
-                one.transaction.transactional_id,
-                one.transaction.producer_id,
-                one.transaction.producer_epoch,
-                one.transaction.implicit,
+                part.index,
+                part.rows,
+                part.size,
+                part.transaction.transactional_id,
+                part.transaction.producer_id,
+                part.transaction.producer_epoch,
+                part.transaction.implicit,
             ]
-            for one in self.parts
-            if one.transaction is not None
+            for part in self.parts
+            if part.transaction is not None
         ]
         made = {"epoch": self.epoch, "run": self.run, "tasks": self.tasks, "parts": parts}
         return json.dumps(made, separators=(",", ":")).encode()
@@ -93,33 +93,33 @@ class EpochDecision:
 
 
 def decide(epoch: Epoch, parts: Iterable[Part]) -> EpochDecision:
-    every = sorted(parts, key=lambda one: one.index)
+    every = sorted(parts, key=lambda part: part.index)
     return EpochDecision(
-        epoch.number, epoch.run, len(every), tuple(one for one in every if one.transaction is not None)
+        epoch.number, epoch.run, len(every), tuple(part for part in every if part.transaction is not None)
     )
 
 
 def repair(
     decided: EpochDecision, lost: Iterable[Part], again: Mapping[int, Part], tasks: int
 ) -> EpochDecision:
-    """The decision with its lost parts replaced by what the same tasks have written when the epoch was run again.
+    """The decision with its lost parts replaced by what the same tasks have written when the epoch ran again.
 
-    Raises when those are not the same rows: then nothing can make the epoch whole."""
+    Raises an error if those are not the same rows: then nothing can complete the epoch."""
     replaced = {}
-    for one in lost:
-        new = again.get(one.index)
+    for part in lost:
+        new = again.get(part.index)
         if (
             tasks != decided.tasks
             or new is None
             or new.transaction is None
-            or (new.rows, new.size) != (one.rows, one.size)
+            or (new.rows, new.size) != (part.rows, part.size)
         ):
             raise PipelineError(
-                f"epoch {decided.epoch} is committed in part: the transaction of task {one.index} "
-                f"({one.rows} rows) was aborted because nobody ended it in time, and the epoch, run again, has other "
-                "rows there. Was the query or its number of tasks changed, or are its results not the same every "
-                "time? Go on with the query as it was, or with a new checkpoint; a larger transactionTimeoutMs "
-                "gives a driver more time to come back"
+                f"epoch {decided.epoch} is committed in part: the transaction of task {part.index} "
+                f"({part.rows} rows) was aborted because no driver ended it in time, and the epoch, run again, has other "
+                "rows there. Was the query or its number of tasks changed, or do its results differ from run to run? "
+                "Go on with the query as it was, or with a new checkpoint; a larger transactionTimeoutMs gives a "
+                "driver more time to return"
             )
-        replaced[one.index] = new
-    return replace(decided, parts=tuple(replaced.get(one.index, one) for one in decided.parts))
+        replaced[part.index] = new
+    return replace(decided, parts=tuple(replaced.get(part.index, part) for part in decided.parts))

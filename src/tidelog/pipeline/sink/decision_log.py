@@ -1,7 +1,7 @@
-"""Where decisions are kept: a compacted topic, one key per sink.
+"""The log of decisions: a compacted topic with one key per sink.
 
-Whoever opens it for a sink fences all who did before, and only then reads what they have decided.  So no driver that is
-thought to be dead can decide behind the back of the one that has taken over.
+A driver that opens the log for a sink first fences all earlier drivers, and only then reads what they have decided.  So a
+driver that was thought dead cannot decide anything after another driver has taken over.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tidelog.types import TopicPartition
 
 PARTITIONS = 16
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
-# A decision is one small record: who does not get it through in this time is not there any more.  Others whose
-# decisions are in the same partition wait for that long at most.
+# A decision is one small record: a driver that cannot write it in this time counts as dead.  Other sinks with decisions in
+# the same partition wait at most this long.
 TIMEOUT_MS = 15_000
 FETCH_BYTES = 1 << 20
 KEPT_MAX = 32
 
 
 class DecisionLog:
-    """Of one sink."""
+    """The decisions of one sink."""
 
     def __init__(self, options: SinkOptions, key: str) -> None:
         self._options = options
@@ -52,34 +52,36 @@ class DecisionLog:
     async def _partitions(self) -> int:
         admin, name = self._clients.admin, self._options.decision_topic
         try:
-            found = await admin.describe_topics([name])
+            topics = await admin.describe_topics([name])
         except errors.UnknownTopicOrPartition:
             try:
                 await admin.create_topics([NewTopic(name, PARTITIONS, configs=CONFIGS)])
             except errors.TopicAlreadyExists:
                 pass
-            raise errors.LeaderNotAvailable(f"topic {name!r} has just been made") from None
-        return len(found[name].partitions)
+            raise errors.LeaderNotAvailable(f"Topic {name!r} has just been created.") from None
+        return len(topics[name].partitions)
 
     def _look_up(self) -> EpochDecision | None:
-        here, timeout_ms = self._clients, self._options.connection.timeout_ms
-        first, end = (self._offset(here, when, timeout_ms) for when in (EARLIEST, LATEST))
+        connected, timeout_ms = self._clients, self._options.connection.timeout_ms
+        first, end = (self._offset(connected, when, timeout_ms) for when in (EARLIEST, LATEST))
         reader = RangeReader(
-            here.cluster, read_committed=True, fetch_bytes=FETCH_BYTES, timeout_ms=timeout_ms
+            connected.cluster, read_committed=True, fetch_bytes=FETCH_BYTES, timeout_ms=timeout_ms
         )
-        found: bytes | None = None
-        for piece in here.each(reader.pieces(self._place, first, end)):
+        value: bytes | None = None
+        for piece in connected.each(reader.pieces(self._place, first, end)):
             columns = RecordColumns()
             columns.add(*self._place, piece.data, piece.start, piece.aborted)
-            found = _last_value(columns, self._key.encode(), found)
-        return EpochDecision.from_bytes(found) if found else None
+            value = _last_value(columns, self._key.encode(), value)
+        return EpochDecision.from_bytes(value) if value else None
 
-    def _offset(self, here: PipelineClients, when: int, timeout_ms: int) -> int:
-        found = here.patiently(lambda: list_offsets(here.cluster, {self._place: when}, timeout_ms))
-        return found[self._place].offset
+    def _offset(self, connected: PipelineClients, when: int, timeout_ms: int) -> int:
+        offsets = connected.patiently(
+            lambda: list_offsets(connected.cluster, {self._place: when}, timeout_ms)
+        )
+        return offsets[self._place].offset
 
     def write(self, decision: EpochDecision | None) -> None:
-        """None: the sink will not be heard of again.  Fails when another driver has taken over."""
+        """Writes a decision; None: the sink is never used again.  Fails if another driver has taken over."""
         value = None if decision is None else decision.to_bytes()
         with self._producer.transaction():
             sent = self._producer.send(
@@ -112,21 +114,21 @@ def is_open(options: SinkOptions, key: str, run: str) -> bool:
 
 
 def decisions_of(options: SinkOptions, key: str, run: str) -> DecisionLog:
-    """Kept for the life of a query in this process.  What another process of the same run has decided meanwhile is not
-    known here: but then this one is fenced, and `epoch_commit` opens it anew."""
+    """The open log of a sink, kept for the life of a query in this process.  It does not see what another process of the
+    same run decides meanwhile: but then this log is fenced, and `epoch_commit` opens it again."""
     place = options, key, run
-    found = _kept.pop(place, None) or DecisionLog(options, key)
-    _kept[place] = found
+    log = _kept.pop(place, None) or DecisionLog(options, key)
+    _kept[place] = log
     while len(_kept) > KEPT_MAX:
         _kept.popitem(last=False)[1].close()
-    return found
+    return log
 
 
 def forget(options: SinkOptions, key: str, run: str) -> None:
-    """After a failure: what is decided has to be read again."""
-    found = _kept.pop((options, key, run), None)
-    if found is not None:
-        found.close()
+    """Closes the log after a failure, so that the decision is read again."""
+    log = _kept.pop((options, key, run), None)
+    if log is not None:
+        log.close()
 
 
 def _forked() -> None:

@@ -1,8 +1,8 @@
-"""The end of an epoch of an exactly-once sink, on the driver: the decision, then the end of every transaction.
+"""The commit of an epoch of an exactly-once sink, on the driver: first the decision, then the end of every transaction.
 
-An epoch that is run again after a crash finds its decision.  Then its parts are committed as was decided, and what was
-written anew is aborted, except where the coordinator had aborted a part meanwhile because its time was up: that part
-is replaced by the new one.
+An epoch that runs again after a crash finds its decision.  Then the parts in the decision are committed, and the parts
+written again are aborted.  Exception: if the coordinator has aborted a part meanwhile because its transaction timed out,
+the part written again replaces it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.pipeline.sink.decision_log import DecisionLog, decisions_of, forget
 
 log = logging.getLogger("tidelog.pipeline")
 
-# It was ended otherwise: what became of it, its coordinator knows.
+# The transaction has already ended: its coordinator knows whether it was committed.
 ENDED = (
     errors.InvalidTxnState,
     errors.ProducerFenced,
@@ -35,20 +35,20 @@ OPEN = "Ongoing"
 SWEEP_EVERY_S = 30.0
 
 _swept: dict[str, tuple[str, float]] = {}
-"""By sink: in which life of the query, and when."""
+"""By sink: the run of the query and the time of the last sweep."""
 
 
 def commit(options: SinkOptions, epoch: Epoch, parts: Sequence[Part], *, attempts: bool, last: bool) -> None:
-    """`attempts`: some task was tried more than once; `last`: the sink will not be heard of again."""
+    """`attempts`: some task ran more than once; `last`: the sink is never used again."""
     try:
-        known = is_open(options, epoch.key, epoch.run)
+        was_open = is_open(options, epoch.key, epoch.run)
         decisions = decisions_of(options, epoch.key, epoch.run)
         try:
             _commit(options, decisions, epoch, parts)
         except PipelineError:
             raise
         except errors.TidelogError as problem:
-            if not known:
+            if not was_open:
                 raise
             decisions = _opened_again(options, epoch, problem)
             _commit(options, decisions, epoch, parts)
@@ -63,9 +63,9 @@ def commit(options: SinkOptions, epoch: Epoch, parts: Sequence[Part], *, attempt
 
 
 def _opened_again(options: SinkOptions, epoch: Epoch, problem: errors.TidelogError) -> DecisionLog:
-    """Spark has as many workers for commits as queries commit at a time, and whichever is free gets the next one.  So
-    what this one has open may have been fenced by another of the same run, which has decided meanwhile.  A driver of
-    another run is not of ours, and stays in charge."""
+    """Opens the decision log again.  Spark has several workers for commits, and gives a commit to any free worker.  So
+    another worker of the same run may have fenced the log that this worker has open, and may have decided meanwhile.  If a
+    driver of another run has fenced it, that driver stays in charge."""
     forget(options, epoch.key, epoch.run)
     decisions = decisions_of(options, epoch.key, epoch.run)
     if decisions.last is None or decisions.last.run != epoch.run:
@@ -74,64 +74,62 @@ def _opened_again(options: SinkOptions, epoch: Epoch, problem: errors.TidelogErr
 
 
 def _commit(options: SinkOptions, decisions: DecisionLog, epoch: Epoch, parts: Sequence[Part]) -> None:
-    here, decided = clients(options.connection), decisions.last
+    connected, decided = clients(options.connection), decisions.last
     if decided is not None and decided == decide(epoch, parts):
-        # Written just now, although it was not heard of.
-        _end_all(here, decided)
+        # An earlier try wrote the decision, although its answer was lost.
+        _end_all(connected, decided)
         return
     if decided is None or decided.epoch < epoch.number:
-        _check_open(here, options, parts)
+        _check_open(connected, options, parts)
         decision = decide(epoch, parts)
         decisions.write(decision)
-        _end_all(here, decision)
+        _end_all(connected, decision)
         return
     if decided.epoch == epoch.number and epoch.may_be_of(decided.run):
         raise PipelineError(
-            f"sink {epoch.sink!r} has been written in batch {epoch.number} already: several writes in one "
-            "foreachBatch need an option sinkId of their own each"
+            f"sink {epoch.sink!r} has already been written in batch {epoch.number}: each of several writes in one "
+            "foreachBatch needs its own option sinkId"
         )
     if decided.epoch > epoch.number:
         log.warning(
-            "epoch %s of sink %s was written before, and so were later ones up to %s: nothing is written",
+            "Epoch %s of sink %s was already written, and so were later epochs up to %s: nothing is written.",
             epoch.number,
             epoch.key,
             decided.epoch,
         )
     else:
-        decided = _finish(here, options, decisions, decided, parts)
-    kept = {one.transaction for one in decided.parts}
-    abort(options, [one for one in parts if one.transaction not in kept])
+        decided = _finish(connected, options, decisions, decided, parts)
+    kept = {part.transaction for part in decided.parts}
+    abort(options, [part for part in parts if part.transaction not in kept])
 
 
-def _end_all(here: PipelineClients, decision: EpochDecision) -> None:
-    lost = _end(here, decision.parts)
+def _end_all(connected: PipelineClients, decision: EpochDecision) -> None:
+    lost = _end(connected, decision.parts)
     if lost:
         raise PipelineError(
             f"epoch {decision.epoch}: {len(lost)} of {len(decision.parts)} transactions were aborted before they "
-            "could be committed. Start the query again: it repairs them"
+            "could be committed. Start the query again: it repairs the epoch"
         )
 
 
 def _finish(
-    here: PipelineClients,
+    connected: PipelineClients,
     options: SinkOptions,
     decisions: DecisionLog,
     decided: EpochDecision,
     parts: Sequence[Part],
 ) -> EpochDecision:
-    """Commits what was decided in an earlier life."""
-    lost = _end(here, decided.parts)
+    """Commits what an earlier run decided."""
+    lost = _end(connected, decided.parts)
     if not lost:
-        log.info("epoch %s was written before: nothing is written again", decided.epoch)
+        log.info("Epoch %s was already written: nothing is written again.", decided.epoch)
         return decided
-    repaired = repair(decided, lost, {one.index: one for one in parts}, len(parts))
-    log.warning(
-        "epoch %s: %s of its transactions had run out of time and are replaced", decided.epoch, len(lost)
-    )
-    again = [one for one in repaired.parts if one not in decided.parts]
-    _check_open(here, options, again)
+    repaired = repair(decided, lost, {part.index: part for part in parts}, len(parts))
+    log.warning("Epoch %s: %s of its transactions had timed out and are replaced.", decided.epoch, len(lost))
+    again = [part for part in repaired.parts if part not in decided.parts]
+    _check_open(connected, options, again)
     decisions.write(repaired)
-    if _end(here, again):
+    if _end(connected, again):
         raise PipelineError(
             f"epoch {decided.epoch}: transactions were aborted before they could be committed. Start the query "
             "again: it repairs them"
@@ -140,120 +138,125 @@ def _finish(
 
 
 def abort(options: SinkOptions, parts: Iterable[Part]) -> None:
-    """What is not to be seen.  What cannot be aborted now is aborted by its time-out."""
-    here = clients(options.connection)
+    """Aborts the transactions of `parts`.  A transaction that cannot be aborted now is aborted when it times out."""
+    connected = clients(options.connection)
 
     async def one_of(transaction: PreparedTransaction) -> None:
         try:
-            await here.admin.end_transaction(transaction, commit=False)
+            await connected.admin.end_transaction(transaction, commit=False)
         except errors.TidelogError as problem:
-            log.info("the transaction of %s was not aborted: %s", transaction.transactional_id, problem)
+            log.info("The transaction of %s was not aborted: %s", transaction.transactional_id, problem)
 
     async def every() -> None:
-        await asyncio.gather(*(one_of(one.transaction) for one in parts if one.transaction is not None))
+        await asyncio.gather(*(one_of(part.transaction) for part in parts if part.transaction is not None))
 
-    here.run(every())
+    connected.run(every())
 
 
 def abort_undecided(options: SinkOptions, epoch: Epoch, parts: Sequence[Part]) -> None:
-    """After a failure: what was decided stays so, and is committed when the epoch is run again."""
-    if not any(one.transaction is not None for one in parts):
+    """Aborts the undecided parts after a failure.  Decided parts stay, and are committed when the epoch runs again."""
+    if not any(part.transaction is not None for part in parts):
         return
-    # What this process knows may be old: another may have decided since.
+    # The decision that this process has read may be old: another process may have decided since.
     forget(options, epoch.key, epoch.run)
     decided = decisions_of(options, epoch.key, epoch.run).last
-    kept = {one.transaction for one in decided.parts} if decided is not None else set()
-    abort(options, [one for one in parts if one.transaction not in kept])
+    kept = {part.transaction for part in decided.parts} if decided is not None else set()
+    abort(options, [part for part in parts if part.transaction not in kept])
 
 
-# Each transaction
+# Transactions
 
 
-def _check_open(here: PipelineClients, options: SinkOptions, parts: Iterable[Part]) -> None:
-    """A decision for a transaction that is over already would be a broken promise."""
+def _check_open(connected: PipelineClients, options: SinkOptions, parts: Iterable[Part]) -> None:
+    """Raises an error if a transaction has already ended: a decision could not be kept."""
 
     async def is_open(transaction: PreparedTransaction) -> bool:
         name = transaction.transactional_id
-        found = (await here.admin.describe_transactions([name]))[name]
-        mine = found.producer_id, found.producer_epoch
-        return found.state == OPEN and mine == (transaction.producer_id, transaction.producer_epoch)
+        description = (await connected.admin.describe_transactions([name]))[name]
+        mine = description.producer_id, description.producer_epoch
+        return description.state == OPEN and mine == (transaction.producer_id, transaction.producer_epoch)
 
     async def every() -> list[bool]:
         return await asyncio.gather(
-            *(is_open(one.transaction) for one in parts if one.transaction is not None)
+            *(is_open(part.transaction) for part in parts if part.transaction is not None)
         )
 
-    if not all(here.patiently(every)):
+    if not all(connected.patiently(every)):
         raise PipelineError(
-            f"the epoch took longer than its transactions may ({options.transaction_timeout_ms} ms), so the brokers have "
-            "aborted some: raise option transactionTimeoutMs (and the brokers' transaction.max.timeout.ms), or make "
+            f"the epoch took longer than its transactions may take ({options.transaction_timeout_ms} ms), so the brokers "
+            "have aborted some: raise option transactionTimeoutMs (and the brokers' transaction.max.timeout.ms), or make "
             "batches smaller with maxRecordsPerTrigger"
         )
 
 
-def _end(here: PipelineClients, parts: Sequence[Part]) -> list[Part]:
-    """Commits them all; those that were aborted before are returned."""
+def _end(connected: PipelineClients, parts: Sequence[Part]) -> list[Part]:
+    """Commits all parts; returns those that had been aborted before."""
 
     async def committed(transaction: PreparedTransaction | None) -> bool:
         if transaction is None:
             return True
         try:
-            await here.admin.end_transaction(transaction, commit=True)
+            await connected.admin.end_transaction(transaction, commit=True)
             return True
         except ENDED:
-            return await _was_committed(here, transaction)
+            return await _was_committed(connected, transaction)
 
     async def every() -> list[bool]:
-        return await asyncio.gather(*(committed(one.transaction) for one in parts))
+        return await asyncio.gather(*(committed(part.transaction) for part in parts))
 
-    outcomes = here.patiently(every)
-    return [one for one, well in zip(parts, outcomes, strict=True) if not well]
+    outcomes = connected.patiently(every)
+    return [part for part, is_committed in zip(parts, outcomes, strict=True) if not is_committed]
 
 
-async def _was_committed(here: PipelineClients, transaction: PreparedTransaction) -> bool:
+async def _was_committed(connected: PipelineClients, transaction: PreparedTransaction) -> bool:
     name = transaction.transactional_id
     try:
-        found = (await here.admin.describe_transactions([name]))[name]
+        description = (await connected.admin.describe_transactions([name]))[name]
     except errors.TransactionalIdNotFound:
         raise PipelineError(
-            f"whether {name!r} was committed is not known any more: the brokers have forgotten it "
+            f"it is unknown whether transaction {name!r} was committed: the brokers have forgotten it "
             "(transactional.id.expiration.ms). Compare the sink's topic with its source, and go on with a new "
             "checkpoint"
         ) from None
-    # With the newer protocol every end brings a new epoch, and at the last epoch a new producer id.
-    same = found.producer_id != transaction.producer_id or found.producer_epoch in (
+    # With transaction version 2 every end raises the producer epoch, and after the last epoch gives a new producer id.
+    same = description.producer_id != transaction.producer_id or description.producer_epoch in (
         transaction.producer_epoch,
         transaction.producer_epoch + 1,
     )
-    return found.state in COMMITTED and same
+    return description.state in COMMITTED and same
 
 
-# What failed attempts have left
+# Leftovers of failed attempts
 
 
 def _sweep(options: SinkOptions, epoch: Epoch, decided: EpochDecision | None, attempts: bool) -> None:
-    """Aborts open transactions of this sink that nobody will end: readers would wait for their time-out."""
+    """Aborts open transactions of this sink that no driver will end: otherwise readers wait until they time out."""
     now = time.monotonic()
     run, when = _swept.get(epoch.key, ("", 0.0))
     if not attempts and run == epoch.run and now - when < SWEEP_EVERY_S:
         return
     _swept[epoch.key] = epoch.run, now
     kept = (
-        {one.transaction.transactional_id for one in decided.parts if one.transaction} if decided else set()
+        {part.transaction.transactional_id for part in decided.parts if part.transaction}
+        if decided
+        else set()
     )
-    here = clients(options.connection)
+    connected = clients(options.connection)
 
     async def sweep() -> None:
         try:
             pattern = re.escape(epoch.sink_prefix) + ".*"
-            found = await here.admin.list_transactions(states=[OPEN], pattern=pattern)
+            transactions = await connected.admin.list_transactions(states=[OPEN], pattern=pattern)
         except errors.UnsupportedVersion:
-            found = await here.admin.list_transactions(states=[OPEN])
-        for one in found:
-            if one.transactional_id.startswith(epoch.sink_prefix) and one.transactional_id not in kept:
-                await here.admin.fence_producer(one.transactional_id)
+            transactions = await connected.admin.list_transactions(states=[OPEN])
+        for transaction in transactions:
+            if (
+                transaction.transactional_id.startswith(epoch.sink_prefix)
+                and transaction.transactional_id not in kept
+            ):
+                await connected.admin.fence_producer(transaction.transactional_id)
 
     try:
-        here.run(sweep())
+        connected.run(sweep())
     except errors.TidelogError as problem:
-        log.warning("open transactions of %s could not be looked for: %s", epoch.key, problem)
+        log.warning("Open transactions of sink %s could not be listed: %s", epoch.key, problem)

@@ -1,4 +1,4 @@
-"""The producers of this process, kept from one task to the next: by transactional id, or one without transactions."""
+"""The producers of this process, kept from task to task: one per transactional id, and one without transactions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _kept: OrderedDict[tuple[SinkOptions, str | None], Producer] = OrderedDict()
 
 @contextmanager
 def producer_of(options: SinkOptions, transactional_id: str | None) -> Iterator[Producer]:
-    """For one task; whoever fails leaves none behind for the next."""
+    """A producer for one task; a task that fails does not leave it to the next task."""
     place = options, transactional_id
     producer = _kept.pop(place, None)
     if producer is None:
-        # Spark does not try a task again on one machine: brokers may be away here as long as anywhere else.
+        # In local mode Spark does not retry a task: so the task itself waits for brokers that cannot be reached.
         producer = patient(lambda: new_producer(options, transactional_id), options.connection.timeout_ms)
     try:
         yield producer
@@ -62,7 +62,7 @@ def new_producer(options: SinkOptions, transactional_id: str | None) -> Producer
 
 
 def drop(producer: Producer) -> None:
-    """Without waiting for what it has not delivered: whoever drops it has failed already."""
+    """Closes the producer without waiting for undelivered records: its task has already failed."""
     try:
         producer.close(timeout=0)
     except errors.TidelogError:

@@ -1,4 +1,4 @@
-"""From the rows of a DataFrame to records: which column is what, and to which topic a row goes."""
+"""Makes records from the rows of a DataFrame: which column is which part of the record, and which topic a row goes to."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ KINDS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "partition": ((ShortType, IntegerType, LongType), "integer"),
     "timestamp": ((TimestampType, TimestampNTZType), "timestamp"),
     "headers": ((ArrayType, MapType), "an array of key and value, or a map"),
-    # A row that was read has one; where it will be is for the broker to say.
+    # A row that was read from a topic has an offset; the broker assigns the new one.
     "offset": ((LongType, IntegerType), "long"),
 }
 
 
 class TopicRows(NamedTuple):
-    """Rows for one topic; `partitioned`: their column says to which of its partitions."""
+    """Rows for one topic.  `partitioned`: their column `partition` says which partition they go to."""
 
     topic: str
     rows: Any
@@ -53,7 +53,7 @@ class TopicRows(NamedTuple):
 
 
 class RowsToRecords:
-    """Checked on the driver against the DataFrame's schema, used by tasks."""
+    """The conversion of rows to records: the driver checks it against the DataFrame's schema, tasks use it."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._encoding: Encoding | None = None
@@ -61,16 +61,16 @@ class RowsToRecords:
         if options.encoding is not None:
             self._deletes = DELETED in schema.names
             if self._deletes and not isinstance(schema[DELETED].dataType, BooleanType):
-                raise PipelineError(f"column {DELETED!r} says which rows have no value: it must be boolean")
+                raise PipelineError(f"column {DELETED!r} marks rows without a value: it must be boolean")
             own = StructType(
-                [one for one in schema.fields if not _of_record(one.name) and one.name != DELETED]
+                [field for field in schema.fields if not _of_record(field.name) and field.name != DELETED]
             )
             self._encoding = encoding_of(options.encoding, options.topic, own)
             schema = StructType(
                 [
-                    StructField(one.name.removeprefix(PREFIX), one.dataType)
-                    for one in schema.fields
-                    if _of_record(one.name)
+                    StructField(field.name.removeprefix(PREFIX), field.dataType)
+                    for field in schema.fields
+                    if _of_record(field.name)
                 ]
             ).add("value", BinaryType())
         self._check(schema, options.topic)
@@ -79,15 +79,15 @@ class RowsToRecords:
 
     @staticmethod
     def _check(schema: StructType, topic: str | None) -> None:
-        for one in schema.fields:
-            known = KINDS.get(one.name)
-            if known is None:
+        for field in schema.fields:
+            allowed = KINDS.get(field.name)
+            if allowed is None:
                 raise PipelineError(
-                    f"a record has no column {one.name!r}: select those of {', '.join(KINDS)} that are to be written"
+                    f"a record has no column {field.name!r}: select only columns from {', '.join(KINDS)}"
                 )
-            if not isinstance(one.dataType, known[0]):
+            if not isinstance(field.dataType, allowed[0]):
                 raise PipelineError(
-                    f"column {one.name!r} has type {one.dataType.simpleString()}, but it must be {known[1]}: cast it"
+                    f"column {field.name!r} has type {field.dataType.simpleString()}, but it must be {allowed[1]}: cast it"
                 )
         names = set(schema.fieldNames())
         if "value" not in names:
@@ -116,7 +116,7 @@ class RowsToRecords:
                     yield TopicRows(topic, part, partitioned)
 
     def _encoded(self, batch: Any) -> Any:
-        """Fields become the value, and columns of the record lose the sign in front of their names."""
+        """Encodes the fields as the value, and removes the prefix from the names of the record's columns."""
         if self._encoding is None:
             return batch
         import pyarrow as pa
@@ -143,7 +143,7 @@ class RowsToRecords:
             yield name, batch if len(distinct) == 1 else batch.filter(pc.equal(names, name))
 
     def _without_nulls(self, batch: Any) -> Any:
-        """A record without a time gets the present, one without headers has none."""
+        """Replaces nulls: a record without a timestamp gets the current time, one without headers an empty list."""
         import pyarrow
         import pyarrow.compute as pc
 
@@ -156,13 +156,13 @@ class RowsToRecords:
         if "headers" in self._names and batch.column("headers").null_count:
             column = batch.column("headers")
             lists = column.to_pylist()
-            filled = pyarrow.array([[] if one is None else one for one in lists], column.type)
+            filled = pyarrow.array([[] if headers is None else headers for headers in lists], column.type)
             batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", filled)
         return batch
 
 
 def _of_record(name: str) -> bool:
-    """With rows that are encoded: part of the record, not of its value."""
+    """True if a column of rows to encode is a part of the record itself, not of its value."""
     return name.startswith(PREFIX) and name.removeprefix(PREFIX) in KINDS and name != "_value"
 
 

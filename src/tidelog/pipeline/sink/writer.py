@@ -1,7 +1,7 @@
-"""`write` and `writeStream.format("tidelog")`: tasks write, the driver decides.
+"""`write` and `writeStream.format("tidelog")`: tasks write records, the driver commits.
 
-At least once: a task's records are acknowledged when it ends; what a failed attempt has written stays.  Exactly once:
-each task leaves its transaction open, and `epoch_commit` ends them all.
+At least once: a task's records are acknowledged when the task ends; the records of a failed attempt stay.  Exactly once:
+each task leaves its transaction open, and `epoch_commit` ends all of them.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from tidelog.client.blocking_producer import Producer
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-# A stream's life is the group of its jobs, unless somebody has given them another.
+# Spark's job group tells the runs of a stream apart, unless the user has set another group.
 GROUP, APPLICATION, EXECUTION = "spark.jobGroup.id", "spark.app.id", "spark.sql.execution.id"
 
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task says to the driver; `epoch` is None without transactions."""
+    """A task's message to the driver.  `epoch`: None without transactions."""
 
     epoch: Epoch | None
     part: Part
     attempt: int
     passing: bool
-    """Of a write outside of any stream: it has one epoch, and is not heard of again."""
+    """True for a batch write: it has one epoch, and its sink is never used again."""
 
 
 class TaskWriter:
-    """A task's part of the work, in streams and in batches."""
+    """A task's part of a write, in streams and in batches."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = RowsToRecords(schema, options)
-        # Outside of streams, what is written at once has nothing but this to be known by.
+        # A batch write has no query id: this id identifies it.
         self._id = uuid.uuid4().hex
 
     def write(self, batches: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
@@ -81,7 +81,7 @@ class TaskWriter:
         return TaskCommitMessage(epoch, part, attempt, query is None)
 
     def _write_part(self, transactional_id: str, index: int, batches: Iterator[Any]) -> Part:
-        first = next((one for one in batches if one.num_rows), None)
+        first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return Part(index, None, 0, 0)
         with _producer_of(self._options, transactional_id) as producer:
@@ -94,7 +94,7 @@ class TaskWriter:
                 raise
 
     def _send(self, producer: Producer, batches: Iterator[Any]) -> tuple[int, int]:
-        """How many rows, and how many bytes of keys and values."""
+        """Sends the rows; returns how many rows, and how many bytes of keys and values."""
         sent, rows, size = [], 0, 0
         columns = self._columns.columns
         for batch in batches:
@@ -109,31 +109,31 @@ class TaskWriter:
                 rows += part.num_rows
                 size += sum(_bytes_of(part.column(name)) for name in ("key", "value") if columns[name])
         producer.flush()
-        for one in sent:
-            one.get()
+        for delivery in sent:
+            delivery.get()
         return rows, size
 
 
 def _producer_of(options: SinkOptions, transactional_id: str | None) -> AbstractContextManager[Producer]:
-    """Only tasks need a client: whoever plans a write shall not wait until it is imported."""
+    """Imported here, because only tasks need a client: the planning of a write must not wait for this import."""
     from tidelog.pipeline.sink.producers import producer_of
 
     return producer_of(options, transactional_id)
 
 
 def _run_of(task: TaskContext) -> str:
-    """Never the same in two lives of a query: transactions of an earlier one, decided and not ended yet, must not be
-    fenced."""
+    """An id that differs between two runs of a query: transactions of an earlier run that are decided and not ended yet
+    must not be fenced."""
     group = task.getLocalProperty(GROUP) or ""
     try:
         return str(uuid.UUID(group))
     except ValueError:
-        # Whoever set another group may set the same one every time: then each job counts as a life of its own.
+        # A user who sets another group may set the same group every time: then each job counts as a run of its own.
         return f"{task.getLocalProperty(APPLICATION)}/{task.getLocalProperty(EXECUTION)}"
 
 
 def _bytes_of(column: Any) -> int:
-    """Whatever the order and the cut of the batches: the same rows have the same size."""
+    """The bytes in a column; the same rows have the same size, whatever the order and the cut of the batches."""
     import pyarrow.compute as pc
 
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)
@@ -148,11 +148,11 @@ def _abort(producer: Producer) -> None:
     try:
         producer.abort_transaction()
     except errors.TidelogError:
-        pass  # The next of its name aborts it, or its time-out does.
+        pass  # The next producer with this transactional id aborts the transaction, or its timeout does.
 
 
 class SinkDriver:
-    """The driver's part, in streams and in batches."""
+    """The driver's part of a write, in streams and in batches."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -160,23 +160,31 @@ class SinkDriver:
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from tidelog.pipeline.sink import epoch_commit
 
-        written = [one for one in messages if isinstance(one, TaskCommitMessage) and one.epoch is not None]
-        for epoch in {one.epoch for one in written if one.epoch is not None}:
+        written = [
+            message
+            for message in messages
+            if isinstance(message, TaskCommitMessage) and message.epoch is not None
+        ]
+        for epoch in {message.epoch for message in written if message.epoch is not None}:
             epoch_commit.commit(
                 self._options,
                 epoch,
-                [one.part for one in written],
-                attempts=any(one.attempt for one in written),
-                last=any(one.passing for one in written),
+                [message.part for message in written],
+                attempts=any(message.attempt for message in written),
+                last=any(message.passing for message in written),
             )
         task_done()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from tidelog.pipeline.sink import epoch_commit
 
-        written = [one for one in messages if isinstance(one, TaskCommitMessage) and one.epoch is not None]
-        for epoch in {one.epoch for one in written if one.epoch is not None}:
-            epoch_commit.abort_undecided(self._options, epoch, [one.part for one in written])
+        written = [
+            message
+            for message in messages
+            if isinstance(message, TaskCommitMessage) and message.epoch is not None
+        ]
+        for epoch in {message.epoch for message in written if message.epoch is not None}:
+            epoch_commit.abort_undecided(self._options, epoch, [message.part for message in written])
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):

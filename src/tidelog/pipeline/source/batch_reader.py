@@ -1,4 +1,4 @@
-"""`spark.read.format("tidelog")`: the ranges are decided once, on the driver, then read by tasks."""
+"""`spark.read.format("tidelog")`: the driver decides the offset ranges once, then tasks read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads; None: nothing."""
+    """The range that one task reads; None: the task reads nothing."""
 
     def __init__(self, wanted: OffsetRange | None) -> None:
         super().__init__(None)
@@ -28,53 +28,55 @@ class RangePartition(InputPartition):
 
 
 class Pushdown:
-    """`pushFilters` of a reader.  Spark refuses a reader that has one while pushing filters down is switched off
-    (spark.sql.python.filterPushdown.enabled), unless the method is its own: it looks at `__func__`."""
+    """`pushFilters` of a reader.  While filter pushdown is off (spark.sql.python.filterPushdown.enabled), Spark refuses a
+    reader with a `pushFilters` method, unless it is Spark's own method: Spark compares `__func__`."""
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
-    def __init__(self, narrowing: PushedFilters) -> None:
-        self._narrowing = narrowing
+    def __init__(self, pushed: PushedFilters) -> None:
+        self._pushed = pushed
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._narrowing.take(filters)
+        return self._pushed.take(filters)
 
 
 class TidelogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, shape: RowShape) -> None:
         self._options = options
         self._shape = shape
-        self._narrowing = PushedFilters(shape.prefix)
-        self.pushFilters = Pushdown(self._narrowing)  # type: ignore[method-assign]
+        self._pushed = PushedFilters(shape.prefix)
+        self.pushFilters = Pushdown(self._pushed)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
         options, offset_reader = self._options, OffsetReader(self._options)
         scope = offset_reader.scope()
-        wanted = [one for one in scope.partitions if self._narrowing.wants(one)]
+        wanted = [partition for partition in scope.partitions if self._pushed.wants(partition)]
         start = self._starts(offset_reader, wanted, scope.partitions)
         end = offset_reader.at(options.ending, scope.partitions)
-        # Asked last: the log grows meanwhile, and what was its end a moment ago must lie within it.
+        # These requests come last: the log grows meanwhile, and the end looked up above must lie within these bounds.
         first, last = offset_reader.first(wanted), offset_reader.last(wanted)
         ranges = []
-        for one in wanted:
-            begin = _within(options, "starting", one, start[one], first[one], last[one])
-            finish = _within(options, "ending", one, end[one], first[one], last[one])
-            whole = OffsetRange(one, begin, max(begin, finish), scope.ids[one.topic])
-            ranges.append(self._narrowing.narrow(whole))
+        for partition in wanted:
+            begin = _within(
+                options, "starting", partition, start[partition], first[partition], last[partition]
+            )
+            finish = _within(options, "ending", partition, end[partition], first[partition], last[partition])
+            whole = OffsetRange(partition, begin, max(begin, finish), scope.ids[partition.topic])
+            ranges.append(self._pushed.narrow(whole))
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(one) for one in tasks] or [RangePartition(None)]
+        return [RangePartition(task) for task in tasks] or [RangePartition(None)]
 
     def _starts(
         self,
         offset_reader: OffsetReader,
         wanted: list[TopicPartition],
-        all_of_them: tuple[TopicPartition, ...],
+        every: tuple[TopicPartition, ...],
     ) -> dict[TopicPartition, int]:
-        start = offset_reader.at(self._options.starting, all_of_them)
-        time_ms = self._narrowing.time_first_ms
+        start = offset_reader.at(self._options.starting, every)
+        time_ms = self._pushed.time_first_ms
         if time_ms is not None:
             since = offset_reader.since(dict.fromkeys(wanted, max(0, time_ms)))
-            start |= {one: max(start[one], since[one]) for one in wanted}
+            start |= {partition: max(start[partition], since[partition]) for partition in wanted}
         return start
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -84,15 +86,15 @@ class TidelogReader(DataSourceReader):
         return self._shape.shaped(read_range(self._options, partition.wanted))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks have no filters to push.
+        # Tasks do not push filters.
         return {name: value for name, value in self.__dict__.items() if name != "pushFilters"}
 
 
 def _within(
     options: SourceOptions, name: str, partition: TopicPartition, offset: int, first: int, last: int
 ) -> int:
-    """An offset that was asked for by its number and is not in the log is data that was lost, or a mistake.  Where a
-    name or a time was given, retention may have moved the log's beginning since it was looked up."""
+    """Limits an offset to the log.  If the user gave the offset as a number, an offset outside of the log means lost data
+    or a mistake.  If the user gave a name or a time, retention may have moved the log start offset since the lookup."""
     bound = options.starting if name == "starting" else options.ending
     if not first <= offset <= last and isinstance(bound.at(partition), int):
         lost(options, f"{name} is offset {offset} of {partition}, but its log reaches from {first} to {last}")

@@ -1,5 +1,5 @@
-"""What the driver asks the cluster: which topics and partitions there are, from where to where they reach, and what a
-group has committed.  Used by the batch and the stream source."""
+"""The driver's requests to the cluster: which topics and partitions exist, their first and last offsets, and commits of a
+group's offsets.  Used by the batch reader and the stream reader."""
 
 from __future__ import annotations
 
@@ -43,17 +43,28 @@ class OffsetReader:
         self._committing: Future[None] | None = None
 
     def scope(self, gone: bool = False) -> SourcePartitions:
-        """As it is now; a topic that was asked for by name and is not there is an error, unless `gone` allows it."""
+        """The partitions that exist now.  A topic that the options name must exist, unless `gone` allows it to be gone."""
         topics = self._topics(gone)
         ids = {topic.name: topic.id for topic in topics}
         if self._options.assign:
-            there = {TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions}
-            for one in self._options.assign:
-                if one not in there and not gone:
-                    raise PipelineError(f"option 'assign' names {one}, which is not there")
-            return SourcePartitions(tuple(one for one in self._options.assign if one in there), ids)
+            existing = {
+                TopicPartition(topic.name, partition.index)
+                for topic in topics
+                for partition in topic.partitions
+            }
+            for partition in self._options.assign:
+                if partition not in existing and not gone:
+                    raise PipelineError(f"option 'assign' names {partition}, which does not exist")
+            return SourcePartitions(
+                tuple(partition for partition in self._options.assign if partition in existing), ids
+            )
         return SourcePartitions(
-            tuple(TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions), ids
+            tuple(
+                TopicPartition(topic.name, partition.index)
+                for topic in topics
+                for partition in topic.partitions
+            ),
+            ids,
         )
 
     def _topics(self, gone: bool) -> list[Topic]:
@@ -64,60 +75,62 @@ class OffsetReader:
             return [topic for topic in every if pattern.fullmatch(topic.name)]
         names = options.topic_names
         if gone:
-            there = {topic.name: topic for topic in self._clients.patiently(admin.list_topics)}
-            return [there[name] for name in names if name in there]
+            existing = {topic.name: topic for topic in self._clients.patiently(admin.list_topics)}
+            return [existing[name] for name in names if name in existing]
         try:
-            found = self._clients.patiently(lambda: admin.describe_topics(names))
+            topics = self._clients.patiently(lambda: admin.describe_topics(names))
         except (errors.UnknownTopicOrPartition, ExceptionGroup) as problem:
-            said = (
+            reason = (
                 "; ".join(map(str, problem.exceptions))
                 if isinstance(problem, ExceptionGroup)
                 else str(problem)
             )
-            raise PipelineError(f"{said} ({options.connection.bootstrap})") from None
-        return list(found.values())
+            raise PipelineError(f"{reason} ({options.connection.bootstrap})") from None
+        return list(topics.values())
 
     def first(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, FIRST))
 
     def last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Behind the last record that a reader of this isolation level sees."""
+        """The offset after the last record that a reader with this isolation level sees."""
         return self._list(dict.fromkeys(partitions, LAST))
 
     def at(self, bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that `bound` stands for; behind the last record where there is none as late as its time."""
-        wanted = {one: bound.at(one) for one in partitions}
+        """The offsets of `bound`.  If no record is as late as the bound's time, the offset after the last record."""
+        wanted = {partition: bound.at(partition) for partition in partitions}
         for named in bound.partitions:
             if named not in wanted:
-                raise PipelineError(f"offsets are given for {named}, which is not read or not there")
-        found = {one: value for one, value in wanted.items() if isinstance(value, int)}
-        found |= self.first(one for one, value in wanted.items() if value == EARLIEST)
-        found |= self.last(one for one, value in wanted.items() if value == LATEST)
-        times = {one: value.ms for one, value in wanted.items() if isinstance(value, Time)}
+                raise PipelineError(
+                    f"the options give an offset for {named}, which is not read or does not exist"
+                )
+        offsets = {partition: value for partition, value in wanted.items() if isinstance(value, int)}
+        offsets |= self.first(partition for partition, value in wanted.items() if value == EARLIEST)
+        offsets |= self.last(partition for partition, value in wanted.items() if value == LATEST)
+        times = {partition: value.ms for partition, value in wanted.items() if isinstance(value, Time)}
         if times:
-            found |= self.since(times)
-        return found
+            offsets |= self.since(times)
+        return offsets
 
     def since(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first record of each that is not older; behind the last where all are."""
+        """The offset of the first record at or after each time; the end offset if all records are older."""
         by_time = self._list(times_ms)
-        ends = self.last(one for one, offset in by_time.items() if offset < 0)
+        ends = self.last(partition for partition, offset in by_time.items() if offset < 0)
         return {**by_time, **ends}
 
-    def shortened(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Of logs that once reached up to `known`: the ends of those that do not any more.
+    def shortened(self, reached: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The ends of those logs that no longer reach the offsets in `reached`, which they once had.
 
-        Open transactions hold up what readers see, and a new leader may need a moment to know how far its log is
-        committed: neither is a loss, so it is asked for all that is written, and more than once."""
+        Open transactions hide records from readers, and a new leader may need a moment to know its high watermark.
+        Neither is a loss, so this method looks at all records, committed or not, and looks more than once."""
         ends: dict[TopicPartition, int] = {}
-        for number in range(ASKED_MAX if known else 0):
+        for number in range(ASKED_MAX if reached else 0):
             if number:
                 time.sleep(ASK_AGAIN_S)
-            ends = self._list(dict.fromkeys(known, LAST), read_committed=False)
-            known = {one: offset for one, offset in known.items() if ends[one] < offset}
-            if not known:
+            ends = self._list(dict.fromkeys(reached, LAST), read_committed=False)
+            reached = {partition: offset for partition, offset in reached.items() if ends[partition] < offset}
+            if not reached:
                 break
-        return {one: ends[one] for one in known}
+        return {partition: ends[partition] for partition in reached}
 
     def _list(
         self, wanted: Mapping[TopicPartition, int], read_committed: bool | None = None
@@ -125,7 +138,7 @@ class OffsetReader:
         if not wanted:
             return {}
         committed = self._options.read_committed if read_committed is None else read_committed
-        found = self._clients.patiently(
+        listed = self._clients.patiently(
             lambda: list_offsets(
                 self._clients.cluster,
                 wanted,
@@ -133,11 +146,11 @@ class OffsetReader:
                 read_committed=committed,
             )
         )
-        return {one: where.offset for one, where in found.items()}
+        return {partition: where.offset for partition, where in listed.items()}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """In the background: who looks at the lag need not hold up the query, and neither may a failure.  One at a
-        time, the newest last."""
+        """Commits in the background, so that neither the commit nor its failure delays the query.  One commit runs at a
+        time, and the newest offsets are committed last."""
         self._due = group_id, dict(offsets)
         if self._committing is None or self._committing.done():
             self._committing = self._clients.start(self._commit_due())
@@ -147,13 +160,13 @@ class OffsetReader:
             (group_id, offsets), self._due = self._due, None
             try:
                 await self._clients.admin.alter_group_offsets(group_id, offsets)
-            except Exception as problem:  # Nobody waits for it, and the query goes on without it.
-                log.warning("offsets were not committed to group %r: %s", group_id, problem)
+            except Exception as problem:  # No caller waits for the commit, and the query goes on without it.
+                log.warning("Offsets were not committed to group %r: %s", group_id, problem)
 
     def close(self) -> None:
-        """The last commit may still be under way."""
+        """Waits for the last commit, for a while."""
         if self._committing is not None:
             try:
                 self._committing.result(CLOSE_S_MAX)
             except Exception as problem:
-                log.warning("the last offsets were not committed: %r", problem)
+                log.warning("The last offsets were not committed: %r", problem)

@@ -1,10 +1,10 @@
-"""How far a stream has come, as Spark keeps it in checkpoints: `{"orders": {"0": 42}, "@ids": {"orders": "..."}}`.  Pure.
+"""The positions of a stream in Spark's checkpoints: `{"orders": {"0": 42}, "@ids": {"orders": "..."}}`.  Pure.
 
-The ids of topics tell a topic that was deleted and made anew, whose offsets mean something else.  No topic's name
-can begin with an @.
+The topic ids show whether a topic was deleted and created again, since its offsets then mean something else.  A topic name
+cannot begin with an @.
 
-Where a stream began is not kept by Spark: it asks again when the first batch has to be repeated, and "latest" is another
-place by then.  So the end of the first batch says it, too (`@began`), and what `initialOffset` answers is marked (`@first`).
+Spark does not keep where a stream began: it asks again when it repeats the first batch, and "latest" is another offset by
+then.  So the end of the first batch also has its start (`@began`), and the answer of `initialOffset` is marked (`@first`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ IDS, BEGAN, FIRST = "@ids", "@began", "@first"
 
 @dataclass(frozen=True, slots=True)
 class StreamPositions:
-    """The next offset to read of every partition, and the ids of their topics."""
+    """The next offset to read in every partition, and the ids of the topics."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
     first: bool = False
-    """Where a new stream begins: nothing was read up to here."""
+    """True for the start of a new stream, which has read nothing yet."""
     began: Mapping[TopicPartition, int] | None = None
-    """With the end of the first batch: where that one began."""
+    """In the end of the first batch: the start of that batch."""
 
     def to_json(self) -> dict[str, Any]:
         topics = _nested(self.offsets)
         names = set(topics)
         if self.ids:
-            topics[IDS] = {name: str(one) for name, one in sorted(self.ids.items()) if name in names}
+            topics[IDS] = {
+                name: str(topic_id) for name, topic_id in sorted(self.ids.items()) if name in names
+            }
         if self.first:
             topics[FIRST] = True
         if self.began is not None:
@@ -45,12 +47,14 @@ class StreamPositions:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> StreamPositions:
         try:
-            offsets = _flat({name: one for name, one in stored.items() if not name.startswith("@")})
-            ids = {name: uuid.UUID(one) for name, one in stored.get(IDS, {}).items()}
+            offsets = _flat(
+                {name: partitions for name, partitions in stored.items() if not name.startswith("@")}
+            )
+            ids = {name: uuid.UUID(topic_id) for name, topic_id in stored.get(IDS, {}).items()}
             began = _flat(stored[BEGAN]) if BEGAN in stored else None
         except (TypeError, ValueError, AttributeError):
             raise PipelineError(
-                "the checkpoint was not written by a tidelog source: give this query a checkpoint of its own"
+                "A tidelog source did not write the checkpoint: give this query a checkpoint of its own"
             ) from None
         return cls(offsets, ids, bool(stored.get(FIRST)), began)
 
@@ -59,14 +63,14 @@ class StreamPositions:
         return replace(end, first=False, began=dict(self.offsets) if self.first else None)
 
     def really(self, end: StreamPositions) -> StreamPositions:
-        """Where the batch with this end began, whenever it is asked."""
+        """The start of the batch that has this end, also when Spark repeats the batch."""
         if self.first and end.began is not None:
             return replace(self, offsets=end.began, ids=end.ids)
         return self
 
     @property
     def topics(self) -> set[str]:
-        return {one.topic for one in self.offsets}
+        return {partition.topic for partition in self.offsets}
 
 
 def _nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:

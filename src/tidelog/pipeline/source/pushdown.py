@@ -1,8 +1,8 @@
-"""Filters that Spark hands down, as limits on what is read at all.  Pure.
+"""Filter pushdown: Spark's filters as limits on the partitions and offsets that are read.  Pure.
 
-Conditions on topic, partition and offset are met exactly, so Spark need not look again.  Of conditions on the
-timestamp only a lower limit helps: records in front of the first one that is late enough are all older, but what
-comes behind a later one may be older again.  Spark checks those once more.
+The source applies conditions on topic, partition and offset exactly, so Spark need not apply them again.  Of conditions on
+the timestamp only a lower limit helps: all records before the first one that is late enough are older, but records after
+it may be older again.  Spark applies conditions on the timestamp once more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFFSET_MAX = 2**63 - 1
 
 @dataclass(slots=True)
 class PushedFilters:
-    """What the filters together leave; `prefix` is in front of the columns' names."""
+    """The limits of all pushed filters together.  `prefix`: before the names of the columns."""
 
     prefix: str = ""
     topics: set[str] | None = None
@@ -43,39 +43,39 @@ class PushedFilters:
     time_first_ms: int | None = None
 
     def take(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Those that Spark still has to apply."""
-        return [one for one in filters if not self._take(one)]
+        """Takes the filters it can, and returns those that Spark still has to apply."""
+        return [condition for condition in filters if not self._take(condition)]
 
-    def _take(self, one: Filter) -> bool:
-        attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    def _take(self, condition: Filter) -> bool:
+        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
         if len(attribute) != 1 or not attribute[0].startswith(self.prefix):
             return False
         name = attribute[0].removeprefix(self.prefix)
-        if isinstance(one, IsNotNull):
+        if isinstance(condition, IsNotNull):
             return name in ("topic", "partition", "offset", "timestamp")
-        value = getattr(one, "value", None)
+        value = getattr(condition, "value", None)
         if value is None:
             return False
         if name == "topic":
-            return self._topic(one, value)
+            return self._topic(condition, value)
         if name in ("partition", "offset"):
-            return self._number(name, one, value)
+            return self._number(name, condition, value)
         if name == "timestamp":
-            self._time(one, value)
+            self._time(condition, value)
         return False
 
-    def _topic(self, one: Filter, value: Any) -> bool:
-        if isinstance(one, EqualTo):
+    def _topic(self, condition: Filter, value: Any) -> bool:
+        if isinstance(condition, EqualTo):
             chosen = {value}
-        elif isinstance(one, In):
-            chosen = {each for each in value if each is not None}
+        elif isinstance(condition, In):
+            chosen = {topic for topic in value if topic is not None}
         else:
             return False
         self.topics = chosen if self.topics is None else self.topics & chosen
         return True
 
-    def _number(self, name: str, one: Filter, value: Any) -> bool:
-        if isinstance(one, In):
+    def _number(self, name: str, condition: Filter, value: Any) -> bool:
+        if isinstance(condition, In):
             chosen = {each for each in value if each is not None}
             if name != "partition" or not all(_whole(each) for each in chosen):
                 return False
@@ -84,15 +84,15 @@ class PushedFilters:
         if not _whole(value):
             return False
         first, end = 0, OFFSET_MAX
-        if isinstance(one, EqualTo):
+        if isinstance(condition, EqualTo):
             first, end = value, value + 1
-        elif isinstance(one, GreaterThan):
+        elif isinstance(condition, GreaterThan):
             first = value + 1
-        elif isinstance(one, GreaterThanOrEqual):
+        elif isinstance(condition, GreaterThanOrEqual):
             first = value
-        elif isinstance(one, LessThan):
+        elif isinstance(condition, LessThan):
             end = value
-        elif isinstance(one, LessThanOrEqual):
+        elif isinstance(condition, LessThanOrEqual):
             end = value + 1
         else:
             return False
@@ -104,8 +104,10 @@ class PushedFilters:
             self.offset_end = min(self.offset_end, end)
         return True
 
-    def _time(self, one: Filter, value: Any) -> None:
-        if not isinstance(value, datetime) or not isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+    def _time(self, condition: Filter, value: Any) -> None:
+        if not isinstance(value, datetime) or not isinstance(
+            condition, EqualTo | GreaterThan | GreaterThanOrEqual
+        ):
             return
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         first_ms = int(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""A task's work: a range of offsets, fetched and handed to Spark as Arrow record batches."""
+"""The work of a task that reads: fetches an offset range and hands it to Spark as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("tidelog.pipeline")
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pyarrow.RecordBatch]:
     """The records of the range, in the columns of `record.columns`.
 
-    What retention or a deletion has taken is told as `failOnDataLoss` says."""
+    Records that retention or a deletion has removed are an error or a warning, as `failOnDataLoss` says."""
     start = wanted.start
     while start < wanted.end:
         try:
@@ -44,23 +44,23 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pyarrow.
                 return
             lost(
                 options,
-                f"offsets {start} to {min(first, wanted.end) - 1} of {wanted.partition} are gone: the log begins at "
-                f"{first} now (retention, or records were deleted)",
+                f"offsets {start} to {min(first, wanted.end) - 1} of {wanted.partition} are gone: the log now begins at "
+                f"{first} (retention, or deleted records)",
             )
             start = first
 
 
 def _batches(options: SourceOptions, wanted: OffsetRange, start: int) -> Iterator[tuple[Any, int]]:
-    """Batches, each with the offset to go on with behind it."""
-    here = clients(options.connection)
+    """Batches, each with the offset that follows it."""
+    connected = clients(options.connection)
     reader = RangeReader(
-        here.cluster,
+        connected.cluster,
         read_committed=options.read_committed,
         fetch_bytes=options.fetch_bytes,
         timeout_ms=options.connection.timeout_ms,
     )
     topic, index = wanted.partition
-    for piece in here.each(reader.pieces(wanted.partition, start, wanted.end, wanted.topic_id)):
+    for piece in connected.each(reader.pieces(wanted.partition, start, wanted.end, wanted.topic_id)):
         columns = RecordColumns()
         try:
             columns.add(topic, index, piece.data, piece.start, piece.aborted)
@@ -74,7 +74,7 @@ def _batches(options: SourceOptions, wanted: OffsetRange, start: int) -> Iterato
 
 
 def _below(batch: Any, end: int) -> Any:
-    """Offsets grow within a partition, so what lies behind the end is a tail."""
+    """The batch without the records from `end` on; they are at its end, since offsets grow within a partition."""
     import numpy
 
     offsets = batch.column("offset").to_numpy()
@@ -88,7 +88,7 @@ def _first(options: SourceOptions, wanted: OffsetRange) -> int:
 
 
 def lost(options: SourceOptions, what: str) -> None:
-    """Raises or warns, as the option says."""
+    """Raises an error or logs a warning, as the option failOnDataLoss says."""
     if options.fail_on_data_loss:
         raise PipelineError(f"data was lost: {what}. To go on without it, set option failOnDataLoss to false")
-    log.warning("data was lost, and the query goes on (failOnDataLoss is false): %s", what)
+    log.warning("Data was lost, and the query goes on (failOnDataLoss is false): %s", what)

@@ -1,4 +1,4 @@
-"""The columns a DataFrame has: Kafka's, as in Spark's Kafka connector, in the Arrow types that Spark expects."""
+"""The columns of a record in a DataFrame: those of Spark's Kafka connector, in the Arrow types that Spark expects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("v
 
 
 def record_schema(include_headers: bool, prefix: str = "") -> StructType:
-    """`prefix`: in front of names that must not meet those of decoded fields."""
+    """`prefix`: put before the names, so that they do not collide with decoded fields."""
     fields = [
         StructField(prefix + "key", BinaryType()),
         StructField(prefix + "topic", StringType()),
@@ -43,9 +43,9 @@ def arrow_schema(schema: StructType) -> Any:
 def record_arrays(batch: Any, wanted: Any, prefix: str = "") -> list[Any]:
     """The columns of a fetched batch that the Arrow schema `wanted` names, in its types and order."""
     return [
-        _as(batch.column(one.name.removeprefix(prefix)), one.type)
-        for one in wanted
-        if one.name.startswith(prefix)
+        _as(batch.column(field.name.removeprefix(prefix)), field.type)
+        for field in wanted
+        if field.name.startswith(prefix)
     ]
 
 

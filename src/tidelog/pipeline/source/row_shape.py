@@ -1,6 +1,7 @@
-"""From fetched records to the rows of a DataFrame: which columns they have, and how those are made.
+"""Makes rows of a DataFrame from fetched records.
 
-As they are: Kafka's columns.  Decoded: the fields of the value, and Kafka's columns with `_` in front.
+Without a format the rows have Kafka's columns; with a format, the fields of the decoded value, and Kafka's columns with
+`_` before their names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ERROR, RAW = "_error", "_value"
 
 
 class RowShape:
-    """`schema` is what Spark was told; tasks get a copy of this."""
+    """Makes rows with Kafka's columns.  `schema`: the schema that Spark knows; tasks get a copy of the shape."""
 
     prefix = ""
 
@@ -39,7 +40,7 @@ class RowShape:
 
 
 class DecodedShape(RowShape):
-    """`mode`: what becomes of a value that does not fit."""
+    """Makes rows with the fields of decoded values.  `mode`: what happens to a value that does not fit the schema."""
 
     prefix = PREFIX
 
@@ -52,11 +53,11 @@ class DecodedShape(RowShape):
         import pyarrow as pa
 
         wanted = arrow_schema(self._schema)
-        known = set(metadata_types(True))
-        names = [one.name for one in wanted if one.name not in known]
-        # JSON is read as far as it is asked for; the others are read as a whole.
+        record_columns = set(metadata_types(True))
+        names = [field.name for field in wanted if field.name not in record_columns]
+        # JSON values are decoded only as far as the query needs them; values in other formats are decoded as a whole.
         fields = wanted if self._form.name == "json" else arrow_schema(self._form.fields)
-        kind = pa.struct([one for one in fields if one.name not in known])
+        kind = pa.struct([field for field in fields if field.name not in record_columns])
         values = self._form.values(kind)
         for batch in batches:
             decoded, failures = values.decode(batch.column("value"), _topic_of(batch))
@@ -65,7 +66,10 @@ class DecodedShape(RowShape):
             columns = {name: _field(decoded, name) for name in names}
             if failures and self._mode == "dropmalformed":
                 keep = pa.array([index not in failures for index in range(batch.num_rows)])
-                batch, columns = batch.filter(keep), {name: one.filter(keep) for name, one in columns.items()}
+                batch, columns = (
+                    batch.filter(keep),
+                    {name: column.filter(keep) for name, column in columns.items()},
+                )
                 failures = {}
             yield self._batch(batch, wanted, columns, failures)
 
@@ -73,18 +77,18 @@ class DecodedShape(RowShape):
         import pyarrow as pa
 
         arrays = []
-        for one in wanted:
-            if one.name in columns:
-                array = columns[one.name]
-            elif one.name == ERROR:
+        for field in wanted:
+            if field.name in columns:
+                array = columns[field.name]
+            elif field.name == ERROR:
                 array = (
                     pa.array([failures.get(index) for index in range(batch.num_rows)], pa.string())
                     if failures
                     else pa.nulls(batch.num_rows, pa.string())
                 )
             else:
-                array = batch.column(one.name.removeprefix(PREFIX))
-            arrays.append(array if array.type == one.type else array.cast(one.type))
+                array = batch.column(field.name.removeprefix(PREFIX))
+            arrays.append(array if array.type == field.type else array.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     def _refuse(self, batch: Any, failures: dict[int, str]) -> None:
@@ -103,7 +107,7 @@ def _topic_of(batch: Any) -> str:
 
 
 def _field(decoded: Any, name: str) -> Any:
-    """With the nulls of the whole value."""
+    """The field of a struct, null where the whole struct is null."""
     import pyarrow.compute as pc
 
     return pc.struct_field(decoded, name)
@@ -113,7 +117,7 @@ def metadata_types(permissive: bool) -> dict[str, DataType]:
     fields = record_schema(True, PREFIX).fields
     if permissive:
         fields = [*fields, StructField(ERROR, StringType()), StructField(RAW, BinaryType())]
-    return {one.name: one.dataType for one in fields}
+    return {field.name: field.dataType for field in fields}
 
 
 def schema_of(options: SourceOptions) -> StructType:
@@ -121,9 +125,11 @@ def schema_of(options: SourceOptions) -> StructType:
         return record_schema(options.include_headers)
     form = value_format(options.decoding, options.topic_names)
     extra = metadata_types(True)
-    for one in form.fields.names:
-        if one in extra:
-            raise PipelineError(f"the schema has a field {one!r}, which is a column of every record")
+    for field in form.fields.names:
+        if field in extra:
+            raise PipelineError(
+                f"the schema has a field {field!r}, which is already a column of every record: rename the field"
+            )
     wanted = list(record_schema(options.include_headers, PREFIX).fields)
     if options.decoding.mode == "permissive":
         wanted += [StructField(name, extra[name]) for name in (ERROR, RAW)]
@@ -131,23 +137,23 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 def shape_of(options: SourceOptions, schema: StructType) -> RowShape:
-    """`schema` may be one that the user has given: any of the columns there are, in any order."""
+    """`schema`: if the user has given it, some of the columns, in any order."""
     if options.decoding.format == "bytes":
-        _check(schema, {one.name: one.dataType for one in record_schema(True).fields}, "a record")
+        _check(schema, {field.name: field.dataType for field in record_schema(True).fields}, "a record")
         return RowShape(schema)
     mode = options.decoding.mode
     metadata = metadata_types(mode == "permissive")
-    own = StructType([one for one in schema.fields if one.name not in metadata])
-    _check(StructType([one for one in schema.fields if one.name in metadata]), metadata, "a record")
+    own = StructType([field for field in schema.fields if field.name not in metadata])
+    _check(StructType([field for field in schema.fields if field.name in metadata]), metadata, "a record")
     form = value_format(options.decoding, options.topic_names, own)
-    _check(own, {one.name: one.dataType for one in form.fields.fields}, "the schema of the values")
+    _check(own, {field.name: field.dataType for field in form.fields.fields}, "the schema of the values")
     return DecodedShape(schema, form, mode)
 
 
-def _check(schema: StructType, known: dict[str, DataType], what: str) -> None:
-    for one in schema.fields:
-        if known.get(one.name) != one.dataType:
-            there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
+def _check(schema: StructType, types: dict[str, DataType], what: str) -> None:
+    for field in schema.fields:
+        if types.get(field.name) != field.dataType:
+            columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
             raise PipelineError(
-                f"{what} has no column {one.name!r} of type {one.dataType.simpleString()}: there are {there}"
+                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}: there are {columns}"
             )

@@ -1,6 +1,6 @@
 """`spark.readStream.format("tidelog")`: where a micro-batch ends, and which tasks read it.
 
-Spark keeps one of these in a process of its own for the life of a query, and gives copies to tasks.
+Spark keeps one stream reader in a process of its own for the life of a query, and gives copies of it to tasks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, shape: RowShape) -> None:
         self._options = options
         self._shape = shape
-        self._survey: OffsetReader | None = None
+        self._opened_reader: OffsetReader | None = None
         self._initial: StreamPositions | None = None
         self._until: StreamPositions | None = None
         self._latest: StreamPositions | None = None
@@ -43,10 +43,10 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # On the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        # Spark asks more than once before the first batch, and must hear the same.
+        # Spark asks more than once before the first batch, and must always get the same answer.
         if self._initial is None:
-            scope = self._asked.scope()
-            starts = self._asked.at(self._options.starting, scope.partitions)
+            scope = self._offset_reader.scope()
+            starts = self._offset_reader.at(self._options.starting, scope.partitions)
             self._initial = StreamPositions(starts, scope.ids, first=True)
         return self._initial.to_json()
 
@@ -58,14 +58,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = StreamPositions.from_json(start)
         self._processed(since)
         scope = self._scope(since)
-        self._latest = StreamPositions(self._asked.last(scope.partitions), scope.ids)
+        self._latest = StreamPositions(self._offset_reader.last(scope.partitions), scope.ids)
         until = self._latest if self._until is None else self._until
         begins = self._begins(since, until)
         ends = self._ends(since, begins, until)
         if isinstance(limit, ReadMaxRows):
             ends = admit(begins, ends, limit.max_rows)
         if ends == dict(since.offsets):
-            # To the letter the same: Spark takes anything else for new data.
+            # The same object: Spark takes any difference for new data.
             return start
         return since.ended(StreamPositions(ends, until.ids)).to_json()
 
@@ -73,28 +73,37 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else self._latest.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        scope = self._asked.scope(gone=not self._options.fail_on_data_loss)
-        self._until = StreamPositions(self._asked.last(scope.partitions), scope.ids)
+        scope = self._offset_reader.scope(gone=not self._options.fail_on_data_loss)
+        self._until = StreamPositions(self._offset_reader.last(scope.partitions), scope.ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         until = StreamPositions.from_json(end)
         since = StreamPositions.from_json(start).really(until)
         begins = self._begins(since, until)
         ranges = []
-        for one, finish in until.offsets.items():
-            if finish < begins[one]:
-                lost(self._options, f"{one} was read up to {begins[one]}, but ends at {finish} now")
-            ranges.append(OffsetRange(one, begins[one], max(begins[one], finish), until.ids.get(one.topic)))
+        for partition, finish in until.offsets.items():
+            if finish < begins[partition]:
+                lost(
+                    self._options, f"{partition} was read up to {begins[partition]}, but now ends at {finish}"
+                )
+            ranges.append(
+                OffsetRange(
+                    partition,
+                    begins[partition],
+                    max(begins[partition], finish),
+                    until.ids.get(partition.topic),
+                )
+            )
         tasks = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(one) for one in tasks]
+        return [RangePartition(task) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         self._processed(StreamPositions.from_json(end))
 
     def stop(self) -> None:
-        if self._survey is not None:
-            self._survey.close()
-            self._survey = None
+        if self._opened_reader is not None:
+            self._opened_reader.close()
+            self._opened_reader = None
 
     # In tasks
 
@@ -104,7 +113,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         of_driver: dict[str, Any] = {
-            "_survey": None,
+            "_opened_reader": None,
             "_initial": None,
             "_until": None,
             "_latest": None,
@@ -112,67 +121,70 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {**self.__dict__, **of_driver}
 
-    # Inside
+    # Helpers
 
     @property
-    def _asked(self) -> OffsetReader:
-        if self._survey is None:
-            self._survey = OffsetReader(self._options)
-        return self._survey
+    def _offset_reader(self) -> OffsetReader:
+        if self._opened_reader is None:
+            self._opened_reader = OffsetReader(self._options)
+        return self._opened_reader
 
     def _scope(self, since: StreamPositions) -> SourcePartitions:
-        """What is there now, compared with what the query has read so far."""
-        scope = self._asked.scope(gone=not self._options.fail_on_data_loss)
-        strangers = {one for one in since.offsets if not self._options.wants(one)}
+        """The partitions that exist now, checked against those that the query has read so far."""
+        scope = self._offset_reader.scope(gone=not self._options.fail_on_data_loss)
+        strangers = {partition for partition in since.offsets if not self._options.wants(partition)}
         if strangers and len(strangers) == len(since.offsets):
             raise PipelineError(
                 f"the checkpoint belongs to a query that reads {_names(since.topics)}, and this one reads "
                 f"{self._options.what()}: give it a checkpoint of its own"
             )
-        for name, known in since.ids.items():
-            if name in scope.ids and scope.ids[name] != known:
+        for name, topic_id in since.ids.items():
+            if name in scope.ids and scope.ids[name] != topic_id:
                 lost(
                     self._options,
                     f"topic {name!r} was deleted and made anew: the query goes on with the beginning of the new one",
                 )
-        for one in since.offsets:
-            if one not in strangers and one not in scope.partitions:
-                lost(self._options, f"{one} was read by this query and is not there any more")
+        for partition in since.offsets:
+            if partition not in strangers and partition not in scope.partitions:
+                lost(self._options, f"this query has read {partition}, which no longer exists")
         return scope
 
     def _begins(self, since: StreamPositions, until: StreamPositions) -> dict[TopicPartition, int]:
-        """Where each partition of `until` is to be read from; those that are new, from their beginning."""
+        """The start offset of each partition in `until`; a new partition is read from its beginning."""
         begins, new = {}, []
-        for one in until.offsets:
-            same = since.ids.get(one.topic) == until.ids.get(one.topic)
-            if one in since.offsets and same:
-                begins[one] = since.offsets[one]
+        for partition in until.offsets:
+            same = since.ids.get(partition.topic) == until.ids.get(partition.topic)
+            if partition in since.offsets and same:
+                begins[partition] = since.offsets[partition]
             else:
-                new.append(one)
-        return begins | self._asked.first(new)
+                new.append(partition)
+        return begins | self._offset_reader.first(new)
 
     def _ends(
         self, since: StreamPositions, begins: Mapping[TopicPartition, int], until: StreamPositions
     ) -> dict[TopicPartition, int]:
-        """No partition ends before it begins, unless its log has become shorter than what was read of it."""
-        ends = {one: max(begins[one], offset) for one, offset in until.offsets.items()}
+        """The end offset of each partition: not before its start, unless its log is now shorter than what was read."""
+        ends = {partition: max(begins[partition], offset) for partition, offset in until.offsets.items()}
         ahead = {
-            one: begins[one]
-            for one, offset in until.offsets.items()
-            if offset < begins[one] and begins[one] == since.offsets.get(one)
+            partition: begins[partition]
+            for partition, offset in until.offsets.items()
+            if offset < begins[partition] and begins[partition] == since.offsets.get(partition)
         }
-        for one, end in self._asked.shortened(ahead).items():
-            said = "the query begins at" if since.first else "the query has read up to"
-            lost(self._options, f"{said} offset {ahead[one]} of {one}, but its log ends at {end}")
-            ends[one] = end
+        for partition, end in self._offset_reader.shortened(ahead).items():
+            progress = "the query begins at" if since.first else "the query has read up to"
+            lost(
+                self._options,
+                f"{progress} offset {ahead[partition]} of {partition}, but its log ends at {end}",
+            )
+            ends[partition] = end
         return ends
 
     def _processed(self, positions: StreamPositions) -> None:
-        """Spark is done with what lies below: the group's lag may show it."""
+        """Spark has processed everything below `positions`: commits them to the group, so that its lag shows progress."""
         group = self._options.group_id
         if group is not None and positions.offsets != self._committed:
             self._committed = dict(positions.offsets)
-            self._asked.commit(group, positions.offsets)
+            self._offset_reader.commit(group, positions.offsets)
 
 
 def _names(topics: set[str]) -> str:

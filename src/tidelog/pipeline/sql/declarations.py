@@ -1,4 +1,4 @@
-"""From CREATE STREAM and CREATE TABLE to a relation: whatever is wrong with one is told here, before anything is made."""
+"""Makes a relation from CREATE STREAM or CREATE TABLE, and reports all mistakes before anything is created."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ def declared(statement: Create) -> Relation:
     given = statement.properties
     for name in given:
         if name not in (*PROPERTIES, *OF_SOURCE):
-            raise SqlError(f"there is no property {name!r}: there are {', '.join((*PROPERTIES, *OF_SOURCE))}")
+            raise SqlError(
+                f"there is no property {name!r}: the properties are {', '.join((*PROPERTIES, *OF_SOURCE))}"
+            )
     format = given.get("format", "json").lower()
     if format not in FORMATS:
-        raise SqlError(f"the format is {', '.join(FORMATS)}, not {format!r}")
+        raise SqlError(f"the format is one of {', '.join(FORMATS)}, not {format!r}")
     on_error = given.get("on_error", "fail").lower()
     if on_error not in ("fail", "skip"):
         raise SqlError(f"on_error is fail or skip, not {on_error!r}")
@@ -28,7 +30,7 @@ def declared(statement: Create) -> Relation:
         if column is not None and names and column not in names:
             raise SqlError(f"the {what} {column!r} is not among the columns: {', '.join(names)}")
     if statement.kind == "table" and statement.query is None and key is None and format == "json":
-        raise SqlError(f"table {statement.name} goes by a key: id BIGINT PRIMARY KEY, or WITH (key='id')")
+        raise SqlError(f"table {statement.name} needs a key: id BIGINT PRIMARY KEY, or WITH (key='id')")
     relation = Relation(
         statement.kind,
         statement.name,
@@ -46,9 +48,9 @@ def declared(statement: Create) -> Relation:
 
 
 def check_columns(names: list[str]) -> None:
-    for one in names:
-        if one.lower() in OF_RECORD:
-            raise SqlError(f"every record has a column {one!r}: give this one another name")
+    for name in names:
+        if name.lower() in OF_RECORD:
+            raise SqlError(f"every record has a column {name!r}: give this column another name")
 
 
 def _check_times(relation: Relation) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a continuous query as they come, for somebody who watches."""
+"""The rows of a continuous query as they arrive, for a user who watches them in the shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK_EVERY_S = 0.2
 
 
 class LiveRows:
-    """Starts with the first row asked for, and stops when nobody wants more."""
+    """Starts the query with the first row that is requested, and stops it with the last."""
 
     def __init__(self, df: DataFrame, mode: str, limit: int | None, until_done: bool) -> None:
         self._df, self._mode = df, mode
@@ -53,7 +53,7 @@ class LiveRows:
             running.stop()
 
     def stop(self) -> None:
-        """No more rows: from another thread."""
+        """Ends the rows; called from another thread."""
         self._ended = True
 
     def _arrived(self, rows: DataFrame, number: int) -> None:

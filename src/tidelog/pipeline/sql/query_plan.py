@@ -1,7 +1,7 @@
-"""A query over relations, as a DataFrame: names of streams, tables and topics become views of Spark's.
+"""Plans a query over relations as a DataFrame: the names of streams, tables and topics become Spark views.
 
-In a continuous query streams are read as they come; a table beside a stream is looked up as it stands in every
-micro-batch, and a table alone is the stream of its changes."""
+In a continuous query, streams are read continuously.  A table beside a stream is read whole in every micro-batch; a table
+alone is the stream of its changes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,30 @@ _VIEWS = itertools.count()
 class QueryPlan:
     df: DataFrame
     mode: str
-    keys: tuple[str, ...]  # what a table made of it goes by
+    keys: tuple[str, ...]  # the key columns of a table made from the query
 
 
 def planned(
     pipeline: Pipeline, catalog: Catalog, query: SqlQuery, streaming: bool, topics: Callable[[], list[str]]
 ) -> QueryPlan:
-    tree, found = query.tree, tables_of(query)
-    relations = [_relation(catalog, one, query, topics) for one in found]
+    tree, tables = query.tree, tables_of(query)
+    relations = [_relation(catalog, table, query, topics) for table in tables]
     if streaming and not relations:
         raise SqlError("EMIT CHANGES needs a stream, table or topic to read from")
-    looked_up = streaming and any(one.kind == "stream" for one in relations)
+    looked_up = streaming and any(relation.kind == "stream" for relation in relations)
     named, views = named_among(query, HIDDEN), []
-    for table, relation in zip(found, relations, strict=True):
+    for table, relation in zip(tables, relations, strict=True):
         version = table.args.get("version")
         live = streaming and not (looked_up and relation.kind == "table")
         rows = frame(pipeline, relation, live, version)
         view = f"_tidelog_{next(_VIEWS)}"
-        rows.drop(*[one for one in HIDDEN if one not in named]).createOrReplaceTempView(view)
+        rows.drop(*[column for column in HIDDEN if column not in named]).createOrReplaceTempView(view)
         views.append((table, view))
     df = _run(pipeline, rewritten(query, views, named), query)
     grouped = tree.find(exp.Group) is not None or any(
-        isinstance(one, exp.AggFunc) for select in tree.find_all(exp.Select) for one in _aggregates(select)
+        isinstance(aggregate, exp.AggFunc)
+        for select in tree.find_all(exp.Select)
+        for aggregate in _aggregates(select)
     )
     mode = "update" if grouped and query.emit != "final" and not _sessions(tree) else "append"
     return QueryPlan(df, mode, _group_keys(tree, df))
@@ -66,11 +68,11 @@ def _relation(
     relation = catalog.get(name)
     if relation is not None:
         return relation
-    there = topics()
-    if name in there:
+    existing = topics()
+    if name in existing:
         return undeclared(name)
-    known = [*(one.name for one in catalog), *there]
-    near = difflib.get_close_matches(name, known, n=1)
+    candidates = [*(declared.name for declared in catalog), *existing]
+    near = difflib.get_close_matches(name, candidates, n=1)
     hint = f": did you mean {near[0]!r}?" if near else ""
     raise SqlError(f"there is no stream, table or topic {name!r}{hint}", *query.position(table.name))
 
@@ -83,39 +85,41 @@ def _run(pipeline: Pipeline, text: str, query: SqlQuery) -> DataFrame:
     try:
         return pipeline.spark.sql(text)
     except PySparkException as problem:
-        said = str(problem).split("\n")[0]
-        said = re.sub(r";? line \d+ pos \d+.*$", "", re.sub(r"\s*SQLSTATE: \w+.*$", "", said))
-        said = re.sub(r"^\[[\w.]+\]\s*", "", said)
-        names = re.findall(r"`([^`]+)`", said)
-        place = next((at for at in (query.position(one) for one in names) if at[0] is not None), (None, None))
-        raise SqlError(said, *place) from None
+        reason = str(problem).split("\n")[0]
+        reason = re.sub(r";? line \d+ pos \d+.*$", "", re.sub(r"\s*SQLSTATE: \w+.*$", "", reason))
+        reason = re.sub(r"^\[[\w.]+\]\s*", "", reason)
+        names = re.findall(r"`([^`]+)`", reason)
+        place = next(
+            (at for at in (query.position(name) for name in names) if at[0] is not None), (None, None)
+        )
+        raise SqlError(reason, *place) from None
 
 
 def _aggregates(select: exp.Select) -> list[Any]:
     return [
-        found
-        for one in select.expressions
-        for found in one.find_all(exp.AggFunc)
-        if not found.find_ancestor(exp.Window)
+        aggregate
+        for expression in select.expressions
+        for aggregate in expression.find_all(exp.AggFunc)
+        if not aggregate.find_ancestor(exp.Window)
     ]
 
 
 def _sessions(tree: exp.Expression) -> bool:
-    """Spark gives windows of sessions only when they have ended."""
-    return any(one.name.lower() == "session_window" for one in tree.find_all(exp.Anonymous)) or any(
-        one.sql_name().lower() == "session_window"
-        for one in tree.find_all(exp.Func)
-        if not isinstance(one, exp.Anonymous)
+    """True if the query has session windows, which Spark emits only when they have ended."""
+    return any(function.name.lower() == "session_window" for function in tree.find_all(exp.Anonymous)) or any(
+        function.sql_name().lower() == "session_window"
+        for function in tree.find_all(exp.Func)
+        if not isinstance(function, exp.Anonymous)
     )
 
 
 def _group_keys(tree: exp.Expression, df: DataFrame) -> tuple[str, ...]:
-    """What is selected beside aggregates in a grouped query is a function of what it is grouped by."""
+    """The key columns of a grouped query: all selected columns that are not aggregates depend on the grouping."""
     if not isinstance(tree, exp.Select) or tree.args.get("group") is None:
         return ()
     names = [
-        one.alias_or_name or df.columns[at]
-        for at, one in enumerate(tree.expressions)
-        if one.find(exp.AggFunc) is None
+        expression.alias_or_name or df.columns[at]
+        for at, expression in enumerate(tree.expressions)
+        if expression.find(exp.AggFunc) is None
     ]
-    return tuple(one for one in names if one in df.columns)
+    return tuple(name for name in names if name in df.columns)

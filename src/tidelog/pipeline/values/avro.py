@@ -1,6 +1,6 @@
-"""Values that are Avro, as columns: what the schema is in Spark's types, and how records are decoded and encoded.
+"""Avro values: the schema in Spark's types, and the decoder and encoder of records.
 
-With a registry every record names the schema it was written with; it is read into the one the DataFrame has.
+With a registry every record names the schema it was written with; the decoder converts it to the DataFrame's schema.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def parse(text: str, named: dict[str, Any] | None = None) -> Any:
 
 
 def registered(registry: Registry, schema: Any, named: dict[str, Any] | None = None) -> Any:
-    """A schema of the registry, with those it refers to."""
+    """A schema of the registry, with the schemas that it refers to."""
     types = {} if named is None else named
     for _, subject, version in schema.references:
         registered(registry, registry.version(subject, version), types)
@@ -123,7 +123,7 @@ class _AvroTypes:
         return PLAIN[kind], kind == "null"
 
     def _union(self, branches: list[Any], where: str) -> tuple[DataType, bool]:
-        real = [one for one in branches if one != "null"]
+        real = [branch for branch in branches if branch != "null"]
         if len(real) != 1:
             raise PipelineError(
                 f"{where} is a union of {len(real)} types: a column has one. Read bytes instead, or change the schema"
@@ -133,15 +133,15 @@ class _AvroTypes:
     def _record(self, schema: Any) -> StructType:
         self._inside.append(schema["name"])
         fields = []
-        for one in schema["fields"]:
-            kind, _ = self.of(one["type"], f"field {one['name']!r}")
-            fields.append(StructField(one["name"], kind))
+        for field in schema["fields"]:
+            kind, _ = self.of(field["type"], f"field {field['name']!r}")
+            fields.append(StructField(field["name"], kind))
         self._inside.pop()
         return StructType(fields)
 
 
 class AvroDecoder:
-    """`schema`: parsed; records are read into it.  `registry`: who knows the ids in front of them."""
+    """`schema`: the parsed schema that records are converted to.  `registry`: resolves the schema ids of the records."""
 
     def __init__(self, schema: Any, kind: pa.StructType, registry: Registry | None) -> None:
         self._schema = schema
@@ -170,7 +170,7 @@ class AvroDecoder:
 
 
 def encoder(schema: Any, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
-    """`schema_id`: the registry's, written in front."""
+    """`schema_id`: the registry's id, written before the value."""
 
     def encode(row: dict[str, Any]) -> bytes:
         out = io.BytesIO()

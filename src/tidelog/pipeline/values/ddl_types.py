@@ -1,6 +1,6 @@
-"""Spark's short form of a schema, `id bigint, name string`, as Spark's types.
+"""Parses Spark's DDL form of a schema, `id bigint, name string`, to Spark's types.
 
-Spark parses it in its JVM, which the processes that ask a source for its schema do not have: sqlglot does it here.
+Spark parses DDL in its JVM, which the processes that ask a source for its schema do not have: sqlglot parses it here.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def spark_schema_of_ddl(text: str) -> StructType:
     if body.lower().startswith("struct<") and body.endswith(">"):
         body = body[len("struct<") : -1]
     try:
-        # As part of a statement nothing is left over unseen: a type alone is parsed as far as it is one.
+        # As part of a statement: when sqlglot parses a type alone, it ignores text that follows the type.
         parsed: Any = sqlglot.parse_one(f"CREATE TABLE t ({body})", dialect="spark")
     except SqlglotError as problem:
-        found = getattr(problem, "errors", None)
-        near = f", near {found[0]['highlight']!r}" if found and found[0].get("highlight") else ""
+        details = getattr(problem, "errors", None)
+        near = f", near {details[0]['highlight']!r}" if details and details[0].get("highlight") else ""
         raise PipelineError(f"option 'schema' is not like {EXAMPLE!r}{near}: {text}") from None
     fields = _fields(parsed.this.expressions, text)
     if not fields:
@@ -73,10 +73,10 @@ def spark_schema_of_ddl(text: str) -> StructType:
 
 def _fields(columns: Any, text: str) -> list[StructField]:
     fields = []
-    for one in columns:
-        if one.args.get("kind") is None:
-            raise PipelineError(f"option 'schema': field {one.name!r} has no type, in {text!r}")
-        fields.append(StructField(one.name, _kind(one.args["kind"], text)))
+    for column in columns:
+        if column.args.get("kind") is None:
+            raise PipelineError(f"option 'schema': field {column.name!r} has no type, in {text!r}")
+        fields.append(StructField(column.name, _kind(column.args["kind"], text)))
     return fields
 
 
@@ -89,7 +89,7 @@ def _kind(parsed: Any, text: str) -> DataType:
     if name == "MAP" and len(inner) == 2:
         return MapType(_kind(inner[0], text), _kind(inner[1], text))
     if name == "DECIMAL":
-        sizes = [int(one.name) for one in inner]
+        sizes = [int(size.name) for size in inner]
         return DecimalType(*sizes) if sizes else DecimalType()
     if name not in PLAIN:
         raise PipelineError(f"option 'schema' has a type {name.lower()} that values cannot have, in {text!r}")

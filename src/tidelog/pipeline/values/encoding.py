@@ -1,6 +1,6 @@
-"""Rows as values: the fields of a DataFrame encoded as JSON, Avro or Protobuf, one value per row.
+"""Encodes the fields of a DataFrame's rows as JSON, Avro or Protobuf, one value per row.
 
-The driver settles the schema, and registers it where a registry is named; tasks encode.
+The driver decides on the schema, and registers it if the options name a registry; tasks encode.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """`text`: an Avro schema, a Protobuf file set in base64, a JSON Schema or nothing; `fields`: those of the rows."""
+    """`text`: an Avro schema, a Protobuf file set in base64, a JSON Schema or nothing; `fields`: the fields of the rows."""
 
     format: str
     fields: tuple[str, ...]
@@ -36,7 +36,7 @@ class Encoding:
     schema_id: int | None
 
     def encode(self, columns: Sequence[Any], deleted: Any = None) -> Any:
-        """One binary array from the arrays of the fields; `deleted` says which rows have no value."""
+        """Encodes the arrays of the fields as one binary array.  `deleted`: which rows have no value."""
         import pyarrow as pa
 
         struct = pa.StructArray.from_arrays(list(columns), names=list(self.fields))
@@ -46,7 +46,7 @@ class Encoding:
             try:
                 out.append(None if without else encode(row))
             except Exception as problem:
-                # Encoders have errors of their own, all of which mean the same to whoever wrote the query.
+                # Encoders have errors of their own; to the user all of them mean the same.
                 shown = str(row)
                 raise PipelineError(
                     f"a row does not fit the {self.format} schema: {problem}; the row is {shown[:200]}"
@@ -78,18 +78,18 @@ def encoding_of(wanted: ValueOptions, topic: str | None, rows: StructType) -> En
             if name not in made.fields:
                 raise PipelineError(
                     f"column {name!r} is not in the {made.format} schema: it has {', '.join(map(repr, made.fields))}. "
-                    "Columns for the record itself have a _ in front"
+                    "The names of columns for the record itself begin with _"
                 )
     return Encoding(made.format, names, made.text, made.message, made.schema_id)
 
 
 @functools.lru_cache(maxsize=64)
 def _settled(wanted: ValueOptions, topic: str | None, rows: StructType) -> Encoding:
-    """With the schema's own fields.  Asked for with every micro-batch, so it is remembered."""
-    text, schema_id, found = wanted.schema, None, None
+    """The encoding with the schema's own fields.  Cached, because every micro-batch asks for it."""
+    text, schema_id, from_registry = wanted.schema, None, None
     if wanted.registry is not None:
-        schema_id, found = _registered(wanted, topic, rows)
-        text = found.text
+        schema_id, from_registry = _registered(wanted, topic, rows)
+        text = from_registry.text
     if wanted.format == "json":
         return Encoding("json", (), text if text and text.lstrip().startswith("{") else "", None, schema_id)
     if text is None:
@@ -97,16 +97,16 @@ def _settled(wanted: ValueOptions, topic: str | None, rows: StructType) -> Encod
     if wanted.format == "avro":
         from tidelog.pipeline.values import avro
 
-        if wanted.registry is not None and found is not None:
-            parsed = avro.registered(Registry(wanted.registry.split(",")), found)
+        if wanted.registry is not None and from_registry is not None:
+            parsed = avro.registered(Registry(wanted.registry.split(",")), from_registry)
         else:
             parsed = avro.parse(text)
         names = tuple(avro.spark_schema(parsed).names)
         return Encoding("avro", names, json.dumps(parsed), None, schema_id)
     from tidelog.pipeline.values import protobuf
 
-    if wanted.registry is not None and found is not None:
-        files = protobuf.registered_files(Registry(wanted.registry.split(",")), found)
+    if wanted.registry is not None and from_registry is not None:
+        files = protobuf.registered_files(Registry(wanted.registry.split(",")), from_registry)
     else:
         files = protobuf.file_set(text)
     message = protobuf.message_of(files, wanted.message)
@@ -117,37 +117,38 @@ def _settled(wanted: ValueOptions, topic: str | None, rows: StructType) -> Encod
 
 
 def _registered(wanted: ValueOptions, topic: str | None, rows: StructType) -> tuple[int, Registered]:
-    """The schema that was given, registered; else the newest of the subject, or its first, made of the columns."""
+    """Registers the given schema.  Without one, the latest schema of the subject; a new subject gets a schema made from the
+    columns."""
     assert wanted.registry is not None
     subject = wanted.subject or (f"{topic}-value" if topic is not None else None)
     if subject is None:
-        raise PipelineError("option 'subject' is needed, since rows go to topics of their own")
+        raise PipelineError("option 'subject' is needed, because the rows name their topics themselves")
     registry = Registry(wanted.registry.split(","))
     kind = OF_REGISTRY[wanted.format]
     try:
         if wanted.schema is not None:
-            found = Registered(wanted.schema, kind)
-            schema_id = registry.register(subject, found)
+            schema = Registered(wanted.schema, kind)
+            schema_id = registry.register(subject, schema)
         else:
             try:
-                schema_id, found = registry.latest(subject)
+                schema_id, schema = registry.latest(subject)
             except RegistryError as problem:
                 if problem.status != NOT_FOUND:
                     raise
                 name = subject.removesuffix("-value")
-                found = Registered(schema_text(wanted.format, rows, name), kind)
-                schema_id = registry.register(subject, found)
+                schema = Registered(schema_text(wanted.format, rows, name), kind)
+                schema_id = registry.register(subject, schema)
     except (RegistryError, ValueError) as problem:
         raise PipelineError(f"subject {subject!r}: {problem}") from None
-    if found.kind != kind:
+    if schema.kind != kind:
         raise PipelineError(
-            f"subject {subject!r} has a schema of kind {found.kind}, but option 'format' is {wanted.format}"
+            f"subject {subject!r} has a schema of kind {schema.kind}, but option 'format' is {wanted.format}"
         )
-    return schema_id, found
+    return schema_id, schema
 
 
 def _json_encoder(schema: str, schema_id: int | None, rows: Any) -> Callable[[dict[str, Any]], bytes]:
-    """`rows`: their type in Arrow."""
+    """`rows`: the Arrow type of the rows."""
     from tidelog.pipeline.values.json_encoding import writer
 
     write, check = writer(rows), None

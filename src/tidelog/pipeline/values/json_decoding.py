@@ -1,9 +1,10 @@
-"""Values that are JSON, as columns.  Arrow's own parser reads all values of a batch at once.
+"""Decodes JSON values to columns.  Arrow's parser reads all values of a batch at once.
 
-Each value is wrapped as {"v": [...]}: so a value that is empty, or several, or has something behind it, cannot pass or
-shift the rows behind it unseen.  What could be the end of one object and a field beside "v" (`{}], "x": [`) is wrapped
-with a mark behind it whose name nobody outside knows, and which must still stand there.  A batch with a bad value in
-it is halved until the bad ones are alone; schemas that Arrow's parser does not know (maps, binary) are read row by row.
+Each value is wrapped as {"v": [...]}, so that an empty value, several values in one, or a value with trailing text cannot
+pass, and cannot shift the rows after it.  If a value could end the wrapping and begin a field beside "v" (`{}], "x": [`),
+all values are wrapped with a marker after them, whose name is random and which must still be there.  A batch with a bad
+value is halved until the bad values are alone.  Schemas that Arrow's parser does not support (maps, binary) are decoded row
+by row.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import pyarrow.json
 
 from tidelog.pipeline.values.row_decoding import Failures, decode_rows
 
-# What JSON has no numbers for is text, as Spark's `to_json` writes it.
+# Numbers that JSON does not have are text, as Spark's `to_json` writes them.
 NO_NUMBERS_TEXT = ("NaN", "Infinity", "-Infinity")
-NO_NUMBERS = tuple(f'"{one}"'.encode() for one in NO_NUMBERS_TEXT)
-# An object in a list, with a field behind it.  Any value that leaves its wrapping has this; so have honest ones with
-# lists of objects, and their batches cost a little more.
+NO_NUMBERS = tuple(f'"{text}"'.encode() for text in NO_NUMBERS_TEXT)
+# An object in a list, with a field after it.  Any value that leaves its wrapping contains this; so do harmless values with
+# lists of objects, whose batches take a little longer.
 LEAVES = r'\}\s*\]\s*,\s*"'
 MARK = secrets.token_hex(16)
 ZONED = r"(Z|[+-]\d\d(:?\d\d)?)$"
@@ -51,10 +52,10 @@ class JsonDecoder:
             return [self._parse(values)]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
             count = len(values)
-            if count == 1 and self._floats and any(one in values[0].as_py() for one in NO_NUMBERS):
-                found, wrong = decode_rows(values, _row_decoder(self._kind), self._kind)
-                failures |= {at + index: said for index, said in wrong.items()}
-                return [found]
+            if count == 1 and self._floats and any(text in values[0].as_py() for text in NO_NUMBERS):
+                decoded, wrong = decode_rows(values, _row_decoder(self._kind), self._kind)
+                failures |= {at + index: reason for index, reason in wrong.items()}
+                return [decoded]
             if count == 1:
                 failures[at] = str(problem).removeprefix("JSON parse error: ").removesuffix(" in row 0")
                 return [pa.nulls(1, self._kind)]
@@ -75,17 +76,17 @@ class JsonDecoder:
         lists = _lists(values, end, kind)
         if len(lists) != len(values) or pc.max(pc.list_value_length(lists)).as_py() != 1 + marked:
             raise pa.ArrowInvalid("a value is one JSON object, not several or none")
-        found = lists.flatten()
+        objects = lists.flatten()
         if marked:
-            found = _without_marks(found)
-        if len(found) != len(values) or found.null_count != values.null_count:
+            objects = _without_marks(objects)
+        if len(objects) != len(values) or objects.null_count != values.null_count:
             raise pa.ArrowInvalid("a value is one JSON object, not nothing")
-        return _converted(found, self._kind)
+        return _converted(objects, self._kind)
 
 
 def _lists(values: pa.BinaryArray, end: bytes, kind: pa.StructType) -> pa.ListArray:
-    """What is in each wrapping: objects of this kind."""
-    before, behind, nothing = (pa.scalar(one, pa.binary()) for one in (b'{"v":[', end, b""))
+    """The objects in each wrapping."""
+    before, behind, nothing = (pa.scalar(text, pa.binary()) for text in (b'{"v":[', end, b""))
     wrapped = pc.binary_join_element_wise(
         before, values, behind, nothing, null_handling="replace", null_replacement=b"null"
     )
@@ -101,15 +102,15 @@ def _lists(values: pa.BinaryArray, end: bytes, kind: pa.StructType) -> pa.ListAr
     return table.column("v").combine_chunks()
 
 
-def _without_marks(found: pa.StructArray) -> pa.StructArray:
-    """Every second one is a mark."""
-    marks = found.field(MARK)
-    if len(found) % 2 or marks.null_count * 2 != len(found) or marks[1::2].null_count:
+def _without_marks(marked: pa.StructArray) -> pa.StructArray:
+    """The objects without the markers, which are every second element."""
+    marks = marked.field(MARK)
+    if len(marked) % 2 or marks.null_count * 2 != len(marked) or marks[1::2].null_count:
         raise pa.ArrowInvalid("a value is one JSON object, with nothing behind it")
-    objects = found[::2]
-    kept = [one for one in found.type if one.name != MARK]
+    objects = marked[::2]
+    kept = [field for field in marked.type if field.name != MARK]
     return pa.StructArray.from_arrays(
-        [objects.field(one.name) for one in kept], fields=kept, mask=objects.is_null()
+        [objects.field(field.name) for field in kept], fields=kept, mask=objects.is_null()
     )
 
 
@@ -117,20 +118,21 @@ def _needs_rows(kind: Any) -> bool:
     if pa.types.is_map(kind) or pa.types.is_binary(kind):
         return True
     if pa.types.is_struct(kind):
-        return any(_needs_rows(one.type) for one in kind)
+        return any(_needs_rows(field.type) for field in kind)
     return pa.types.is_list(kind) and _needs_rows(kind.value_type)
 
 
 def _has_floats(kind: Any) -> bool:
     if pa.types.is_struct(kind):
-        return any(_has_floats(one.type) for one in kind)
+        return any(_has_floats(field.type) for field in kind)
     return pa.types.is_floating(kind) or (pa.types.is_list(kind) and _has_floats(kind.value_type))
 
 
 def _parsed_kind(kind: Any) -> Any:
-    """Times are read as text first: the parser takes them either with a zone or without."""
+    """The type for the parser: times are read as text first, because the parser takes them only with a zone or only
+    without."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _parsed_kind(one.type)) for one in kind])
+        return pa.struct([pa.field(field.name, _parsed_kind(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _parsed_kind(kind.value_type)))
     return pa.string() if pa.types.is_temporal(kind) else kind
@@ -143,7 +145,7 @@ def _converted(array: Any, kind: Any) -> Any:
         return array
     valid = None if array.null_count == 0 else array.is_null()
     if pa.types.is_struct(kind):
-        fields = [_converted(array.field(index), one.type) for index, one in enumerate(kind)]
+        fields = [_converted(array.field(index), field.type) for index, field in enumerate(kind)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=valid)
     if pa.types.is_list(kind):
         values = _converted(array.values, kind.value_type)
@@ -154,7 +156,7 @@ def _converted(array: Any, kind: Any) -> Any:
 
 
 def _timestamps(texts: Any, kind: Any) -> Any:
-    """With a zone or without, which means UTC."""
+    """Converts times with a zone, or without a zone, which means UTC."""
     zoned, nothing = pc.match_substring_regex(texts, ZONED), pa.scalar(None, pa.string())
     plain = pa.timestamp(kind.unit)
     utc = pa.timestamp(kind.unit, tz="UTC")
@@ -180,19 +182,20 @@ def _row_decoder(kind: pa.StructType) -> Callable[[bytes], Any]:
 
 
 def _converter(kind: Any) -> Callable[[Any], Any]:
-    """From what JSON has to what Arrow takes."""
+    """Converts what JSON parses to what Arrow accepts."""
     if pa.types.is_struct(kind):
-        fields = [(one.name, _converter(one.type)) for one in kind]
+        fields = [(field.name, _converter(field.type)) for field in kind]
         return lambda value: {
             name: None if value.get(name) is None else convert(value[name]) for name, convert in fields
         }
     if pa.types.is_list(kind):
         element = _converter(kind.value_type)
-        return lambda value: [None if one is None else element(one) for one in value]
+        return lambda value: [None if entry is None else element(entry) for entry in value]
     if pa.types.is_map(kind):
         item, number = _converter(kind.item_type), pa.types.is_integer(kind.key_type)
         return lambda value: [
-            (int(name) if number else name, None if one is None else item(one)) for name, one in value.items()
+            (int(name) if number else name, None if entry is None else item(entry))
+            for name, entry in value.items()
         ]
     if pa.types.is_binary(kind):
         return lambda value: base64.b64decode(value, validate=True)

@@ -1,7 +1,7 @@
-"""Rows as JSON text, by Arrow's types: what was written can be read back as it was.
+"""Encodes rows as JSON text by their Arrow types, so that they can be read back unchanged.
 
-As Spark's `to_json` has it: fields that are null are left out, decimals keep their digits, and what is no number in JSON
-is text ("NaN").  Times keep their microseconds, where there are any."""
+As in Spark's `to_json`, null fields are left out, decimals keep their digits, and numbers that JSON does not have are text
+("NaN").  Timestamps keep their microseconds, if they have any."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Write = Callable[[Any], str]
 
 
 def writer(kind: Any) -> Write:
-    """From Python's values of an Arrow type (maps as dicts) to text; null is the caller's to see."""
+    """Converts Python values of an Arrow type (maps as dicts) to text; the caller handles nulls."""
     if pa.types.is_struct(kind):
-        return _struct([(one.name, writer(one.type)) for one in kind])
+        return _struct([(field.name, writer(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return _map(writer(kind.key_type), writer(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = writer(kind.value_type)
-        return lambda values: "[" + ",".join("null" if one is None else element(one) for one in values) + "]"
+        return lambda values: (
+            "[" + ",".join("null" if value is None else element(value) for value in values) + "]"
+        )
     for wanted, write in WRITERS:
         if wanted(kind):
             return write
@@ -37,20 +39,22 @@ def _struct(fields: list[tuple[str, Write]]) -> Write:
     named = [(name, encode_basestring(name) + ":", write) for name, write in fields]
 
     def write_struct(row: dict[str, Any]) -> str:
-        there = [lead + write(row[name]) for name, lead, write in named if row[name] is not None]
-        return "{" + ",".join(there) + "}"
+        members = [lead + write(row[name]) for name, lead, write in named if row[name] is not None]
+        return "{" + ",".join(members) + "}"
 
     return write_struct
 
 
 def _map(key: Write, item: Write) -> Write:
-    def named(one: Any) -> str:
-        text = key(one)
+    def named(name: Any) -> str:
+        text = key(name)
         return text if text.startswith('"') else f'"{text}"'
 
     return lambda entries: (
         "{"
-        + ",".join(f"{named(one)}:{'null' if it is None else item(it)}" for one, it in entries.items())
+        + ",".join(
+            f"{named(name)}:{'null' if value is None else item(value)}" for name, value in entries.items()
+        )
         + "}"
     )
 

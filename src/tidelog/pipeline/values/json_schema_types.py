@@ -1,4 +1,4 @@
-"""A JSON Schema, or Spark's own JSON of a schema, as Spark's types.  Pure."""
+"""Converts a JSON Schema, or Spark's own JSON form of a schema, to Spark's types.  Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spark_schema_of_json(text: str) -> StructType:
         return StructType.fromJson(schema)
     kind = _kind(schema, schema, "the value", 0)
     if not isinstance(kind, StructType):
-        raise PipelineError("the JSON Schema must be of an object with properties: those become columns")
+        raise PipelineError("the JSON Schema must be an object with properties, which become the columns")
     return kind
 
 
@@ -53,7 +53,7 @@ def _kind(schema: Any, root: dict[str, Any], where: str, depth: int) -> DataType
         return _kind(_referred(schema["$ref"], root, where), root, where, depth + 1)
     for several in ("anyOf", "oneOf"):
         if several in schema:
-            real = [one for one in schema[several] if one.get("type") != "null"]
+            real = [branch for branch in schema[several] if branch.get("type") != "null"]
             if len(real) != 1:
                 raise PipelineError(
                     f"{where} is one of {len(real)} types: a column has one. Read bytes instead"
@@ -61,7 +61,7 @@ def _kind(schema: Any, root: dict[str, Any], where: str, depth: int) -> DataType
             return _kind(real[0], root, where, depth + 1)
     kind = schema.get("type", "object" if "properties" in schema else None)
     if isinstance(kind, list):
-        real = [one for one in kind if one != "null"]
+        real = [name for name in kind if name != "null"]
         kind = real[0] if len(real) == 1 else None
     if kind is None and "enum" in schema:
         kind = "string"
@@ -81,8 +81,8 @@ def _object(schema: dict[str, Any], root: dict[str, Any], where: str, depth: int
     if properties:
         return StructType(
             [
-                StructField(name, _kind(one, root, f"property {name!r}", depth + 1))
-                for name, one in properties.items()
+                StructField(name, _kind(schema_of_property, root, f"property {name!r}", depth + 1))
+                for name, schema_of_property in properties.items()
             ]
         )
     return MapType(StringType(), _kind(schema.get("additionalProperties"), root, where, depth + 1))
@@ -91,10 +91,14 @@ def _object(schema: dict[str, Any], root: dict[str, Any], where: str, depth: int
 def _referred(reference: str, root: dict[str, Any], where: str) -> Any:
     if not reference.startswith("#"):
         raise PipelineError(f"{where} refers to another document ({reference}): put it into this one")
-    found: Any = root
+    referred: Any = root
     for part in reference.lstrip("#/").split("/"):
         if part:
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    if found is None:
+            referred = (
+                referred.get(part.replace("~1", "/").replace("~0", "~"))
+                if isinstance(referred, dict)
+                else None
+            )
+    if referred is None:
         raise PipelineError(f"{where} refers to {reference}, which is not in the JSON Schema")
-    return found
+    return referred

@@ -1,7 +1,7 @@
-"""Values that are Protobuf, as columns: what a message is in Spark's types, and how it is decoded and encoded.
+"""Protobuf values: the message in Spark's types, and its decoder and encoder.
 
-A schema is a .proto file's text, or a serialized FileDescriptorSet or FileDescriptorProto in base64, as registries
-keep it.  Fields without presence have their default, others are null when they are not set.
+A schema is the text of a .proto file, or a serialized FileDescriptorSet or FileDescriptorProto in base64, as registries
+keep it.  A field without presence that is not set has its default value; a field with presence is null.
 """
 
 from __future__ import annotations
@@ -85,38 +85,40 @@ def file_set(text: str) -> bytes:
 
 
 def compiled(files: dict[str, str]) -> bytes:
-    """By protoc; the last of the files is the one that is asked for."""
+    """Compiles the files with protoc; the last file is the schema, the others are its imports."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         out = Path(folder) / "descriptors"
-        asked = list(files)[-1]
+        wanted = list(files)[-1]
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
         done = subprocess.run(
-            [*command, f"--descriptor_set_out={out}", asked], capture_output=True, text=True, cwd=folder
+            [*command, f"--descriptor_set_out={out}", wanted], capture_output=True, text=True, cwd=folder
         )
         if done.returncode:
-            said = [one for one in done.stderr.splitlines() if ".proto:" in one] or [done.stderr.strip()]
-            raise PipelineError(f"the Protobuf schema is wrong: {said[0]}")
+            problems = [line for line in done.stderr.splitlines() if ".proto:" in line] or [
+                done.stderr.strip()
+            ]
+            raise PipelineError(f"the Protobuf schema is wrong: {problems[0]}")
         return out.read_bytes()
 
 
 def registered_files(registry: Registry, schema: Registered) -> bytes:
-    """A registry's schema with everything that it imports, as a serialized FileDescriptorSet."""
+    """A schema of the registry with everything it imports, as a serialized FileDescriptorSet."""
     texts: dict[str, str] = {}
     protos: dict[str, descriptor_pb2.FileDescriptorProto] = {}
 
-    def collect(name: str, one: Registered) -> None:
-        for needed, subject, version in one.references:
+    def collect(name: str, file: Registered) -> None:
+        for needed, subject, version in file.references:
             collect(needed, registry.version(subject, version))
         try:
-            proto = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(one.text, validate=True))
+            proto = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(file.text, validate=True))
             proto.name = name
             protos[name] = proto
         except (binascii.Error, ValueError, DecodeError):
-            texts[name] = one.text
+            texts[name] = file.text
 
     collect("schema.proto", schema)
     if texts and protos:
@@ -132,16 +134,16 @@ def _as_set(files: list[Any]) -> bytes:
 
 
 def message_of(files: bytes, name: str | None, path: Iterable[int] = (0,)) -> Any:
-    """The class of a message: by its name, or by its place in the last file."""
+    """The class of a message, found by its name or by its place in the last file."""
     every = descriptor_pb2.FileDescriptorSet.FromString(files)
     pool = descriptor_pool.DescriptorPool()
-    there = {one.name for one in every.file}
-    for one in every.file:
-        for needed in one.dependency:
-            if needed.startswith(KNOWN_TYPES) and needed not in there:
-                there.add(needed)
+    file_names = {file.name for file in every.file}
+    for file in every.file:
+        for needed in file.dependency:
+            if needed.startswith(KNOWN_TYPES) and needed not in file_names:
+                file_names.add(needed)
                 _add_known(pool, needed)
-        pool.Add(one)
+        pool.Add(file)
     if name is not None:
         try:
             return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
@@ -149,14 +151,14 @@ def message_of(files: bytes, name: str | None, path: Iterable[int] = (0,)) -> An
             raise PipelineError(f"option 'message': the schema has no message {name!r}") from None
     inner: Any = None
     last = pool.FindFileByName(every.file[-1].name)
-    names = [one.name for one in every.file[-1].message_type]
+    names = [message_type.name for message_type in every.file[-1].message_type]
     for place in path:
-        here = (
+        messages = (
             list(inner.nested_types) if inner is not None else [last.message_types_by_name[n] for n in names]
         )
-        if place >= len(here):
+        if place >= len(messages):
             raise PipelineError("the schema has no message at the place that a record names")
-        inner = here[place]
+        inner = messages[place]
     return message_factory.GetMessageClass(inner)
 
 
@@ -179,7 +181,7 @@ def _struct(descriptor: Descriptor, inside: tuple[str, ...]) -> StructType:
             f"message {descriptor.full_name} contains itself: Spark has no such type. Read bytes instead"
         )
     within = (*inside, descriptor.full_name)
-    return StructType([StructField(one.name, _field(one, within)) for one in descriptor.fields])
+    return StructType([StructField(field.name, _field(field, within)) for field in descriptor.fields])
 
 
 def _field(field: Any, inside: tuple[str, ...]) -> DataType:
@@ -212,7 +214,7 @@ def _is_map(field: Any) -> bool:
 
 
 class ProtobufDecoder:
-    """`framed`: records begin with a schema id and the place of their message, as with a registry."""
+    """`framed`: values begin with a schema id and the place of their message, as registries' serializers write them."""
 
     def __init__(self, message: Any, kind: pa.StructType, framed: bool) -> None:
         self._message = message
@@ -229,7 +231,7 @@ class ProtobufDecoder:
 
 
 def _reader(descriptor: Descriptor) -> Callable[[Any], dict[str, Any]]:
-    fields = [(one.name, one.has_presence, _value_reader(one)) for one in descriptor.fields]
+    fields = [(field.name, field.has_presence, _value_reader(field)) for field in descriptor.fields]
 
     def read(message: Any) -> dict[str, Any]:
         return {
@@ -243,9 +245,9 @@ def _reader(descriptor: Descriptor) -> Callable[[Any], dict[str, Any]]:
 def _value_reader(field: Any) -> Callable[[Any], Any]:
     if _is_map(field):
         item = _single_reader(field.message_type.fields_by_name["value"])
-        return lambda value: [(name, item(one)) for name, one in value.items()]
+        return lambda value: [(name, item(entry)) for name, entry in value.items()]
     single = _single_reader(field)
-    return (lambda value: [single(one) for one in value]) if field.is_repeated else single
+    return (lambda value: [single(element) for element in value]) if field.is_repeated else single
 
 
 def _single_reader(field: Any) -> Callable[[Any], Any]:
@@ -259,25 +261,27 @@ def _single_reader(field: Any) -> Callable[[Any], Any]:
             return lambda value: value.value
         return _reader(field.message_type)
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-        names = {one.number: one.name for one in field.enum_type.values}
+        names = {constant.number: constant.name for constant in field.enum_type.values}
         return lambda value: names.get(value, str(value))
     return lambda value: value
 
 
 def path_of(message: Any) -> list[int]:
-    """Where the message is in its file: its place among its neighbours, from the outermost on."""
+    """The message's place in its file: the index among its siblings, from the outermost message on."""
     path: list[int] = []
     inner = message.DESCRIPTOR
     while inner.containing_type is not None:
-        path.insert(0, [one.name for one in inner.containing_type.nested_types].index(inner.name))
+        path.insert(
+            0, [message_type.name for message_type in inner.containing_type.nested_types].index(inner.name)
+        )
         inner = inner.containing_type
     proto = descriptor_pb2.FileDescriptorProto()
     inner.file.CopyToProto(proto)
-    return [[one.name for one in proto.message_type].index(inner.name), *path]
+    return [[message_type.name for message_type in proto.message_type].index(inner.name), *path]
 
 
 def encoder(message: Any, schema_id: int | None, path: list[int]) -> Callable[[dict[str, Any]], bytes]:
-    """`schema_id`: the registry's, written in front with the message's place in its file."""
+    """`schema_id`: the registry's id, written before the value together with the message's place in its file."""
 
     def encode(row: dict[str, Any]) -> bytes:
         made = message()
@@ -289,24 +293,24 @@ def encoder(message: Any, schema_id: int | None, path: list[int]) -> Callable[[d
 
 
 def _fill(message: Any, row: dict[str, Any]) -> None:
-    known = message.DESCRIPTOR.fields_by_name
+    fields = message.DESCRIPTOR.fields_by_name
     for name, value in row.items():
         if value is None:
             continue
-        field = known[name]
+        field = fields[name]
         if _is_map(field):
             item = field.message_type.fields_by_name["value"]
-            for key, one in value.items() if isinstance(value, dict) else value:
+            for key, entry in value.items() if isinstance(value, dict) else value:
                 if item.message_type is not None:
-                    _fill_message(getattr(message, name)[key], item.message_type, one)
+                    _fill_message(getattr(message, name)[key], item.message_type, entry)
                 else:
-                    getattr(message, name)[key] = _plain(item, one)
+                    getattr(message, name)[key] = _plain(item, entry)
         elif field.is_repeated:
-            for one in value:
+            for element in value:
                 if field.message_type is not None:
-                    _fill_message(getattr(message, name).add(), field.message_type, one)
+                    _fill_message(getattr(message, name).add(), field.message_type, element)
                 else:
-                    getattr(message, name).append(_plain(field, one))
+                    getattr(message, name).append(_plain(field, element))
         elif field.message_type is not None:
             _fill_message(getattr(message, name), field.message_type, value)
         else:
@@ -326,13 +330,13 @@ def _fill_message(message: Any, kind: Any, value: Any) -> None:
 
 def _plain(field: Any, value: Any) -> Any:
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-        known = field.enum_type.values_by_name.get(value)
-        if known is None:
+        constant = field.enum_type.values_by_name.get(value)
+        if constant is None:
             raise ValueError(f"{value!r} is not one of {', '.join(field.enum_type.values_by_name)}")
-        return known.number
+        return constant.number
     if field.cpp_type in (FieldDescriptor.CPPTYPE_UINT64, FieldDescriptor.CPPTYPE_UINT32):
         return int(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and isinstance(value, Decimal | date):
-        # Neither has a type of its own in Protobuf.
+        # Protobuf has no type for decimals and dates.
         return value.isoformat() if isinstance(value, date) else str(value)
     return value

@@ -1,4 +1,4 @@
-"""Values that are decoded one by one, for formats that have no decoder of columns."""
+"""Decodes values one by one, for formats without a columnar decoder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Failures = dict[int, str]
-"""What is wrong with a row, by its place in the batch."""
+"""What is wrong with each bad row, by its index in the batch."""
 
 
 def decode_rows(
     values: pa.BinaryArray, decode: Callable[[bytes], Any], kind: pa.StructType
 ) -> tuple[pa.StructArray, Failures]:
-    """A null stays one; a value that cannot be decoded is null, and among the failures."""
+    """Decodes every value.  A null stays null; a value that cannot be decoded becomes null, and is in the failures."""
     import pyarrow as pa
 
     rows: list[Any] = []
@@ -26,7 +26,7 @@ def decode_rows(
             try:
                 row = decode(data)
             except Exception as problem:
-                # Whatever a decoder has to say about bytes that anybody may have written.
+                # Any error: the bytes may be anything, and so may the decoder's error.
                 failures[index] = str(problem) or type(problem).__name__
         rows.append(row)
     try:
@@ -36,7 +36,7 @@ def decode_rows(
 
 
 def _one_by_one(rows: list[Any], kind: pa.StructType, failures: Failures) -> pa.StructArray:
-    """Some row does not fit the schema: which?"""
+    """Finds the rows that do not fit the schema, and makes them null."""
     import pyarrow as pa
 
     for index, row in enumerate(rows):

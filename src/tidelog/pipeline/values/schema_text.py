@@ -1,6 +1,6 @@
-"""A schema for rows that have none yet: the columns of a DataFrame as an Avro, Protobuf or JSON Schema.  Pure.
+"""Makes an Avro, Protobuf or JSON Schema from the columns of a DataFrame.  Pure.
 
-Every field may be null, since Spark's columns may: so a column that is added later fits what was written before.
+Every field may be null, as Spark's columns may: so a schema with a column added later can read earlier records.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ JSON: dict[type[DataType], dict[str, str]] = {
 
 
 def schema_text(format: str, rows: StructType, name: str) -> str:
-    """`name`: of the topic or subject, from which the outermost record gets its own."""
+    """`name`: the name of the topic or subject; the outermost record is named after it."""
     if not rows.fields:
-        raise PipelineError(f"there is no column to make a schema of {format} from")
+        raise PipelineError(f"the rows have no column from which to make a schema of {format}")
     if format == "json":
         return json.dumps({"title": name, **_json(rows)})
     title = re.sub(r"[^A-Za-z0-9_]", "_", name)
@@ -91,7 +91,7 @@ def schema_text(format: str, rows: StructType, name: str) -> str:
         made = _avro_record(rows, title, "")
         return json.dumps({"type": "record", "namespace": NAMESPACE, **made})
     lines = _message(rows, title, "")
-    imports = ['import "google/protobuf/timestamp.proto";'] if any(STAMP in one for one in lines) else []
+    imports = ['import "google/protobuf/timestamp.proto";'] if any(STAMP in line for line in lines) else []
     return "\n".join(['syntax = "proto3";', *imports, *lines]) + "\n"
 
 
@@ -119,17 +119,17 @@ def _no_type(kind: DataType, where: str, format: str) -> PipelineError:
 def _avro_record(rows: StructType, name: str, where: str) -> dict[str, Any]:
     fields = [
         {
-            "name": _checked(one.name, where),
-            "type": ["null", _avro(one.dataType, f"{name}_{one.name}", where + one.name)],
+            "name": _checked(field.name, where),
+            "type": ["null", _avro(field.dataType, f"{name}_{field.name}", where + field.name)],
             "default": None,
         }
-        for one in rows.fields
+        for field in rows.fields
     ]
     return {"type": "record", "name": name, "fields": fields}
 
 
 def _avro(kind: DataType, name: str, where: str) -> Any:
-    """`name`: for a record, since each needs one of its own."""
+    """`name`: the name of a record; each record needs its own."""
     if isinstance(kind, StructType):
         return _avro_record(kind, name, f"{where}.")
     if isinstance(kind, ArrayType):
@@ -140,10 +140,10 @@ def _avro(kind: DataType, name: str, where: str) -> Any:
         return {"type": "map", "values": ["null", _avro(kind.valueType, name, where)]}
     if isinstance(kind, DecimalType):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-    found = AVRO.get(type(kind))
-    if found is None:
+    avro_type = AVRO.get(type(kind))
+    if avro_type is None:
         raise _no_type(kind, where, "Avro")
-    return found
+    return avro_type
 
 
 # Protobuf
@@ -151,33 +151,33 @@ def _avro(kind: DataType, name: str, where: str) -> Any:
 
 def _message(rows: StructType, name: str, where: str) -> list[str]:
     lines, inner = [f"message {name} {{"], []
-    for number, one in enumerate(rows.fields, 1):
-        _checked(one.name, where)
-        label, kind = "optional ", one.dataType
+    for number, field in enumerate(rows.fields, 1):
+        _checked(field.name, where)
+        label, kind = "optional ", field.dataType
         if isinstance(kind, MapType):
             if not isinstance(kind.keyType, StringType | IntegerType | LongType | BooleanType):
-                raise _no_type(kind, where + one.name, "Protobuf")
+                raise _no_type(kind, where + field.name, "Protobuf")
             key = PROTOBUF[type(kind.keyType)]
-            value, nested = _single(kind.valueType, one.name, where)
+            value, nested = _single(kind.valueType, field.name, where)
             label, text = "", f"map<{key}, {value}>"
         else:
             if isinstance(kind, ArrayType):
                 label, kind = "repeated ", kind.elementType
-            text, nested = _single(kind, one.name, where)
+            text, nested = _single(kind, field.name, where)
         inner += nested
-        lines.append(f"  {label}{text} {one.name} = {number};")
-    return [*lines, *(f"  {one}" for one in inner), "}"]
+        lines.append(f"  {label}{text} {field.name} = {number};")
+    return [*lines, *(f"  {line}" for line in inner), "}"]
 
 
 def _single(kind: DataType, name: str, where: str) -> tuple[str, list[str]]:
-    """The type of one value, and the messages that it needs."""
+    """The type of one value, and the nested messages that it needs."""
     if isinstance(kind, StructType):
         message = "".join(part.capitalize() for part in name.split("_")) or "Record"
         return message, _message(kind, message, f"{where}{name}.")
-    found = PROTOBUF.get(type(kind))
-    if found is None:
+    protobuf_type = PROTOBUF.get(type(kind))
+    if protobuf_type is None:
         raise _no_type(kind, where + name, "Protobuf")
-    return found, []
+    return protobuf_type, []
 
 
 # JSON
@@ -185,13 +185,13 @@ def _single(kind: DataType, name: str, where: str) -> tuple[str, list[str]]:
 
 def _json(kind: DataType, where: str = "") -> dict[str, Any]:
     if isinstance(kind, StructType):
-        fields = {one.name: _json(one.dataType, where + one.name) for one in kind.fields}
+        fields = {field.name: _json(field.dataType, where + field.name) for field in kind.fields}
         return {"type": "object", "properties": fields}
     if isinstance(kind, ArrayType):
         return {"type": "array", "items": _json(kind.elementType, where)}
     if isinstance(kind, MapType):
         return {"type": "object", "additionalProperties": _json(kind.valueType, where)}
-    found = JSON.get(type(kind))
-    if found is None:
+    json_type = JSON.get(type(kind))
+    if json_type is None:
         raise _no_type(kind, where, "JSON")
-    return dict(found)
+    return dict(json_type)

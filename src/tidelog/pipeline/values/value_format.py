@@ -1,7 +1,7 @@
-"""The schema of a topic's values, from options or from a registry: what it is in Spark's types, and its decoder.
+"""The schema of a topic's values, from options or from a registry: its Spark types and its decoder.
 
-The driver finds the schema and pins it, with the registry's id; tasks get it as text and ask nobody but for the
-schemas of records that were written with another one.
+The driver looks up the schema and pins it, with the registry's id.  Tasks get the schema as text, and ask the registry
+only for the schemas of records that were written with another schema.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ValueDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """`text`: an Avro schema, a Protobuf file set in base64, nothing for JSON."""
+    """A format and its schema.  `text`: an Avro schema, or a Protobuf file set in base64; empty for JSON."""
 
     name: str
     fields: StructType
@@ -44,7 +44,7 @@ class ValueFormat:
     schema_id: int | None
 
     def values(self, kind: pa.StructType) -> ValueDecoder:
-        """For a task; `kind` is the columns in Arrow's types."""
+        """The decoder for a task.  `kind`: the columns in Arrow's types."""
         registry = Registry(self.registry.split(",")) if self.registry else None
         if self.name == "json":
             from tidelog.pipeline.values.json_decoding import JsonDecoder
@@ -63,11 +63,11 @@ class ValueFormat:
 def value_format(
     decoding: ValueOptions, topics: tuple[str, ...], given: StructType | None = None
 ) -> ValueFormat:
-    """`given`: the columns that the user has named with `.schema(...)`."""
-    found, schema_id = None, None
+    """`given`: the columns that the user has passed to `.schema(...)`."""
+    from_registry, schema_id = None, None
     if decoding.registry is not None and decoding.schema is None:
-        schema_id, found = _latest(decoding, topics)
-    text = decoding.schema if found is None else found.text
+        schema_id, from_registry = _latest(decoding, topics)
+    text = decoding.schema if from_registry is None else from_registry.text
     if decoding.format == "json":
         fields = given if given is not None and text is None else _json_fields(text)
         return ValueFormat("json", fields, "", None, decoding.registry, schema_id)
@@ -77,19 +77,19 @@ def value_format(
         from tidelog.pipeline.values import avro
 
         registry = Registry(decoding.registry.split(",")) if decoding.registry else None
-        parsed = avro.registered(registry, found) if registry and found else avro.parse(text)
+        parsed = avro.registered(registry, from_registry) if registry and from_registry else avro.parse(text)
         fields = avro.spark_schema(parsed)
         return ValueFormat("avro", fields, json.dumps(parsed), None, decoding.registry, schema_id)
-    return _protobuf(decoding, found, text, schema_id)
+    return _protobuf(decoding, from_registry, text, schema_id)
 
 
 def _protobuf(
-    decoding: ValueOptions, found: Registered | None, text: str, schema_id: int | None
+    decoding: ValueOptions, from_registry: Registered | None, text: str, schema_id: int | None
 ) -> ValueFormat:
     from tidelog.pipeline.values import protobuf
 
-    if found is not None and decoding.registry is not None:
-        files = protobuf.registered_files(Registry(decoding.registry.split(",")), found)
+    if from_registry is not None and decoding.registry is not None:
+        files = protobuf.registered_files(Registry(decoding.registry.split(",")), from_registry)
     else:
         files = protobuf.file_set(text)
     message = protobuf.message_of(files, decoding.message)
@@ -107,18 +107,18 @@ def _latest(decoding: ValueOptions, topics: tuple[str, ...]) -> tuple[int, Regis
     subject = decoding.subject
     if subject is None:
         if len(topics) != 1:
-            raise PipelineError("option 'subject' is needed: which schema do several topics share?")
+            raise PipelineError("option 'subject' is needed: it names the schema that several topics share")
         subject = f"{topics[0]}-value"
     assert decoding.registry is not None
     try:
-        schema_id, found = Registry(decoding.registry.split(",")).latest(subject)
+        schema_id, schema = Registry(decoding.registry.split(",")).latest(subject)
     except (RegistryError, ValueError) as problem:
         raise PipelineError(f"subject {subject!r}: {problem}") from None
-    if found.kind != OF_REGISTRY[decoding.format]:
+    if schema.kind != OF_REGISTRY[decoding.format]:
         raise PipelineError(
-            f"subject {subject!r} has a schema of kind {found.kind}, but option 'format' is {decoding.format}"
+            f"subject {subject!r} has a schema of kind {schema.kind}, but option 'format' is {decoding.format}"
         )
-    return schema_id, found
+    return schema_id, schema
 
 
 def _json_fields(text: str | None) -> StructType:
@@ -130,7 +130,7 @@ def _json_fields(text: str | None) -> StructType:
 
 
 class _UnframingDecoder:
-    """JSON behind the schema id that a registry's serializer puts in front."""
+    """Decodes JSON that follows the schema id of a registry's serializer."""
 
     def __init__(self, inner: ValueDecoder) -> None:
         self._inner = inner
@@ -140,10 +140,10 @@ class _UnframingDecoder:
         import pyarrow.compute as pc
 
         framed = pc.equal(pc.binary_slice(values, 0, 1), pa.scalar(b"\0", pa.binary()))
-        # With an end: without one, pyarrow 26 fails for more than one value.
+        # With an explicit end: without it, pyarrow 26 fails for more than one value.
         content = pc.if_else(framed, pc.binary_slice(values, 5, VALUE_BYTES_MAX), pa.scalar(b"", pa.binary()))
         decoded, failures = self._inner.decode(content, topic)
-        for index, well in enumerate(framed.to_pylist()) if failures else ():
-            if well is False:
-                failures[index] = "there is no schema id in front: was it written without a registry?"
+        for index, is_framed in enumerate(framed.to_pylist()) if failures else ():
+            if is_framed is False:
+                failures[index] = "the value has no schema id: was it written without a registry?"
         return decoded, failures

@@ -197,8 +197,8 @@ def test_a_star_leaves_out_what_belongs_to_the_record(text: str, rewritten: str)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("(a INT) WITH (watermark = 'soon')", "watermark: 'soon' is no length of time"),
-        ("(a INT) WITH (watermark = 'nan minutes')", "'nan minutes' is no length of time"),
+        ("(a INT) WITH (watermark = 'soon')", "watermark: 'soon' is not a duration"),
+        ("(a INT) WITH (watermark = 'nan minutes')", "'nan minutes' is not a duration"),
         ("(a INT) WITH (starting = 'whenever')", "'starting' cannot be 'whenever'"),
         ('(a INT) WITH (starting = \'{"y": "latest"}\')', "names topic 'y', and topic 'x' is read"),
         ("(_offset INT)", "every record has a column '_offset'"),
