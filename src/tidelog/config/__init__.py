@@ -1,6 +1,6 @@
 """Settings: Kafka's names, types, defaults and limits as tables, and the parsed forms that code reads.
 
-`TopicConfig`, `GroupConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` tells where each value came from.
+`TopicConfig`, `GroupConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` shows where each value comes from.
 """
 
 from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig

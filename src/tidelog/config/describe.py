@@ -1,8 +1,8 @@
-"""Where the value of each setting comes from: what DescribeConfigs tells its callers, without the wire.
+"""Describes settings for DescribeConfigs: the value of each setting, and where it comes from.
 
-Kafka's rules: a setting's synonyms are the same setting (or the broker setting it defaults to) in each layer
-that has a value, strongest first; the first one gives the source.  A broker setting in other units
-(`log.roll.hours`) takes part in the value, yet is not a synonym unless the finer one (`log.roll.ms`) is set too.
+Kafka's rules: the synonyms of a setting are the same setting (or the broker setting that is its default) in each layer that
+has a value, the strongest layer first; the first synonym gives the source.  A broker setting in other units
+(`log.roll.hours`) counts for the value, but is a synonym only if the setting in finer units (`log.roll.ms`) is also set.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Entry:
 def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> Iterator[Entry]:
-    """All settings of a topic with these settings of its own, or those in `names`."""
+    """All settings of a topic whose own settings are `overrides`, or only the settings in `names`."""
     config = TopicConfig.of(overrides, broker.topic_defaults)
     for setting in _chosen(TOPIC_SETTINGS, names):
         if (setting.internal or setting.unlisted) and setting.name not in overrides:
@@ -71,7 +71,7 @@ def describe_topic(
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """All settings of this broker, or those in `names`."""
+    """All settings of this broker, or only the settings in `names`."""
     for setting in _chosen(BROKER_SETTINGS, names):
         if setting.internal:
             continue
@@ -83,7 +83,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 
 
 def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Only what was changed for all brokers at once."""
+    """Only the dynamic settings of all brokers."""
     for setting in _chosen(BROKER_SETTINGS, names):
         if setting.name in config.dynamic_all:
             text = config.dynamic_all[setting.name]
@@ -96,7 +96,7 @@ def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = N
 def describe_group(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> Iterator[Entry]:
-    """All settings of a group with these settings of its own, or those in `names`."""
+    """All settings of a group whose own settings are `overrides`, or only the settings in `names`."""
     for setting in _chosen(GROUP_SETTINGS, names):
         synonyms = _group_synonyms(setting, broker)
         if setting.name in overrides:
@@ -113,7 +113,7 @@ def _group_synonyms(setting: Setting, broker: BrokerConfig) -> tuple[Synonym, ..
 
 
 def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Subscriptions to clients' metrics have Kafka's defaults: none can be made yet."""
+    """The settings of client metrics subscriptions, with Kafka's defaults: subscriptions cannot be made yet."""
     for setting in _chosen(CLIENT_METRICS_SETTINGS, names):
         yield _entry(setting, setting.text(setting.default), (), read_only=False)
 
@@ -149,10 +149,10 @@ def _topic_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
 
 
 def _finer(name: str) -> list[str]:
-    """All names of what `name` sets: itself, and for times the same in other units."""
+    """All settings of the same value as `name`: itself, and for times the same setting in other units."""
     for synonyms in TOPIC_SYNONYMS.values():
         names = [broker_name for broker_name, _ in synonyms]
-        # The scheduler's interval is only a fallback of the other one, not the same setting in other units.
+        # The scheduler's interval is only a fallback of log.flush.interval.ms, not the same setting in other units.
         if name in names and name != "log.flush.scheduler.interval.ms":
             return names
     return [name]
@@ -165,19 +165,19 @@ def _broker_synonyms(name: str, names: list[str], config: BrokerConfig) -> tuple
         (_given(config), Source.STATIC_BROKER),
         (_DEFAULTS, Source.DEFAULT),
     )
-    found = [
-        Synonym(one, None if BROKER_SETTINGS[one].sensitive else layer[one], source)
+    synonyms = [
+        Synonym(synonym, None if BROKER_SETTINGS[synonym].sensitive else layer[synonym], source)
         for layer, source in layers
-        for one in names
-        if one in layer
+        for synonym in names
+        if synonym in layer
     ]
-    while found and found[0].name != name:
-        found.pop(0)
-    return tuple(found)
+    while synonyms and synonyms[0].name != name:
+        synonyms.pop(0)
+    return tuple(synonyms)
 
 
 def _given(config: BrokerConfig) -> Mapping[str, str]:
-    """What was given at the start, with the node's number under both of its names."""
+    """The settings given at the start, with the node id under both of its names."""
     if "node.id" not in config.given and "broker.id" not in config.given:
         return config.given
     node_id = str(config.node_id)

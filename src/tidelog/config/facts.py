@@ -1,5 +1,6 @@
-"""What a broker tells of itself through DescribeConfigs, as if it were a setting that cannot be changed, to those who ask
-for it by name.  Any Kafka client can ask; other brokers and `tidelog cluster status` do."""
+"""The damaged partitions of a broker, which DescribeConfigs returns as a read-only setting to callers who ask for it by name.
+
+Any Kafka client can ask; other brokers and `tidelog cluster status` do."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ class Stretch(Protocol):
 
 
 def show_damaged(damaged: Mapping[TopicPartition, Iterable[Stretch]]) -> str:
-    """`orders-0:100-200,300-310 payments-3:0-5`: offsets that are damaged, ends exclusive."""
+    """`orders-0:100-200,300-310 payments-3:0-5`: the ranges of damaged offsets, ends exclusive."""
     return " ".join(
-        f"{name}:" + ",".join(f"{bad.start}-{bad.end}" for bad in ranges)
+        f"{name}:" + ",".join(f"{stretch.start}-{stretch.end}" for stretch in ranges)
         for name, ranges in sorted(damaged.items())
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tidelog.config.table import Setting, read_table
 
-# A group's setting has the broker's of the same name, with this in front, as its default.
+# The default of a group's setting is the broker's setting of the same name with this prefix.
 GROUP_BROKER_PREFIX = "group."
 
 GROUP_SETTINGS: dict[str, Setting] = read_table("""

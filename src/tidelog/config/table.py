@@ -1,14 +1,14 @@
-"""What one setting is: its type, default, allowed values and words; and the tables that list them.
+"""A setting: its name, type, default, allowed values and documentation; and the tables that list settings.
 
-A table is text with two lines for each setting, so that its facts can be read and compared at a glance:
+A table is text with two lines per setting, so that settings can be read and compared at a glance:
 
     name type default [allowed] [built] [dynamic] [internal] [unlisted]
       One line of documentation.
 
-`null` and `""` stand for no value and an empty one.  `allowed` is a choice of words and ranges, as in
-`-1|1..9` or `0..`.  *built* means that Tidelog acts on the setting; any other may only have its default
-value, so that nothing is accepted and then ignored.  *dynamic* ones can be changed while the broker runs;
-*internal* ones are not listed, *unlisted* ones only when they are set.
+`null` and `""` stand for no value and an empty value.  `allowed` is a choice of words and ranges, as in `-1|1..9` or `0..`.
+*built* means that Tidelog acts on the setting; any other setting may only have its default value, so that no value is
+accepted and then ignored.  *dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
+*unlisted* settings are listed only if they are set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnknownSetting(InvalidConfig):
 
 
 class NotBuilt(InvalidConfig):
-    """Kafka would act on this value, Tidelog does not yet."""
+    """Kafka acts on this value, Tidelog does not yet."""
 
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -96,7 +96,7 @@ class Setting:
         )
 
     def parse(self, text: str | None) -> Value:
-        """The value that `text` stands for; InvalidConfig when it is of the wrong type or not allowed."""
+        """The value of `text`; InvalidConfig if it has the wrong type or is not allowed."""
         if text is None:
             if self.default is None:
                 return None
@@ -109,7 +109,7 @@ class Setting:
         return value
 
     def accept(self, text: str | None) -> Value:
-        """As `parse`; refuses as well what would have no effect here."""
+        """Like `parse`, but also refuses a value that would have no effect in Tidelog."""
         value = self.parse(text)
         if not self.built and value != self.default:
             kept = "unset" if self.default is None else f"{self.text(self.default)!r}"
@@ -117,7 +117,7 @@ class Setting:
         return value
 
     def text(self, value: Value) -> str | None:
-        """The value as Kafka writes it."""
+        """The value in Kafka's notation."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
@@ -127,7 +127,7 @@ class Setting:
         return None if value is None else str(value)
 
     def limits(self) -> str:
-        """The allowed values in words; empty when every value of the type is."""
+        """The allowed values in words; empty if every value of the type is allowed."""
         return ", ".join(map(str, self.allowed))
 
     def _check(self, text: str, value: Value) -> None:
@@ -175,13 +175,13 @@ def _read(kind: Kind, text: str) -> Value:
             raise ValueError("it must be a number")
         return float(text)
     if kind is Kind.LIST:
-        # An entry that stands there twice counts once, as in Kafka.
+        # A repeated entry counts once, as in Kafka.
         return tuple(dict.fromkeys(entry.strip() for entry in text.split(","))) if text else ()
     return text
 
 
 def _java_double(value: float) -> str:
-    """As Java's Double.toString: plain from 0.001 up to 10 million, otherwise with an exponent."""
+    """Formats like Java's Double.toString: plain from 0.001 up to 10 million, otherwise with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     from decimal import Decimal  # rare: no built setting has such a default
@@ -230,15 +230,15 @@ def _read_option(option: str) -> Range | str:
 
 
 def find(settings: Mapping[str, Setting], name: str, what: str) -> Setting:
-    """The setting called `name`; InvalidConfig with the nearest name there is when it does not exist."""
+    """The setting called `name`; if there is none, UnknownSetting, which suggests the most similar name."""
     setting = settings.get(name)
     if setting is None:
         raise UnknownSetting(unknown(name, settings, what))
     return setting
 
 
-def unknown(name: str, known: Iterable[str], what: str) -> str:
-    import difflib  # only when something is wrong: it is slow to load
+def unknown(name: str, names: Iterable[str], what: str) -> str:
+    import difflib  # loaded only for an error: it is slow to load
 
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"unknown {what} {name!r}" + (f": did you mean {near[0]!r}?" if near else "")

@@ -1,4 +1,5 @@
-"""One HTTP request to another broker, and its answer.  One connection each: they are rare, and short."""
+"""Sends one HTTP request to another broker and reads the answer.  Each request has its own connection, because such requests
+are rare and short."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ TIMEOUT_S = 30.0
 
 
 class NotSent(Exception):
-    """The broker cannot be reached: it has not seen the request."""
+    """The broker cannot be reached: it has not received the request."""
 
 
 class NoAnswer(Exception):
-    """It may have seen the request, and may have done it."""
+    """The broker did not answer: it may have received the request, and may have executed it."""
 
 
 class Answer(NamedTuple):
@@ -34,7 +35,7 @@ async def send(
     body: bytes,
     size_max: int = ANSWER_BYTES_MAX,
 ) -> Answer:
-    """`path` is raw, with its query; `address` is host:port."""
+    """Sends a request.  `path`: raw, with its query; `address`: host:port."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(TIMEOUT_S):

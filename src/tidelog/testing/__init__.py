@@ -1,6 +1,7 @@
-"""A machine made of memory: time, network and disk that a test drives, and that one seed replays.
+"""A simulated machine in memory: time, network and disk that a test controls, and that one seed replays.
 
-Tidelog's own tests run whole brokers on it; users test their own code with it.  See docs/guide/testing.md."""
+Tidelog's own tests run whole brokers on simulated machines; users test their own code with them.  See
+docs/guide/testing.md."""
 
 from __future__ import annotations
 

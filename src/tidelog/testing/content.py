@@ -1,8 +1,7 @@
-"""The bytes of one simulated file: what a reader sees now, what is certainly on the platter, what lies
-between.
+"""The content of one simulated file: the bytes that readers see, the bytes that are durable, and the changes in between.
 
-Changes are kept in order until a sync applies them.  A power loss decides for each of them whether it is
-there, lost or torn.  Used by the simulated disk only."""
+Changes are kept in order until a sync applies them.  A power loss decides for each change whether it is kept, lost or
+torn.  Used by the simulated disk only."""
 
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ Change = Write | Resize
 
 
 class Content:
-    """A file without its names.  `mappings` counts open shared windows on `live`.  A file that is resized
-    gets a new `live`: windows of before show the old bytes, and whoever syncs one of them has made a
-    mistake (on a real system, touching a page past the end kills the process)."""
+    """A file without its names.  `mappings` counts open shared mappings of `live`.  A resized file gets a new `live`: earlier
+    mappings show the old bytes, and to sync one of them is a mistake (on a real system, touching a page past the end kills
+    the process)."""
 
     __slots__ = ("_durable", "_mapped_since_sync", "_pending", "live", "mappings")
 
@@ -71,7 +70,7 @@ class Content:
         self._mapped_since_sync = True
 
     def detach(self) -> None:
-        """What is written through windows that are open now goes nowhere."""
+        """From here on, writes through the open mappings do not reach the file."""
         if self.mappings:
             self.live = bytearray(self.live)
             self.mappings = 0
@@ -86,8 +85,8 @@ class Content:
         self._pending.clear()
 
     def sync_failed(self) -> None:
-        """Linux marks the pages clean once it has reported the error, so a later sync that succeeds does
-        not write them: they are readable until the power goes, and then gone."""
+        """Linux marks the pages clean once it has reported the error, so a later sync that succeeds does not write them: they
+        are readable until the power fails, and lost then."""
         self._pending.clear()
 
     def damage(self, position: int, data: bytes) -> None:
@@ -110,7 +109,7 @@ def _keep_pages(content: bytearray, live: bytearray, random: Random) -> None:
     """Dirty pages of a mapped file reach the disk in any order; a page may be torn between its sectors."""
     if len(content) != len(live):
         if random.random() < 0.3:
-            return  # not even the new size got there
+            return  # not even the new size is durable
         Resize(len(live)).apply(content)
     for start in range(0, len(live), PAGE_BYTES):
         end = min(start + PAGE_BYTES, len(live))
@@ -122,8 +121,7 @@ def _keep_pages(content: bytearray, live: bytearray, random: Random) -> None:
 
 
 def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]:
-    """Four kinds of luck: nothing got out, all of it, the first few with the last one torn, or any of
-    them."""
+    """The changes that survive, one of four cases: none, all, the first few with the last one torn, or any of them."""
     luck = random.random()
     if luck < 0.1:
         return []
@@ -138,8 +136,7 @@ def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]
     for change in pending:
         fate = random.random()
         if isinstance(change, Resize):
-            # Sizes are journaled in order: without this one, blocks handed out after it were never handed
-            # out.
+            # Sizes are journaled in order: without this change, blocks allocated after it were never allocated.
             if fate < 0.4:
                 break
             kept.append(change)
@@ -151,14 +148,14 @@ def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]
 
 
 def _torn(write: Write, old_size: int, random: Random) -> list[Change]:
-    """`old_size` is what was durable: there, sectors have either their old or their new bytes."""
+    """`old_size`: the durable size; below it, sectors have either their old or their new bytes."""
     size = len(write.data)
     if size == 0:
         return [write]
     kind = random.randrange(4)
     if kind == 0:  # a prefix, to the byte
         return [Write(write.position, write.data[: random.randrange(size + 1)])]
-    if kind == 1:  # the size is there, the bytes are not
+    if kind == 1:  # the size is durable, the bytes are not
         fresh = max(write.position, old_size)
         return [Write(fresh, bytes(max(0, write.position + size - fresh)))]
     sectors = _sectors(write)
@@ -168,7 +165,7 @@ def _torn(write: Write, old_size: int, random: Random) -> list[Change]:
 
 
 def _sectors(write: Write) -> list[Write]:
-    """The write cut where the disk's sectors end."""
+    """The write, cut at the boundaries of the disk's sectors."""
     cut, at = [], 0
     while at < len(write.data):
         room = SECTOR_BYTES - (write.position + at) % SECTOR_BYTES

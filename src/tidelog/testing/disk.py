@@ -1,9 +1,9 @@
-"""A disk in memory that forgets what was not synced: `tidelog.storage.disk.Disk` for simulated machines.
+"""A disk in memory that loses what was not synced: `tidelog.storage.disk.Disk` for simulated machines.
 
-`crash` is a power loss: every unsynced write is there, lost or torn, unsynced names come undone, and the
-disk goes on as after a reboot.  `kill` ends the process and keeps the machine: all that was written stays.
-Either can be set to strike at a chosen operation (`crash_after`), and operations can be made to fail
-(`fail`, `limit_free`).  The same seed and the same calls give the same bytes."""
+`crash` is a power loss: every unsynced write is kept, lost or torn, unsynced name changes are undone, and the disk continues
+as after a reboot.  `kill` ends the process and keeps the machine: everything written stays.  Either can be planned for a
+chosen operation (`crash_after`), and operations can be made to fail (`fail`, `limit_free`).  The same seed and the same
+calls give the same bytes."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class VirtualMapping:
 
 
 class _Worker:
-    """Begins work in order and does some pieces at a time, as the threads of a real disk do, on the loop's
-    clock.  The effect of a piece falls, all at once, anywhere within the time it takes."""
+    """Starts work in order, several pieces at a time, as the threads of a real disk do, on the loop's clock.  The effect of
+    a piece happens at one instant, at a random point of the time it takes."""
 
     def __init__(self, random: Random) -> None:
         self.delay_s_max = 0.0
@@ -151,7 +151,7 @@ class VirtualLock:
 
 
 class VirtualDisk:
-    """`random` decides what survives and how long work takes."""
+    """`random`: decides what survives and how long work takes."""
 
     def __init__(self, random: Random | None = None, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self.random = random or Random(0)
@@ -161,58 +161,57 @@ class VirtualDisk:
         self._platter = Platter(self.random, capacity_bytes)
         self._worker = _Worker(self.random)
 
-    # Trouble: for tests.
+    # Faults, for tests.
 
     def crash(self, random: Random | None = None) -> None:
-        """Power loss and reboot: what was synced is there, of the rest what chance left."""
+        """Power loss and reboot: what was synced is kept; of the rest, a random part is."""
         self._platter.names.power_lost(random or self.random)
         self._boots += 1
         self._restart()
 
     def kill(self) -> None:
-        """The process is gone, the machine stayed up: all that was written is there, none of it more
-        durable."""
+        """The process ended and the machine stayed up: everything written is kept, but is not more durable than before."""
         for content in self._platter.names.files():
             content.detach()
         self._restart()
 
     def fence(self) -> None:
-        """Whoever uses the disk now is dead, and gets `Crashed` until `crash` or `kill` starts the next life."""
+        """Ends the disk's current life: its users get `Crashed` until `crash` or `kill` starts the next life."""
         self._platter.fence()
 
     def crash_after(
         self, operations: int, power: bool = True, then: Callable[[], None] | None = None
     ) -> None:
-        """The `operations`-th change from now on (1 is the next) does not return: it may have happened in
-        part, it calls `then`, and raises `Crashed`, as does all that follows until `crash` or `kill` starts
-        the next life."""
+        """Plans a crash: the `operations`-th change from now on (1 is the next) does not return.  The change may have
+        happened in part, calls `then`, and raises `Crashed`, as do all later calls until `crash` or `kill` starts the next
+        life."""
         struck = self._platter.operations + operations
         self._platter.crash_point = CrashPoint(struck, power, then or (lambda: None))
 
     @property
     def operations(self) -> int:
-        """Changes so far: a test can run once, read this, and run again with a crash at each of them."""
+        """The number of changes so far: a test can run once, read it, and run again with a crash at each change."""
         return self._platter.operations
 
     def fail(self, operation: Operation, pattern: str = "*", code: int = errno.EIO, times: int = 1) -> None:
-        """The next `times` operations of this kind on a path like `pattern` raise OSError(code).  Bytes
-        whose sync failed are not written by a later one that succeeds, as on Linux."""
+        """Makes the next `times` operations of this kind on a path like `pattern` raise OSError(code).  A sync that succeeds
+        later does not write the bytes whose sync failed, as on Linux."""
         self._platter.faults.append(Fault(operation, pattern, code, times))
 
     def limit_free(self, free_bytes: int | None) -> None:
-        """From now on files can grow by so much together, then ENOSPC; None lifts the limit."""
+        """Limits by how much all files together can grow from now on; beyond that ENOSPC; None lifts the limit."""
         platter = self._platter
         platter.used_bytes_max = None if free_bytes is None else platter.used_bytes + free_bytes
 
     def heal(self) -> None:
-        """No more faults, no limit on free space, no crash to come."""
+        """Removes all faults, the limit on free space and the planned crash."""
         self._platter.faults.clear()
         self._platter.used_bytes_max = None
         self._platter.crash_point = None
 
     def rot(self, path: str, position: int | None = None, data: bytes | None = None) -> int:
-        """Bytes of a file rot, on the platter and for readers: one becomes another, somewhere or at `position`, or all
-        there become `data`; where."""
+        """Damages a file, durably and for readers: changes one byte, at a random place or at `position`, or writes `data`
+        there; returns the position."""
         content = self._platter.names.file(path)
         if position is None:
             position = self.random.randrange(len(content.live))
@@ -222,16 +221,16 @@ class VirtualDisk:
         return position
 
     def files(self, folder: str = "") -> dict[str, bytes]:
-        """All there is now below `folder`, by path."""
-        found = self._platter.names.walk()
-        return {path: bytes(content.live) for path, content in found if path.startswith(f"{folder}/")}
+        """All files that exist now below `folder`, by path."""
+        files = self._platter.names.walk()
+        return {path: bytes(content.live) for path, content in files if path.startswith(f"{folder}/")}
 
     def _restart(self) -> None:
         self._platter.begin_life()
         self._worker = _Worker(self.random)
         self._locked.clear()
 
-    # The seam.
+    # The methods of `tidelog.storage.disk.Disk`.
 
     def open(self, path: str, create: bool = False) -> VirtualFile:
         self._platter.check(self._platter.life)
@@ -311,7 +310,7 @@ class VirtualDisk:
         return file.read(file.size(), 0)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        """In the steps the system's disk takes, so that a crash can fall between them."""
+        """Replaces a file in the same steps as the system's disk, so that a crash can happen between them."""
         fresh = path + ".tmp"
         file = self.open(fresh, create=True)
         file.truncate(0)
@@ -329,7 +328,7 @@ class VirtualDisk:
         return VirtualLock(self._platter, self.open(path, create=True).path, self._locked)
 
     def boot_id(self) -> str:
-        """The same after `kill`, another one after `crash`."""
+        """The id of the boot: the same after `kill`, another one after `crash`."""
         return f"boot-{self._boots}"
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -349,7 +348,7 @@ if TYPE_CHECKING:
 
 
 def successor(disk: VirtualDisk) -> VirtualDisk:
-    """A new, empty disk in the same machine, which is booted with it."""
+    """A new, empty disk for the same machine, which boots with it."""
     fresh = VirtualDisk(disk.random, disk._platter.capacity_bytes)
     fresh._boots = disk._boots + 1
     fresh.run_delay_s_max = disk.run_delay_s_max

@@ -1,8 +1,7 @@
-"""The folders of a simulated disk, and the journal of name changes that no folder sync has made durable
-yet.
+"""The folders of a simulated disk, and the journal of name changes that no folder sync has made durable yet.
 
-Every change is one step or an atomic pair (a rename).  After a power loss the changes of a folder survive
-up to some point in the order they were made; a folder whose own name was lost is gone with all in it."""
+Every change is one step or an atomic pair of steps (a rename).  After a power loss the changes of a folder survive up to
+some point in the order they were made; a folder whose own name was lost is lost with everything in it."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One name in one folder now leads to `node`, or to nothing."""
+    """Makes one name in one folder refer to `node`, or removes the name."""
 
     folder: Folder
     name: str
@@ -56,7 +55,7 @@ class Names:
         return node
 
     def missing(self, path: str) -> OSError:
-        """Why `find` found nothing: no such name, or a file stands where a folder should."""
+        """The error of a path that does not exist: no such name, or a file is where a folder should be."""
         parts = _parts(path)
         above = [self.find("/".join(parts[:count])) for count in range(1, len(parts))]
         return _problem(errno.ENOTDIR if any(isinstance(n, Content) for n in above) else errno.ENOENT, path)
@@ -84,7 +83,7 @@ class Names:
         return self.folder("/".join(parts[:-1])), parts[-1]
 
     def missing_folders(self, path: str) -> list[str]:
-        """The paths that have to be made, outermost first, for `path` to be a folder."""
+        """The folders to make, outermost first, so that `path` is a folder."""
         parts = _parts(path)
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         missing = [folder for folder in above if self.find(folder) is None]
@@ -101,25 +100,25 @@ class Names:
         self._change(Step(folder, name, None))
 
     def rename(self, old: str, new: str) -> Node | None:
-        """What `new` led to before, if that is gone now."""
+        """Renames a node; returns the node that it replaces, if any."""
         (source, name), (target, new_name) = self.parent(old), self.parent(new)
-        node, there = self.find(old), self.find(new)
+        node, replaced = self.find(old), self.find(new)
         if node is None:
             raise self.missing(old)
-        if node is there:
+        if node is replaced:
             return None
-        if isinstance(there, Folder):
+        if isinstance(replaced, Folder):
             if not isinstance(node, Folder):
                 raise _problem(errno.EISDIR, new)
-            if there.names:
+            if replaced.names:
                 raise _problem(errno.ENOTEMPTY, new)
-        elif there is not None and isinstance(node, Folder):
+        elif replaced is not None and isinstance(node, Folder):
             raise _problem(errno.ENOTDIR, new)
         self._change(Step(source, name, None), Step(target, new_name, node))
-        return there
+        return replaced
 
     def sync(self, path: str) -> None:
-        """Makes this folder's changes durable, with whatever they depend on in others through renames."""
+        """Makes this folder's changes durable, with the changes of other folders that they depend on through renames."""
         needed = {id(self.folder(path))}
         chosen: set[int] = set()
         for index in range(len(self._journal) - 1, -1, -1):
@@ -141,7 +140,7 @@ class Names:
 
     def walk(self) -> list[tuple[str, Content]]:
         """Every file with its path, in the order the names were made."""
-        found: list[tuple[str, Content]] = []
+        files: list[tuple[str, Content]] = []
         waiting: list[tuple[str, Folder]] = [("", self._root)]
         while waiting:
             path, folder = waiting.pop()
@@ -149,12 +148,11 @@ class Names:
                 if isinstance(node, Folder):
                     waiting.append((f"{path}/{name}", node))
                 else:
-                    found.append((f"{path}/{name}", node))
-        return found
+                    files.append((f"{path}/{name}", node))
+        return files
 
     def power_lost(self, random: Random) -> None:
-        """The tree as found at the next start.  Old nodes stay with whoever holds them and reach nothing
-        here."""
+        """Makes the tree what the next start finds.  Handles keep the old nodes, which no longer belong to the tree."""
         stopped: set[int] = set()
         for change in self._journal:
             touched = {id(step.folder) for step in change}
@@ -177,14 +175,14 @@ def _apply(change: tuple[Step, ...]) -> None:
 
 
 def _after_power_loss(folder: Folder, random: Random) -> Folder:
-    found = Folder()
+    survived = Folder()
     for name, node in folder.durable.items():
         if isinstance(node, Folder):
-            found.names[name] = _after_power_loss(node, random)
+            survived.names[name] = _after_power_loss(node, random)
         else:
-            found.names[name] = Content(node.after_power_loss(random))
-    found.durable = dict(found.names)
-    return found
+            survived.names[name] = Content(node.after_power_loss(random))
+    survived.durable = dict(survived.names)
+    return survived
 
 
 def _parts(path: str) -> list[str]:

@@ -1,6 +1,7 @@
-"""What a simulated disk consists of under its file-system calls: names, bytes, space, planned trouble, and
-the life it is in.  A life ends with a crash or a kill; handles of an earlier one raise `Crashed`.  Every
-change passes through `step`, so a crash can be put in the middle of any of them."""
+"""The state of a simulated disk below its file-system calls: names, bytes, space, planned faults, and its current life.
+
+A life ends with a crash or a kill; handles of an earlier life raise `Crashed`.  Every change passes through `_step`, so a
+crash can be planned in the middle of any change."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Operation = Literal["open", "read", "write", "resize", "sync", "name"]
 
 
 class Crashed(BaseException):
-    """The simulated machine or process is gone.  Not an `Exception`: code under test must not live on by
-    catching its own death."""
+    """The simulated machine or process is dead.  Not an `Exception`, so that code under test cannot survive its own death by
+    catching it."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Platter:
     def check(self, life: int) -> None:
         if self._dead or life != self.life:
             raise Crashed(
-                "the machine or process that used this disk is gone; its files have to be opened anew"
+                "The machine or process that used this disk is dead: its files have to be opened again"
             )
 
     def fence(self) -> None:
@@ -139,7 +140,7 @@ class Platter:
         return change()
 
     def released(self, content: Content) -> None:
-        """Its last name is gone; what handles still hold is not counted."""
+        """The file's last name is removed; the space that open handles still hold is not counted."""
         self.used_bytes -= len(content.live)
 
     def _change(self, content: Content, change: Change) -> None:
@@ -148,7 +149,7 @@ class Platter:
         self.used_bytes += len(content.live) - before
 
     def _step(self, operation: Operation, path: str) -> CrashPoint | None:
-        """Counts one change; returns the crash that is to strike in the middle of it."""
+        """Counts one change; returns the crash that is planned for the middle of it."""
         self.operations += 1
         self.meet_fault(operation, path)
         if self.crash_point and self.crash_point.operation <= self.operations:
@@ -158,7 +159,7 @@ class Platter:
     def _strike(self, crash: CrashPoint) -> None:
         self.fence()
         crash.then()
-        raise Crashed(f"crashed at operation {self.operations} on this disk, as planned")
+        raise Crashed(f"The machine crashed at operation {self.operations} on this disk, as planned")
 
 
 def _problem(code: int, path: str) -> OSError:

@@ -226,7 +226,7 @@ def test_who_waits_for_a_place_hears_of_the_end() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "announced an answer of 1213486160 bytes"),
         (b"\xff\xff\xff\xff", "announced an answer of -1 bytes"),
-        (b"\0\0\0\4\0\0\0\77", "a question .63. nobody asked"),
+        (b"\0\0\0\4\0\0\0\77", "an answer .63. without a request"),
         (b"\0\0\0\6\0\0\0\1\77\77", "an answer that cannot be read"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
         ({"listeners": "PLAINTEXT://::1:9092"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "PLAINTEXT://h:70000"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "SSL://h:9092"}, "SSL is not built yet, use PLAINTEXT"),
-        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners of one name"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners with the same name"),
         ({"listeners": ""}, "needs an address"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect to 0.0.0.0"),
         ({"tidelog.http.listen": "8090"}, "write it as host:port"),
