@@ -179,7 +179,10 @@ def test_what_does_not_go_with_a_format_is_refused(spark: Any, tmp_path: Path) -
     for options, said in (
         ({"format": "xml"}, "the format is one of json, bytes, text, avro, protobuf, not 'xml'"),
         ({"format": "avro", "value": "value"}, "avro encodes all columns"),
-        ({"format": "text", "value": "value", "registry": "http://x"}, "registry is for the formats json, avro"),
+        (
+            {"format": "text", "value": "value", "registry": "http://x"},
+            "registry is for the formats json, avro",
+        ),
     ):
         with pytest.raises(PipelineError, match=said):
             ticks.to("topic", **options)

@@ -136,8 +136,8 @@ class Replicating:
         self._moved = asyncio.Event()
 
     async def hand_over(self) -> None:
-        """Hands leadership over to other brokers before this broker stops.  Gives up after a while, or if the metadata cannot
-        be changed: then the others wait until the lease ends, as after a crash."""
+        """Hands leadership over to other brokers before this broker stops.  Gives up after a while, or if the metadata
+        cannot be changed: then the others wait until the lease ends, as after a crash."""
         image = self._controller.image
         if self._registration is None or len(image.live_brokers) < 2:
             return

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.config.broker_groups_table import GROUPS
-from tidelog.config.broker_log_table import LOG
-from tidelog.config.broker_network_table import NETWORK
-from tidelog.config.broker_replication_table import REPLICATION
-from tidelog.config.broker_security_table import SECURITY
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners
-from tidelog.config.own_table import OWN
-from tidelog.config.table import Setting, Value, find, read_table
+from tidelog.config.setting import Setting, Value, find, read_table
+from tidelog.config.tables.broker_groups import GROUPS
+from tidelog.config.tables.broker_log import LOG
+from tidelog.config.tables.broker_network import NETWORK
+from tidelog.config.tables.broker_replication import REPLICATION
+from tidelog.config.tables.broker_security import SECURITY
+from tidelog.config.tables.broker_tidelog import OWN
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels

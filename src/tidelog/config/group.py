@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
-from tidelog.config.resource_tables import GROUP_BROKER_PREFIX, GROUP_SETTINGS
-from tidelog.config.table import Value, find
+from tidelog.config.setting import Value, find
+from tidelog.config.tables.groups import GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.errors import InvalidConfig
 
 BY_DURATION = "by_duration:"
@@ -92,7 +92,8 @@ def check_offset_reset(text: str) -> None:
 
 
 def duration_ms(text: str) -> int:
-    """Parses an ISO 8601 duration of days and less, such as PT1H30M; InvalidConfig for other texts and negative durations."""
+    """Parses an ISO 8601 duration of days and less, such as PT1H30M; InvalidConfig for other texts and negative
+    durations."""
     parts = _DURATION.fullmatch(text)
     if parts is None or parts[3] in ("T", "t") or not any(parts.group(2, 4, 5, 6)):
         raise InvalidConfig(f"{text!r} is not a duration: write it as PnDTnHnMn.nS, for example PT1H30M")

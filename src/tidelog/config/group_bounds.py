@@ -17,7 +17,9 @@ def check_group_bounds(kind: str, value: Callable[[str], int]) -> None:
             value(f"{prefix}max.{name}"),
         )
         if least > most:
-            raise InvalidConfig(f"{prefix}min.{name} ({least}) must not be larger than {prefix}max.{name} ({most})")
+            raise InvalidConfig(
+                f"{prefix}min.{name} ({least}) must not be larger than {prefix}max.{name} ({most})"
+            )
         if not least <= default <= most:
             raise InvalidConfig(
                 f"{prefix}{name} cannot be {default}: {prefix}min.{name} is {least} and {prefix}max.{name} is {most}"

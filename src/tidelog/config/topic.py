@@ -1,7 +1,7 @@
 """The parsed settings of one topic, which storage and handlers read.
 
-A topic's own settings take precedence over the broker's defaults; `TopicConfig()` has Kafka's defaults.  A change makes a new
-TopicConfig.
+A topic's own settings take precedence over the broker's defaults; `TopicConfig()` has Kafka's defaults.  A change makes
+a new TopicConfig.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.config.table import Setting, Value, find, read_table
-from tidelog.config.topic_table import TOPIC
+from tidelog.config.setting import Setting, Value, find, read_table
+from tidelog.config.tables.topic import TOPIC
 from tidelog.errors import InvalidConfig
 
 TOPIC_SETTINGS: dict[str, Setting] = read_table(TOPIC)

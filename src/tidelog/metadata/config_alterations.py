@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.config import Kind, Setting
-from tidelog.config.table import find
+from tidelog.config import Setting, SettingKind
+from tidelog.config.setting import find
 
 
 class Action(IntEnum):
@@ -46,7 +46,7 @@ def altered(
         if action is Action.SET:
             after[name] = value
             continue
-        if find(settings, name, what).kind is not Kind.LIST:
+        if find(settings, name, what).kind is not SettingKind.LIST:
             raise errors.InvalidConfig(
                 f"Setting {name} is not a list: APPEND and SUBTRACT do not apply to it."
             )

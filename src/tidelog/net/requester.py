@@ -1,9 +1,10 @@
 """The requesting side of one connection: requests leave in the order they are submitted, and answers are matched to their
 requests by correlation id.
 
-A request that is not answered within its timeout breaks the whole connection, because answers come in order, and the requests
-after it would wait as long.  When a connection breaks, every waiter gets an error and the socket is closed, so neither a
-cancelled nor a dropped waiter keeps anything open.  `client` and `replication` send their requests through this module.
+A request that is not answered within its timeout breaks the whole connection, because answers come in order, and the
+requests after it would wait as long.  When a connection breaks, every waiter gets an error and the socket is closed, so
+neither a cancelled nor a dropped waiter keeps anything open.  `client` and `replication` send their requests through
+this module.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.batch import Header
-from tidelog.config.facts import DAMAGED, parse_damaged
+from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
 from tidelog.metadata.image import Image
 from tidelog.metadata.image import Partition as Stored
 from tidelog.metadata.records import Cause

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
 
-from tidelog.testing.platter import Crashed
+from tidelog.testing.disk_state import Crashed
 
 if TYPE_CHECKING:
     from tidelog.testing.process import Process
@@ -121,7 +121,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.random.shuffle(ready)
             return ready
         if timeout is None:
-            raise Stuck(f"nothing is ready and no timer is set: all tasks wait for each other\n{self.waiting()}")
+            raise Stuck(
+                f"nothing is ready and no timer is set: all tasks wait for each other\n{self.waiting()}"
+            )
         self._turns = 0
         self._now_ns += math.ceil(timeout * 1e9)
         return []

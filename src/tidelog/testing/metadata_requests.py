@@ -35,7 +35,7 @@ class Weather:
     """The time without an answer after which the sender gets Unanswered."""
 
 
-class Place(Protocol):
+class StoreOfRequests(Protocol):
     """The store, as a request needs it."""
 
     weather: Weather
@@ -56,7 +56,7 @@ class StoreRequest:
 
     def __init__(
         self,
-        store: Place,
+        store: StoreOfRequests,
         name: str,
         work: Callable[[], T],
         answer: asyncio.Future[T],

@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tidelog.testing.disk_state import Crashed
 from tidelog.testing.loop import VirtualLoop, running_process
-from tidelog.testing.platter import Crashed
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, TOPIC_SYNONYMS, BrokerConfig, TopicConfig
-from tidelog.config.table import Kind, Setting, read_table
+from tidelog.config.setting import Setting, SettingKind, read_table
 
 FACTS = [
     line.split("\t")
@@ -34,7 +34,7 @@ def test_a_setting_has_kafkas_type_and_default(
     resource: str, name: str, kind: str, default: str, read_only: str
 ) -> None:
     setting = settings_of(resource)[name]
-    assert setting.kind is Kind[kind.upper()]
+    assert setting.kind is SettingKind[kind.upper()]
     expected = {"<null>": None, '""': ""}.get(default, default)
     if resource == "broker":
         expected = OWN_DEFAULTS.get(name, expected)

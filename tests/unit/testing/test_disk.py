@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage.disk import THREADS
 from tidelog.testing import Crashed, VirtualDisk, run
-from tidelog.testing.content import PAGE_BYTES
+from tidelog.testing.file_content import PAGE_BYTES
 
 SEEDS = range(200)
 

@@ -1,6 +1,6 @@
 """Every topic setting of Kafka 4.3: names, types, defaults and allowed values are Kafka's, the documentation is ours.
 
-`tidelog.config.table` describes the format; `tidelog.config.topic` reads the table."""
+`tidelog.config.setting` describes the format; `tidelog.config.topic` reads the table."""
 
 TOPIC = """
 cleanup.policy list delete compact|delete built

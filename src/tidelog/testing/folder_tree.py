@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from tidelog.testing.content import Content
+from tidelog.testing.file_content import FileContent
 
 KEPT_CHANCE = 0.7
 
-Node: TypeAlias = "Content | Folder"
+Node: TypeAlias = "FileContent | VirtualFolder"
 
 
-class Folder:
+class VirtualFolder:
     __slots__ = ("durable", "names")
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NameChange:
     """Makes one name in one folder refer to `node`, or removes the name."""
 
-    folder: Folder
+    folder: VirtualFolder
     name: str
     node: Node | None
 
@@ -41,15 +41,15 @@ class Step:
             names[self.name] = self.node
 
 
-class Names:
+class FolderTree:
     def __init__(self) -> None:
-        self._root = Folder()
-        self._journal: list[tuple[Step, ...]] = []
+        self._root = VirtualFolder()
+        self._journal: list[tuple[NameChange, ...]] = []
 
     def find(self, path: str) -> Node | None:
         node: Node = self._root
         for name in _parts(path):
-            if not isinstance(node, Folder) or name not in node.names:
+            if not isinstance(node, VirtualFolder) or name not in node.names:
                 return None
             node = node.names[name]
         return node
@@ -58,25 +58,27 @@ class Names:
         """The error of a path that does not exist: no such name, or a file is where a folder should be."""
         parts = _parts(path)
         above = [self.find("/".join(parts[:count])) for count in range(1, len(parts))]
-        return _problem(errno.ENOTDIR if any(isinstance(n, Content) for n in above) else errno.ENOENT, path)
+        return _problem(
+            errno.ENOTDIR if any(isinstance(n, FileContent) for n in above) else errno.ENOENT, path
+        )
 
-    def file(self, path: str) -> Content:
+    def file(self, path: str) -> FileContent:
         node = self.find(path)
         if node is None:
             raise self.missing(path)
-        if isinstance(node, Folder):
+        if isinstance(node, VirtualFolder):
             raise _problem(errno.EISDIR, path)
         return node
 
-    def folder(self, path: str) -> Folder:
+    def folder(self, path: str) -> VirtualFolder:
         node = self.find(path)
         if node is None:
             raise self.missing(path)
-        if not isinstance(node, Folder):
+        if not isinstance(node, VirtualFolder):
             raise _problem(errno.ENOTDIR, path)
         return node
 
-    def parent(self, path: str) -> tuple[Folder, str]:
+    def parent(self, path: str) -> tuple[VirtualFolder, str]:
         parts = _parts(path)
         if not parts:
             raise _problem(errno.EISDIR, path)
@@ -87,17 +89,17 @@ class Names:
         parts = _parts(path)
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         missing = [folder for folder in above if self.find(folder) is None]
-        if not missing and isinstance(self.find(path), Content):
+        if not missing and isinstance(self.find(path), FileContent):
             raise _problem(errno.EEXIST, path)
         return missing
 
     def link(self, path: str, node: Node) -> None:
         folder, name = self.parent(path)
-        self._change(Step(folder, name, node))
+        self._change(NameChange(folder, name, node))
 
     def unlink(self, path: str) -> None:
         folder, name = self.parent(path)
-        self._change(Step(folder, name, None))
+        self._change(NameChange(folder, name, None))
 
     def rename(self, old: str, new: str) -> Node | None:
         """Renames a node; returns the node that it replaces, if any."""
@@ -107,14 +109,14 @@ class Names:
             raise self.missing(old)
         if node is replaced:
             return None
-        if isinstance(replaced, Folder):
-            if not isinstance(node, Folder):
+        if isinstance(replaced, VirtualFolder):
+            if not isinstance(node, VirtualFolder):
                 raise _problem(errno.EISDIR, new)
             if replaced.names:
                 raise _problem(errno.ENOTEMPTY, new)
-        elif replaced is not None and isinstance(node, Folder):
+        elif replaced is not None and isinstance(node, VirtualFolder):
             raise _problem(errno.ENOTDIR, new)
-        self._change(Step(source, name, None), Step(target, new_name, node))
+        self._change(NameChange(source, name, None), NameChange(target, new_name, node))
         return replaced
 
     def sync(self, path: str) -> None:
@@ -135,17 +137,17 @@ class Names:
             _apply(change)
         self._journal = []
 
-    def files(self) -> list[Content]:
+    def files(self) -> list[FileContent]:
         return [content for _, content in self.walk()]
 
-    def walk(self) -> list[tuple[str, Content]]:
+    def walk(self) -> list[tuple[str, FileContent]]:
         """Every file with its path, in the order the names were made."""
-        files: list[tuple[str, Content]] = []
-        waiting: list[tuple[str, Folder]] = [("", self._root)]
+        files: list[tuple[str, FileContent]] = []
+        waiting: list[tuple[str, VirtualFolder]] = [("", self._root)]
         while waiting:
             path, folder = waiting.pop()
             for name, node in folder.names.items():
-                if isinstance(node, Folder):
+                if isinstance(node, VirtualFolder):
                     waiting.append((f"{path}/{name}", node))
                 else:
                     files.append((f"{path}/{name}", node))
@@ -163,24 +165,24 @@ class Names:
         self._journal = []
         self._root = _after_power_loss(self._root, random)
 
-    def _change(self, *steps: Step) -> None:
+    def _change(self, *steps: NameChange) -> None:
         for step in steps:
             step.apply(step.folder.names)
         self._journal.append(steps)
 
 
-def _apply(change: tuple[Step, ...]) -> None:
+def _apply(change: tuple[NameChange, ...]) -> None:
     for step in change:
         step.apply(step.folder.durable)
 
 
-def _after_power_loss(folder: Folder, random: Random) -> Folder:
-    survived = Folder()
+def _after_power_loss(folder: VirtualFolder, random: Random) -> VirtualFolder:
+    survived = VirtualFolder()
     for name, node in folder.durable.items():
-        if isinstance(node, Folder):
+        if isinstance(node, VirtualFolder):
             survived.names[name] = _after_power_loss(node, random)
         else:
-            survived.names[name] = Content(node.after_power_loss(random))
+            survived.names[name] = FileContent(node.after_power_loss(random))
     survived.durable = dict(survived.names)
     return survived
 

@@ -1,4 +1,4 @@
-"""Broker settings that only Tidelog has.  See `tidelog.config.table`."""
+"""Broker settings that only Tidelog has.  See `tidelog.config.setting`."""
 
 OWN = """
 tidelog.broker.lease.ms int 2000 1000.. built

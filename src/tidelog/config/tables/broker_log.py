@@ -1,4 +1,4 @@
-"""Broker settings about data on disk, and the defaults of topic settings.  See `tidelog.config.table`."""
+"""Broker settings about data on disk, and the defaults of topic settings.  See `tidelog.config.setting`."""
 
 LOG = """
 auto.create.topics.enable boolean true built

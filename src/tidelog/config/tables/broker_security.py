@@ -1,4 +1,4 @@
-"""Broker settings about TLS, SASL and delegation tokens.  See `tidelog.config.table`."""
+"""Broker settings about TLS, SASL and delegation tokens.  See `tidelog.config.setting`."""
 
 SECURITY = """
 delegation.token.expiry.check.interval.ms long 3600000 1..

@@ -13,7 +13,7 @@ PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class FileWrite:
     position: int
     data: bytes
 
@@ -30,7 +30,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class FileResize:
     """A truncation or an allocation: new space reads as zeros."""
 
     size: int
@@ -42,13 +42,13 @@ class Resize:
             content.extend(bytes(self.size - len(content)))
 
 
-Change = Write | Resize
+FileChange = FileWrite | FileResize
 
 
-class Content:
-    """A file without its names.  `mappings` counts open shared mappings of `live`.  A resized file gets a new `live`: earlier
-    mappings show the old bytes, and to sync one of them is a mistake (on a real system, touching a page past the end kills
-    the process)."""
+class FileContent:
+    """A file without its names.  `mappings` counts open shared mappings of `live`.  A resized file gets a new `live`:
+    earlier mappings show the old bytes, and to sync one of them is a mistake (on a real system, touching a page past
+    the end kills the process)."""
 
     __slots__ = ("_durable", "_mapped_since_sync", "_pending", "live", "mappings")
 
@@ -56,11 +56,11 @@ class Content:
         self.live = bytearray(data)
         self.mappings = 0
         self._durable = bytearray(data)
-        self._pending: list[Change] = []
+        self._pending: list[FileChange] = []
         self._mapped_since_sync = False
 
-    def change(self, change: Change) -> None:
-        if self.mappings and (isinstance(change, Resize) or change.end > len(self.live)):
+    def change(self, change: FileChange) -> None:
+        if self.mappings and (isinstance(change, FileResize) or change.end > len(self.live)):
             self.detach()
         change.apply(self.live)
         self._pending.append(change)
@@ -85,8 +85,8 @@ class Content:
         self._pending.clear()
 
     def sync_failed(self) -> None:
-        """Linux marks the pages clean once it has reported the error, so a later sync that succeeds does not write them: they
-        are readable until the power fails, and lost then."""
+        """Linux marks the pages clean once it has reported the error, so a later sync that succeeds does not write
+        them: they are readable until the power fails, and lost then."""
         self._pending.clear()
 
     def damage(self, position: int, data: bytes) -> None:
@@ -110,7 +110,7 @@ def _keep_pages(content: bytearray, live: bytearray, random: Random) -> None:
     if len(content) != len(live):
         if random.random() < 0.3:
             return  # not even the new size is durable
-        Resize(len(live)).apply(content)
+        FileResize(len(live)).apply(content)
     for start in range(0, len(live), PAGE_BYTES):
         end = min(start + PAGE_BYTES, len(live))
         if content[start:end] == live[start:end] or random.random() < 0.4:
@@ -120,7 +120,7 @@ def _keep_pages(content: bytearray, live: bytearray, random: Random) -> None:
         content[start:end] = live[start:end]
 
 
-def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]:
+def _survivors(pending: list[FileChange], size: int, random: Random) -> list[FileChange]:
     """The changes that survive, one of four cases: none, all, the first few with the last one torn, or any of them."""
     luck = random.random()
     if luck < 0.1:
@@ -129,13 +129,13 @@ def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]
         return list(pending)
     if luck < 0.6:
         kept = list(pending[: random.randrange(len(pending) + 1)])
-        if kept and isinstance(last := kept[-1], Write):
+        if kept and isinstance(last := kept[-1], FileWrite):
             kept[-1:] = _torn(last, size, random)
         return kept
     kept = []
     for change in pending:
         fate = random.random()
-        if isinstance(change, Resize):
+        if isinstance(change, FileResize):
             # Sizes are journaled in order: without this change, blocks allocated after it were never allocated.
             if fate < 0.4:
                 break
@@ -147,28 +147,28 @@ def _survivors(pending: list[Change], size: int, random: Random) -> list[Change]
     return kept
 
 
-def _torn(write: Write, old_size: int, random: Random) -> list[Change]:
+def _torn(write: FileWrite, old_size: int, random: Random) -> list[FileChange]:
     """`old_size`: the durable size; below it, sectors have either their old or their new bytes."""
     size = len(write.data)
     if size == 0:
         return [write]
     kind = random.randrange(4)
     if kind == 0:  # a prefix, to the byte
-        return [Write(write.position, write.data[: random.randrange(size + 1)])]
+        return [FileWrite(write.position, write.data[: random.randrange(size + 1)])]
     if kind == 1:  # the size is durable, the bytes are not
         fresh = max(write.position, old_size)
-        return [Write(fresh, bytes(max(0, write.position + size - fresh)))]
+        return [FileWrite(fresh, bytes(max(0, write.position + size - fresh)))]
     sectors = _sectors(write)
     if kind == 2:  # a prefix, to the sector
         return list(sectors[: random.randrange(len(sectors) + 1)])
     return [sector for sector in sectors if random.random() < 0.5]
 
 
-def _sectors(write: Write) -> list[Write]:
+def _sectors(write: FileWrite) -> list[FileWrite]:
     """The write, cut at the boundaries of the disk's sectors."""
     cut, at = [], 0
     while at < len(write.data):
         room = SECTOR_BYTES - (write.position + at) % SECTOR_BYTES
-        cut.append(Write(write.position + at, write.data[at : at + room]))
+        cut.append(FileWrite(write.position + at, write.data[at : at + room]))
         at += room
     return cut

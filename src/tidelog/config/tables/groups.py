@@ -1,9 +1,9 @@
 """Settings of groups and of client metrics subscriptions, as Kafka lists them, and `share.dead.letter.topic`, which is
-our own.  See `tidelog.config.table`."""
+our own.  See `tidelog.config.setting`."""
 
 from __future__ import annotations
 
-from tidelog.config.table import Setting, read_table
+from tidelog.config.setting import Setting, read_table
 
 # The default of a group's setting is the broker's setting of the same name with this prefix.
 GROUP_BROKER_PREFIX = "group."

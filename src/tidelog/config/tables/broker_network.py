@@ -1,5 +1,5 @@
 """Broker settings about the node, its listeners, requests, metrics and cluster membership.
-See `tidelog.config.table`."""
+See `tidelog.config.setting`."""
 
 NETWORK = """
 advertised.listeners list null built

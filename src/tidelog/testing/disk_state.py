@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from random import Random
 from typing import Literal, TypeVar
 
-from tidelog.testing.content import Change, Content, Resize, Write
-from tidelog.testing.names import Names
+from tidelog.testing.file_content import FileChange, FileContent, FileResize, FileWrite
+from tidelog.testing.folder_tree import FolderTree
 
 T = TypeVar("T")
 
@@ -41,10 +41,10 @@ class CrashPoint:
     then: Callable[[], None]
 
 
-class Platter:
+class DiskState:
     def __init__(self, random: Random, capacity_bytes: int) -> None:
         self.random = random
-        self.names = Names()
+        self.names = FolderTree()
         self.life = 0
         self.operations = 0
         self.capacity_bytes = capacity_bytes
@@ -85,28 +85,28 @@ class Platter:
                     self.faults.remove(fault)
                 raise _problem(fault.code, path)
 
-    def write(self, path: str, content: Content, data: bytes, position: int) -> None:
+    def write(self, path: str, content: FileContent, data: bytes, position: int) -> None:
         crash = self._step("write", path)
         if crash and not crash.power:
             data = data[: self.random.randrange(len(data) + 1)]
         grown = max(0, position + len(data) - len(content.live))
         missing = max(0, grown - self.room())
-        self._change(content, Write(position, data[: max(0, len(data) - missing)]))
+        self._change(content, FileWrite(position, data[: max(0, len(data) - missing)]))
         if crash:
             self._strike(crash)
         if missing:
             raise _problem(errno.ENOSPC, path)
 
-    def resize(self, path: str, content: Content, size: int) -> None:
+    def resize(self, path: str, content: FileContent, size: int) -> None:
         crash = self._step("resize", path)
         if size - len(content.live) > self.room():
             raise _problem(errno.ENOSPC, path)
         if crash is None or self.random.random() < 0.5:
-            self._change(content, Resize(size))
+            self._change(content, FileResize(size))
         if crash:
             self._strike(crash)
 
-    def sync(self, path: str, content: Content) -> None:
+    def sync(self, path: str, content: FileContent) -> None:
         try:
             crash = self._step("sync", path)
         except OSError:
@@ -139,11 +139,11 @@ class Platter:
             self._strike(crash)
         return change()
 
-    def released(self, content: Content) -> None:
+    def released(self, content: FileContent) -> None:
         """The file's last name is removed; the space that open handles still hold is not counted."""
         self.used_bytes -= len(content.live)
 
-    def _change(self, content: Content, change: Change) -> None:
+    def _change(self, content: FileContent, change: FileChange) -> None:
         before = len(content.live)
         content.change(change)
         self.used_bytes += len(content.live) - before

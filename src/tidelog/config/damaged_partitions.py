@@ -1,4 +1,4 @@
-"""The damaged partitions of a broker, which DescribeConfigs returns as a read-only setting to callers who ask for it by name.
+"""The damaged partitions of a broker: DescribeConfigs returns them as a read-only setting to callers who name it.
 
 Any Kafka client can ask; other brokers and `tidelog cluster status` do."""
 

@@ -1,4 +1,4 @@
-"""Broker settings about consumer, share and streams groups.  See `tidelog.config.table`."""
+"""Broker settings about consumer, share and streams groups.  See `tidelog.config.setting`."""
 
 GROUPS = """
 group.consumer.assignment.interval.ms int 1000 0.. built dynamic

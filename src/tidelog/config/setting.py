@@ -32,7 +32,7 @@ class NotBuilt(InvalidConfig):
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
-class Kind(IntEnum):
+class SettingKind(IntEnum):
     """The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
@@ -47,14 +47,14 @@ class Kind(IntEnum):
     PASSWORD = 9
 
 
-_BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+_BITS = {SettingKind.SHORT: 16, SettingKind.INT: 32, SettingKind.LONG: 64}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _RANGE = re.compile(r"(-?[0-9.]+?)\.\.(-?[0-9.]+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class AllowedRange:
     least: float
     most: float | None
 
@@ -70,9 +70,9 @@ class Range:
 @dataclass(frozen=True, slots=True)
 class Setting:
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Value
-    allowed: tuple[Range | str, ...]
+    allowed: tuple[AllowedRange | str, ...]
     doc: str
     built: bool
     dynamic: bool
@@ -85,7 +85,7 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        return self.kind is Kind.PASSWORD
+        return self.kind is SettingKind.PASSWORD
 
     @property
     def documentation(self) -> str:
@@ -158,8 +158,8 @@ class Setting:
         )
 
 
-def _read(kind: Kind, text: str) -> Value:
-    if kind is Kind.BOOLEAN:
+def _read(kind: SettingKind, text: str) -> Value:
+    if kind is SettingKind.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise ValueError("it must be true or false")
         return text.lower() == "true"
@@ -170,11 +170,11 @@ def _read(kind: Kind, text: str) -> Value:
         if not -bound <= number < bound:
             raise ValueError(f"it must be a whole number from {-bound} to {bound - 1}")
         return number
-    if kind is Kind.DOUBLE:
+    if kind is SettingKind.DOUBLE:
         if not _DECIMAL.fullmatch(text):
             raise ValueError("it must be a number")
         return float(text)
-    if kind is Kind.LIST:
+    if kind is SettingKind.LIST:
         # A repeated entry counts once, as in Kafka.
         return tuple(dict.fromkeys(entry.strip() for entry in text.split(","))) if text else ()
     return text
@@ -205,7 +205,7 @@ def read_table(*texts: str) -> dict[str, Setting]:
 
 def _read_setting(facts: list[str], doc: str) -> Setting:
     name, kind_name, default_text, *rest = facts
-    kind = Kind[kind_name.upper()]
+    kind = SettingKind[kind_name.upper()]
     flags = {word for word in rest if word in ("built", "dynamic", "internal", "unlisted")}
     allowed = [_read_option(option) for word in rest if word not in flags for option in word.split("|")]
     default = None if default_text == "null" else _read(kind, "" if default_text == '""' else default_text)
@@ -222,11 +222,11 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
     )
 
 
-def _read_option(option: str) -> Range | str:
+def _read_option(option: str) -> AllowedRange | str:
     ends = _RANGE.fullmatch(option)
     if ends is None:
         return option
-    return Range(float(ends[1]), None if ends[2] is None else float(ends[2]))
+    return AllowedRange(float(ends[1]), None if ends[2] is None else float(ends[2]))
 
 
 def find(settings: Mapping[str, Setting], name: str, what: str) -> Setting:

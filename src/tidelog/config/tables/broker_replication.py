@@ -1,4 +1,4 @@
-"""Broker settings about replicas, producers and transactions.  See `tidelog.config.table`."""
+"""Broker settings about replicas, producers and transactions.  See `tidelog.config.setting`."""
 
 REPLICATION = """
 alter.log.dirs.replication.quota.window.num int 11 1..
