@@ -14,10 +14,10 @@ from tests.contract.etcd import Etcd, Member
 from tests.contract.world import RealEtcd, World
 from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import (
-    Change,
     Compacted,
     Compare,
     Delete,
+    KeyChange,
     LeaseEnded,
     MetadataStore,
     Put,
@@ -59,7 +59,7 @@ async def count_up(store: MetadataStore, key: str, times: int) -> list[int]:
     return revisions
 
 
-async def collect(store: MetadataStore, from_revision: int, until: bytes) -> list[tuple[int, Change]]:
+async def collect(store: MetadataStore, from_revision: int, until: bytes) -> list[tuple[int, KeyChange]]:
     """The changes of a watch until one of them has that value."""
     seen = []
     watch = store.watch("", from_revision)
@@ -98,10 +98,10 @@ def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind:
         values = [b"%d" % (number + 1) for number in range(2 * WRITES)]
         assert seen == [
             *(
-                (revision, Change("n", value))
+                (revision, KeyChange("n", value))
                 for revision, value in zip([*before, *after], values, strict=True)
             ),
-            (end, Change("end", b"last")),
+            (end, KeyChange("end", b"last")),
         ]
 
     world.run(scenario)

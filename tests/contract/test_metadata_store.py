@@ -12,16 +12,16 @@ import pytest
 from tests.contract.world import RealEtcd, SimulatedEtcd, SimulatedSqlite, ThreadedSqlite, World
 from tidelog.metadata.store import (
     ABSENT,
-    Change,
     Changes,
     Compacted,
     Compare,
     Delete,
     DeletePrefix,
-    Entry,
+    KeyChange,
     LeaseEnded,
     MetadataStore,
     Put,
+    StoredEntry,
     TooLarge,
 )
 from tidelog.testing import Weather
@@ -72,8 +72,8 @@ def test_what_was_put_is_read_with_the_revision_that_wrote_it(world: World) -> N
         first = await put(store, ("a", b"1"), ("b", b""))
         second = await put(store, ("a", b"2"))
         assert second > first
-        assert await store.get("a") == Entry("a", b"2", second)
-        assert await store.get("b") == Entry("b", b"", first)
+        assert await store.get("a") == StoredEntry("a", b"2", second)
+        assert await store.get("b") == StoredEntry("b", b"", first)
 
     world.run(scenario)
 
@@ -190,7 +190,7 @@ def test_revisions_and_content_outlast_the_process(world: World) -> None:
         store = await world.open()
         revision = await put(store, ("a", b"1"))
         again = await world.open()
-        assert await again.get("a") == Entry("a", b"1", revision)
+        assert await again.get("a") == StoredEntry("a", b"1", revision)
         assert await put(again, ("b", b"2")) > revision
 
     world.run(scenario)
@@ -220,9 +220,9 @@ def test_a_watch_yields_each_revision_once_with_all_its_changes(world: World) ->
             third = await store.txn((), [Delete("a")])
             assert third is not None
             assert [(one.revision, sorted(one.changes)) for one in await waiting] == [
-                (first, [Change("a", b"1"), Change("b", b"2")]),
-                (second, [Change("a", b"3")]),
-                (third, [Change("a", None)]),
+                (first, [KeyChange("a", b"1"), KeyChange("b", b"2")]),
+                (second, [KeyChange("a", b"3")]),
+                (third, [KeyChange("a", None)]),
             ]
 
     world.run(scenario)
@@ -250,7 +250,7 @@ def test_a_watch_sees_only_what_is_below_its_prefix(world: World) -> None:
             await put(store, ("s/b", b"2"))
             last = await put(store, ("t/c", b"3"))
             seen = await take(watch, 2)
-        assert [one.changes for one in seen] == [(Change("t/a", b"1"),), (Change("t/c", b"3"),)]
+        assert [one.changes for one in seen] == [(KeyChange("t/a", b"1"),), (KeyChange("t/c", b"3"),)]
         assert seen[-1].revision == last
 
     world.run(scenario)
@@ -300,7 +300,7 @@ async def gone(store: MetadataStore, key: str, from_revision: int) -> None:
     watch = store.watch(key, from_revision)
     async with aclosing(watch):
         async for changes in watch:
-            if Change(key, None) in changes.changes:
+            if KeyChange(key, None) in changes.changes:
                 return
 
 
@@ -319,7 +319,7 @@ def test_keys_vanish_together_when_their_lease_ends(world: World) -> None:
         watch = store.watch("", first)
         async with aclosing(watch):
             last = (await take(watch, 3))[-1]
-        assert sorted(last.changes) == [Change("a", None), Change("b", None)]
+        assert sorted(last.changes) == [KeyChange("a", None), KeyChange("b", None)]
 
     world.run(scenario)
 

@@ -41,7 +41,7 @@ from tidelog.groups.share_shards import ShareShards
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
-from tidelog.metadata.producer_ids import ProducerIds, skip_ids
+from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.store import MetadataStore
@@ -227,7 +227,7 @@ class Broker:
         self._group_offsets.start()
         self._groups.start()
         self._share_shards.start()
-        self._producer_ids = ProducerIds(self._store)
+        self._producer_ids = ProducerIdAllocator(self._store)
         coordinators = {self._groups.topic.name: self._groups.coordinator}
         self._markers = Markers(node, self._partitions, coordinators, clock, peers)
         self._transactions = Transactions(

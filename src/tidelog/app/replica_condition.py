@@ -9,7 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
 from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.storage.log_dir import LogDir
@@ -66,7 +66,7 @@ class ReplicaConditions:
             or bool(self._damaged)
         )
 
-    def look(self, topic: Topic, partition: Partition) -> ReplicaCondition:
+    def look(self, topic: TopicImage, partition: PartitionImage) -> ReplicaCondition:
         name = TopicPartition(topic.name, partition.index)
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
             return ReplicaCondition(self._why_missing(), lambda: NO_LOG)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
-from tidelog.metadata.topics.plans import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 
 NAMES_MAX = 16_384  # whose partitions are remembered
 
@@ -50,7 +50,7 @@ class InternalTopic:
         live = len(self._controller.image.live_brokers)
         if live == 0:
             raise errors.CoordinatorNotAvailable(f"no broker is there to hold {self.name} yet: try again")
-        wanted = NewTopic(
+        wanted = TopicSpec(
             self.name, shape.partitions, min(shape.replication, live), configs=dict(shape.configs)
         )
         (made,) = await self._controller.create_topics([wanted])

@@ -16,7 +16,7 @@ from tidelog.groups.share_led import LedShare
 from tidelog.groups.share_runs import Run
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.topics.names import INTERNAL
-from tidelog.metadata.topics.plans import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
@@ -86,7 +86,7 @@ class DeadLetters:
             raise errors.UnknownTopicOrPartition(
                 f"there is no topic {name!r}, and auto.create.topics.enable is off: create it"
             )
-        wanted = NewTopic(name, config.num_partitions, config.default_replication_factor)
+        wanted = TopicSpec(name, config.num_partitions, config.default_replication_factor)
         (made,) = await self._controller.create_topics([wanted])
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise made

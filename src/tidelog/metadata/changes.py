@@ -12,11 +12,11 @@ from uuid import UUID
 
 from tidelog.metadata import records
 from tidelog.metadata.image import (
-    Broker,
+    BrokerImage,
     Configs,
     Image,
-    Stored,
-    Topic,
+    StoredPartition,
+    TopicImage,
     build_partition,
     build_partitions,
     stored_of,
@@ -84,7 +84,7 @@ class _Draft:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._records: dict[str, tuple[TopicRecord, int] | None] = {}
-        self._stored: dict[UUID, dict[int, Stored | None]] = {}
+        self._stored: dict[UUID, dict[int, StoredPartition | None]] = {}
         self._topic_configs: dict[str, Configs | None] = {}
         self._group_configs: dict[str, Configs | None] = {}
         self._others: dict[str, Any] = {}
@@ -119,7 +119,7 @@ class _Draft:
             self._records[rest] = None if value is None else (TopicRecord.decode(value), revision)
         elif kind == "partitions":
             topic_id, _, index = rest.partition("/")
-            stored = None if value is None else Stored(PartitionRecord.decode(value), revision)
+            stored = None if value is None else StoredPartition(PartitionRecord.decode(value), revision)
             self._stored.setdefault(UUID(topic_id), {})[int(index)] = stored
         elif kind == "configs":
             self._configs_changed(
@@ -137,8 +137,8 @@ class _Draft:
 
     # Topics and partitions
 
-    def _finish_topics(self) -> tuple[dict[str, Topic | None], dict[UUID, str | None]]:
-        topics: dict[str, Topic | None] = {}
+    def _finish_topics(self) -> tuple[dict[str, TopicImage | None], dict[UUID, str | None]]:
+        topics: dict[str, TopicImage | None] = {}
         names: dict[UUID, str | None] = {}
         for name in self._records:
             topics[name] = None
@@ -150,7 +150,9 @@ class _Draft:
             if written is not None:
                 record, revision = written
                 stored = self._finish_strays(record.id, {}, len(record.replicas))
-                topics[name] = Topic(name, record.id, build_partitions(record.replicas, stored), revision)
+                topics[name] = TopicImage(
+                    name, record.id, build_partitions(record.replicas, stored), revision
+                )
                 names[record.id] = name
         for topic_id in list(self._stored):
             topic = self._image.topic_by_id(topic_id)
@@ -160,7 +162,7 @@ class _Draft:
                 topics[topic.name] = self._with_partitions(topic)
         return topics, names
 
-    def _with_partitions(self, topic: Topic) -> Topic:
+    def _with_partitions(self, topic: TopicImage) -> TopicImage:
         count = len(topic.partitions)
         changed = self._stored.pop(topic.id)
         partitions = list(topic.partitions)
@@ -171,7 +173,9 @@ class _Draft:
         self._finish_strays(topic.id, {}, 0)
         return topic._replace(partitions=tuple(partitions))
 
-    def _finish_strays(self, topic_id: UUID, more: dict[int, Stored], count: int) -> dict[int, Stored]:
+    def _finish_strays(
+        self, topic_id: UUID, more: dict[int, StoredPartition], count: int
+    ) -> dict[int, StoredPartition]:
         """The stored states of the first `count` partitions of a topic.  The states of its other partitions, and `more`,
         become strays."""
         changed = self._stored.pop(topic_id, {})
@@ -201,7 +205,7 @@ class _Draft:
             self._set("broker_configs", None if node == records.ALL_BROKERS else NodeId(int(node)), configs)
 
     def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
-        self._set("brokers", node, None if record is None else Broker(node, revision, *record))
+        self._set("brokers", node, None if record is None else BrokerImage(node, revision, *record))
 
     def _set(self, field: str, key: NodeId | UUID | None, value: Any) -> None:
         """Sets a key in one of the small mappings; None removes the key."""

@@ -24,7 +24,7 @@ from tidelog.config.group import check_group
 from tidelog.metadata import changes, doubts, elections, reassignments, records
 from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import NO_CONFIGS, Image, Topic
+from tidelog.metadata.image import NO_CONFIGS, Image, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
@@ -41,7 +41,7 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.topics import plans
 from tidelog.metadata.topics.names import check_topic_name, plain_names
-from tidelog.metadata.topics.plans import NewPartitions, NewTopic, TopicPlan
+from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
@@ -164,7 +164,7 @@ class Controller:
     # Topics.  Each call returns one answer per topic, in order, once the changes are applied on this broker.
 
     async def create_topics(
-        self, wanted: Sequence[NewTopic], validate_only: bool = False
+        self, wanted: Sequence[TopicSpec], validate_only: bool = False
     ) -> list[PlanOrError]:
         answers: list[PlanOrError] = []
         plans.check_total(wanted, self._config)
@@ -172,7 +172,7 @@ class Controller:
             answers += await self._swap(partial(self._create, batch), validate_only)
         return answers
 
-    def _create(self, wanted: Sequence[NewTopic], image: Image) -> tuple[list[PlanOrError], Swap]:
+    def _create(self, wanted: Sequence[TopicSpec], image: Image) -> tuple[list[PlanOrError], Swap]:
         taken = plain_names(image.topics)
         answers: list[PlanOrError] = []
         swap = Swap([], [])
@@ -213,8 +213,8 @@ class Controller:
             return [problem], Swap([], [])
         return [plan], Swap([Compare(records.topic_key(topic.name), topic.revision)], [*plan.puts()])
 
-    async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[Topic | errors.TidelogError]:
-        answers: list[Topic | errors.TidelogError] = []
+    async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[TopicImage | errors.TidelogError]:
+        answers: list[TopicImage | errors.TidelogError] = []
         for batch in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
             answers += await self._swap(partial(_delete, batch))
         return answers
@@ -449,8 +449,10 @@ def new_id(random: Random) -> UUID:
             return topic_id
 
 
-def _delete(wanted: Sequence[str | UUID], image: Image) -> tuple[list[Topic | errors.TidelogError], Swap]:
-    answers: list[Topic | errors.TidelogError] = []
+def _delete(
+    wanted: Sequence[str | UUID], image: Image
+) -> tuple[list[TopicImage | errors.TidelogError], Swap]:
+    answers: list[TopicImage | errors.TidelogError] = []
     swap = Swap([], [])
     gone: set[UUID] = set()
     for name in wanted:

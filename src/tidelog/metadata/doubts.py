@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from tidelog.metadata import elections
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Tail
 from tidelog.types import NodeId
 
@@ -27,7 +27,7 @@ class ReplicaCondition(NamedTuple):
 
 
 def restarted(
-    partition: Partition, node: NodeId, condition: ReplicaCondition, unclean: bool
+    partition: PartitionImage, node: NodeId, condition: ReplicaCondition, unclean: bool
 ) -> PartitionRecord | None:
     """The partition's next state when `node` has started again; None when there is nothing to say.
 
@@ -50,7 +50,9 @@ def restarted(
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
 
 
-def _reported_anew(partition: Partition, node: NodeId, condition: ReplicaCondition) -> PartitionRecord | None:
+def _reported_anew(
+    partition: PartitionImage, node: NodeId, condition: ReplicaCondition
+) -> PartitionRecord | None:
     """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
     elected.  Another one that was elected leads on."""
     epoch, end = condition.reach()
@@ -61,7 +63,7 @@ def _reported_anew(partition: Partition, node: NodeId, condition: ReplicaConditi
 
 
 def in_doubt(
-    partition: Partition, node: NodeId, cause: Cause, reach: Callable[[], tuple[int, int]]
+    partition: PartitionImage, node: NodeId, cause: Cause, reach: Callable[[], tuple[int, int]]
 ) -> PartitionRecord | None:
     """`node` is in doubt from now on, and does not lead.  Where it is the only holder its log is the best there is, so
     it leads on, in a new epoch."""
@@ -83,7 +85,7 @@ def in_doubt(
 
 
 def rolled_back(
-    partition: Partition,
+    partition: PartitionImage,
     node: NodeId,
     reach: Callable[[], tuple[int, int]],
     last_epoch: Callable[[], int],
@@ -104,7 +106,7 @@ def rolled_back(
 
 
 def _reported(
-    partition: Partition, report: Tail, newest_epoch: int, deposed: NodeId | None
+    partition: PartitionImage, report: Tail, newest_epoch: int, deposed: NodeId | None
 ) -> PartitionRecord:
     """The leader epoch rises past every epoch that a log has seen, so that no epoch is given to two leaders."""
     ends = partition.leader is not None and partition.leader == deposed
@@ -117,7 +119,7 @@ def _reported(
 
 
 def handed_over(
-    partition: Partition,
+    partition: PartitionImage,
     node: NodeId,
     cause: Cause,
     reach: Callable[[], tuple[int, int]],

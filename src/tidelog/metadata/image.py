@@ -16,7 +16,7 @@ from tidelog.types import NodeId
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
-class Broker(NamedTuple):
+class BrokerImage(NamedTuple):
     """`epoch` grows with every registration.  A fenced broker is registered, but must not lead.  A leaving broker must not
     lead either; it serves clients until other brokers have taken over.  `http`: host:port of its HTTP port, None if other
     brokers cannot reach it."""
@@ -43,7 +43,7 @@ class Broker(NamedTuple):
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-class Partition(NamedTuple):
+class PartitionImage(NamedTuple):
     """`revision`: of the partition's own key, for the comparison when it is changed; 0 while there is no such key."""
 
     index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
@@ -96,14 +96,16 @@ class Partition(NamedTuple):
         )
 
 
-class Topic(NamedTuple):
+class TopicImage(NamedTuple):
     name: str
     id: UUID
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionImage, ...]
     revision: int
 
 
-def changed_partitions(before: Topic | None, after: Topic) -> list[tuple[Partition | None, Partition]]:
+def changed_partitions(
+    before: TopicImage | None, after: TopicImage
+) -> list[tuple[PartitionImage | None, PartitionImage]]:
     """Pairs of the old and the new state of every partition that changed; the old state of a new partition is None.
     Unchanged partitions are mostly the same objects, so this is fast."""
     old = () if before is None or before.id != after.id else before.partitions
@@ -117,7 +119,7 @@ class Configs(NamedTuple):
     revision: int
 
 
-class Stored(NamedTuple):
+class StoredPartition(NamedTuple):
     """The value and the revision of a partition's own key."""
 
     record: PartitionRecord
@@ -132,20 +134,20 @@ class Image:
     revision: int = 0
     cluster_id: str = ""
     controller: NodeId | None = None
-    brokers: Mapping[NodeId, Broker] = field(default_factory=dict)
-    topics: ShardedMap[str, Topic] = field(default_factory=ShardedMap)
+    brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
+    topics: ShardedMap[str, TopicImage] = field(default_factory=ShardedMap)
     names: ShardedMap[UUID, str] = field(default_factory=ShardedMap)
     topic_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     broker_configs: Mapping[NodeId | None, Configs] = field(default_factory=dict)
     group_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     # Keys of partitions whose topic does not exist yet, or does not exist any more.
-    strays: Mapping[UUID, Mapping[int, Stored]] = field(default_factory=dict)
+    strays: Mapping[UUID, Mapping[int, StoredPartition]] = field(default_factory=dict)
 
-    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def partition(self, topic: str, index: int) -> Partition | None:
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
         partitions = self.topics[topic].partitions if topic in self.topics else ()
         return partitions[index] if 0 <= index < len(partitions) else None
 
@@ -162,27 +164,29 @@ class Image:
         return self.group_configs.get(name, NO_CONFIGS).values
 
     @property
-    def reachable_brokers(self) -> list[Broker]:
+    def reachable_brokers(self) -> list[BrokerImage]:
         """The brokers that serve clients, in the order of their ids."""
         return [self.brokers[node] for node in sorted(self.brokers) if not self.brokers[node].fenced]
 
     @property
-    def live_brokers(self) -> list[Broker]:
+    def live_brokers(self) -> list[BrokerImage]:
         """The brokers that may lead, in the order of their ids."""
         return [broker for broker in self.reachable_brokers if not broker.leaving]
 
 
-def build_partitions(replicas: tuple[Replicas, ...], stored: Mapping[int, Stored]) -> tuple[Partition, ...]:
+def build_partitions(
+    replicas: tuple[Replicas, ...], stored: Mapping[int, StoredPartition]
+) -> tuple[PartitionImage, ...]:
     return tuple(build_partition(index, nodes, stored.get(index)) for index, nodes in enumerate(replicas))
 
 
-def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Partition:
+def build_partition(index: int, replicas: Replicas, stored: StoredPartition | None) -> PartitionImage:
     """`replicas`: the replicas in the topic's record."""
     if stored is None:
-        return Partition(index, replicas, replicas[0], 0, replicas, 0, 0)
+        return PartitionImage(index, replicas, replicas[0], 0, replicas, 0, 0)
     leader, epoch, in_sync, partition_epoch, doubts, moved, adding, removing, eligible = stored.record
     now, before = (replicas, ()) if moved is None else (moved, replicas)
-    return Partition(
+    return PartitionImage(
         index,
         now,
         leader,
@@ -199,10 +203,10 @@ def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Pa
     )
 
 
-def stored_of(topic: Topic) -> dict[int, Stored]:
+def stored_of(topic: TopicImage) -> dict[int, StoredPartition]:
     """The states of the topic's partitions that have keys of their own."""
     return {
-        partition.index: Stored(partition.record, partition.revision)
+        partition.index: StoredPartition(partition.record, partition.revision)
         for partition in topic.partitions
         if partition.revision
     }

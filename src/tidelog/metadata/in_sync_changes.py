@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.metadata.image import Image, Partition
+from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.types import NodeId, TopicPartition
 
@@ -56,7 +56,7 @@ def next_in_sync(image: Image, node: NodeId, change: InSyncChange) -> PartitionR
     return record._replace(partition_epoch=partition.partition_epoch + 1)
 
 
-def leaving(partition: Partition, leader: NodeId, live: Collection[NodeId]) -> frozenset[NodeId]:
+def leaving(partition: PartitionImage, leader: NodeId, live: Collection[NodeId]) -> frozenset[NodeId]:
     """The members that no leader keeps: they do not run, are about to stop, or are in doubt."""
     doubted = partition.doubted
     return frozenset(
@@ -64,7 +64,9 @@ def leaving(partition: Partition, leader: NodeId, live: Collection[NodeId]) -> f
     )
 
 
-def out_of_date(partition: Partition, leader: NodeId, live: Collection[NodeId], in_sync_min: int) -> bool:
+def out_of_date(
+    partition: PartitionImage, leader: NodeId, live: Collection[NodeId], in_sync_min: int
+) -> bool:
     """True if the leader has to change the ISR, whether or not a follower lags or has caught up."""
     return bool(
         partition.doubts
@@ -83,7 +85,7 @@ def _may_join(image: Image, joining: Joining) -> bool:
     )
 
 
-def _with_members(partition: Partition, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
+def _with_members(partition: PartitionImage, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
     in_sync = tuple(node for node in partition.replicas if node in members)
     # Every holder has all committed records, and nothing more is committed while the ISR is too small.
     holders = frozenset(partition.holders) - partition.doubted - members

@@ -5,7 +5,7 @@ The counts come from the updates of the metadata, whichever broker caused the ch
 from __future__ import annotations
 
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Partition, changed_partitions
+from tidelog.metadata.image import PartitionImage, changed_partitions
 from tidelog.types import NodeId
 
 
@@ -29,7 +29,7 @@ class IsrAndElectionCounts:
                 if old is not None:
                     self._changed(old, new, controls)
 
-    def _changed(self, old: Partition, new: Partition, controls: bool) -> None:
+    def _changed(self, old: PartitionImage, new: PartitionImage, controls: bool) -> None:
         if new.leader == self._node:
             self.shrinks += len(new.in_sync) < len(old.in_sync)
             self.expands += len(new.in_sync) > len(old.in_sync)

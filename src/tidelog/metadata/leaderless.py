@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.metadata.elections import awaited, choose_leader
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.metadata.records import Replicas
 from tidelog.types import NodeId, TopicPartition
 
@@ -22,7 +22,7 @@ class Leaderless(NamedTuple):
     awaited: Replicas
 
 
-def leaderless(topics: Iterable[Topic], live: Collection[NodeId]) -> Iterator[Leaderless]:
+def leaderless(topics: Iterable[TopicImage], live: Collection[NodeId]) -> Iterator[Leaderless]:
     """The partitions without a leader, except those that the controller is about to give a leader."""
     for topic in topics:
         for partition in topic.partitions:

@@ -32,7 +32,7 @@ async def _take(store: MetadataStore, count: int) -> int:
             return start
 
 
-class ProducerIds:
+class ProducerIdAllocator:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._next = 0

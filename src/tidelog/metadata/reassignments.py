@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tidelog import errors
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.types import NodeId
 
 
 def begin(
-    partition: Partition, target: Sequence[int], registered: Collection[NodeId], same_number: bool
+    partition: PartitionImage, target: Sequence[int], registered: Collection[NodeId], same_number: bool
 ) -> PartitionRecord | None:
     """Reassigns the partition to the brokers in `target`, the preferred leader first; None if they hold it already.  A
     reassignment in progress is replaced.  `same_number`: refuse a change of the replication factor."""
@@ -45,7 +45,7 @@ def begin(
     )
 
 
-def cancel(partition: Partition) -> PartitionRecord:
+def cancel(partition: PartitionImage) -> PartitionRecord:
     """Returns to the replicas before the reassignment."""
     if not partition.adding and not partition.removing:
         raise errors.NoReassignmentInProgress(f"Partition {partition.index} is not being reassigned.")
@@ -69,7 +69,7 @@ def _check(target: Sequence[int], registered: Collection[NodeId]) -> None:
 
 
 def _changed(
-    partition: Partition,
+    partition: PartitionImage,
     *,
     in_sync: tuple[NodeId, ...],
     replicas: tuple[NodeId, ...],

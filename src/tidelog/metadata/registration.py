@@ -13,7 +13,16 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
-from tidelog.metadata.store import ABSENT, Compare, Entry, Lease, LeaseEnded, MetadataStore, Put, Unanswered
+from tidelog.metadata.store import (
+    ABSENT,
+    Compare,
+    Lease,
+    LeaseEnded,
+    MetadataStore,
+    Put,
+    StoredEntry,
+    Unanswered,
+)
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.metadata")
@@ -24,7 +33,7 @@ CLOCK_DRIFT = 10  # the broker trusts its lease for a tenth less than the lease 
 HEARTBEATS = 4  # renewals of a lease in the time that it lasts
 
 
-def same_home(entry: Entry, home: str) -> bool:
+def same_home(entry: StoredEntry, home: str) -> bool:
     """True if a broker's key was written by a process with the same data, since the machine's last boot."""
     return home != "" and BrokerRecord.decode(entry.value).home == home
 

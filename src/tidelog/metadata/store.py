@@ -16,7 +16,7 @@ from tidelog import errors
 ABSENT = 0
 
 
-class Entry(NamedTuple):
+class StoredEntry(NamedTuple):
     """`revision`: the revision of the transaction that last wrote the key."""
 
     key: str
@@ -28,7 +28,7 @@ class Snapshot(NamedTuple):
     """The entries at `revision`, in the order of their keys."""
 
     revision: int
-    entries: list[Entry]
+    entries: list[StoredEntry]
 
 
 class Compare(NamedTuple):
@@ -57,7 +57,7 @@ class DeletePrefix(NamedTuple):
 Operation = Put | Delete | DeletePrefix
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """`value` None: the key is gone."""
 
     key: str
@@ -68,7 +68,7 @@ class Changes(NamedTuple):
     """Everything that one transaction (or the end of one lease) changed."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
 
 
 class Compacted(Exception):
@@ -112,7 +112,7 @@ class MetadataStore(Protocol):
     bytes_max: int
     """The maximum number of bytes of keys and values in one transaction; TooLarge beyond."""
 
-    async def get(self, key: str) -> Entry | None: ...
+    async def get(self, key: str) -> StoredEntry | None: ...
 
     async def range(self, prefix: str) -> Snapshot: ...
 

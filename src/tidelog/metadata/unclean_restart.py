@@ -13,13 +13,13 @@ from tidelog import errors
 from tidelog.metadata import changes, doubts, records
 from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.elections import NextState
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.store import ABSENT, Compare, Delete, MetadataStore, Put
 from tidelog.types import NodeId
 
 TRIES_MAX = 20
 
-Look = Callable[[Topic, Partition], ReplicaCondition]
+Look = Callable[[TopicImage, PartitionImage], ReplicaCondition]
 
 
 async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str] | None:

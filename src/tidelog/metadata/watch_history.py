@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
-from tidelog.metadata.store import Change, Changes, Compacted
+from tidelog.metadata.store import Changes, Compacted, KeyChange
 
 
 class WatchHistory:
@@ -70,5 +70,7 @@ class WatchHistory:
 def _below(prefix: str, changes: Changes) -> Changes | None:
     if not prefix:
         return changes
-    wanted: tuple[Change, ...] = tuple(change for change in changes.changes if change.key.startswith(prefix))
+    wanted: tuple[KeyChange, ...] = tuple(
+        change for change in changes.changes if change.key.startswith(prefix)
+    )
     return Changes(changes.revision, wanted) if wanted else None

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 from tidelog import errors
 from tidelog.metadata.store import (
     ABSENT,
-    Change,
     Changes,
     Compacted,
     Compare,
     Delete,
-    Entry,
+    KeyChange,
     LeaseEnded,
     Operation,
     Put,
     RolledBack,
     Snapshot,
+    StoredEntry,
     Unanswered,
     check_size,
 )
@@ -131,13 +131,13 @@ class VirtualMetadata:
 
     # Operations of the store, each at one instant
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> StoredEntry | None:
         stored = self._entries.get(key)
-        return None if stored is None else Entry(key, stored[0], stored[1])
+        return None if stored is None else StoredEntry(key, stored[0], stored[1])
 
     def select(self, prefix: str) -> Snapshot:
         entries = [
-            Entry(key, stored[0], stored[1])
+            StoredEntry(key, stored[0], stored[1])
             for key, stored in self._entries.items()
             if key.startswith(prefix)
         ]
@@ -155,11 +155,11 @@ class VirtualMetadata:
 
     def _apply(self, then: Sequence[Operation]) -> int:
         revision = self.revision + 1
-        changes: list[Change] = []
+        changes: list[KeyChange] = []
         for operation in then:
             if isinstance(operation, Put):
                 self._entries[operation.key] = (operation.value, revision, operation.lease)
-                changes.append(Change(operation.key, operation.value))
+                changes.append(KeyChange(operation.key, operation.value))
                 continue
             if isinstance(operation, Delete):
                 gone = [operation.key] if operation.key in self._entries else []
@@ -167,7 +167,7 @@ class VirtualMetadata:
                 gone = sorted(key for key in self._entries if key.startswith(operation.prefix))
             for key in gone:
                 del self._entries[key]
-                changes.append(Change(key, None))
+                changes.append(KeyChange(key, None))
         if not changes:
             return self.revision
         happened = Changes(revision, tuple(changes))
@@ -322,7 +322,7 @@ class VirtualStore:
         self._leases: dict[int, VirtualLease] = {}
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoredEntry | None:
         return await self.ask(lambda: self._metadata.find(key))
 
     async def range(self, prefix: str) -> Snapshot:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidelog.metadata import changes, records
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import BrokerRecord, Endpoint, PartitionRecord, TopicRecord
-from tidelog.metadata.store import Change, Changes, Entry, Snapshot
+from tidelog.metadata.store import Changes, KeyChange, Snapshot, StoredEntry
 from tidelog.types import NodeId
 
 nodes = st.integers(0, 3).map(NodeId)
@@ -97,9 +97,9 @@ def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
             continue
         stored = {**kept, **after}
         before = image
-        update = changes.advance(image, Changes(revision, tuple(Change(*one) for one in step.items())))
+        update = changes.advance(image, Changes(revision, tuple(KeyChange(*one) for one in step.items())))
         image = update.image
-        entries = [Entry(key, value, at) for key, (value, at) in sorted(stored.items())]
+        entries = [StoredEntry(key, value, at) for key, (value, at) in sorted(stored.items())]
         fresh = changes.read(Snapshot(revision, entries))
         assert image == fresh
         assert update.before is before
@@ -123,7 +123,7 @@ def test_an_advance_leaves_the_image_before_it_alone(steps: list[tuple[str, byte
     image = Image()
     seen = []
     for revision, (key, value) in enumerate(steps, 1):
-        image = changes.advance(image, Changes(revision, (Change(key, value),))).image
+        image = changes.advance(image, Changes(revision, (KeyChange(key, value),))).image
         seen.append((image, dict(image.topics), dict(image.names)))
     for held, topics, names in seen:
         assert dict(held.topics) == topics

@@ -12,7 +12,7 @@ from tests.unit.metadata.cluster import NODE, Node
 from tidelog.broker.routes import ROUTES
 from tidelog.broker.services import Context, Services
 from tidelog.config import BrokerConfig
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.testing import VirtualClock
 
 
@@ -32,7 +32,7 @@ class Admin:
             "config": controller.config,
             "image": lambda: controller.image,
             "controller": controller,
-            "producer_ids": ProducerIds(node.store),
+            "producer_ids": ProducerIdAllocator(node.store),
         }
         # What no admin request may need: data, connections, coordinators.
         nobody: dict[str, Any] = {one.name: None for one in fields(Services) if one.name not in here}

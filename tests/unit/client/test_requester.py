@@ -294,7 +294,9 @@ def test_an_api_in_no_common_version_is_named() -> None:
         broker.served[FetchRequest] = (90, 99)
         del broker.served[MetadataRequest]
         requester = await dialled(stage, broker)
-        with pytest.raises(errors.UnsupportedVersion, match="serves Fetch in versions 90-99, this client"):
+        with pytest.raises(
+            errors.UnsupportedVersion, match="serves Fetch in versions 90-99, and this client"
+        ):
             requester.version_of(FetchRequest)
         with pytest.raises(errors.UnsupportedVersion, match="does not serve Metadata"):
             requester.version_of(MetadataRequest)

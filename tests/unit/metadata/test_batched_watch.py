@@ -10,11 +10,11 @@ import pytest
 
 from tidelog.metadata import batched_watch
 from tidelog.metadata.batched_watch import batched_changes
-from tidelog.metadata.store import Change, Changes, Compacted
+from tidelog.metadata.store import Changes, Compacted, KeyChange
 
 
 def change(revision: int, key: str = "partitions/x/0") -> Changes:
-    return Changes(revision, (Change(key, b""),))
+    return Changes(revision, (KeyChange(key, b""),))
 
 
 async def watch_of(*given: Changes, problem: Exception | None = None) -> AsyncIterator[Changes]:

@@ -13,7 +13,7 @@ from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining
 from tidelog.metadata.records import Cause, PartitionRecord, put_partition
 from tidelog.metadata.store import Compare, Operation, Unanswered
-from tidelog.metadata.topics.plans import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.metadata.unclean_restart import report
 from tidelog.types import NodeId, TopicPartition
 
@@ -24,7 +24,7 @@ async def led_alone(random: Random) -> tuple[Node, InSyncChange]:
     """Broker 1 leads a partition alone, and wants broker 2 to join."""
     node = await Node.start(random)
     follower = await node.join(TWO)
-    await node.controller.create_topics([NewTopic("a", -1, -1, {0: [1, 2]})])
+    await node.controller.create_topics([TopicSpec("a", -1, -1, {0: [1, 2]})])
     topic = node.controller.image.topics["a"]
     alone = put_partition(topic.id, 0, PartitionRecord(NODE, 0, (NODE,), 1))
     revision = await node.store.txn((), [alone])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition, handed_over, restarted
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
 
@@ -12,9 +12,9 @@ POWER = ReplicaCondition(Cause.POWER, lambda: (5, 100))
 MISSING = ReplicaCondition(Cause.MISSING, lambda: NO_LOG)
 
 
-def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> Partition:
+def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> PartitionImage:
     replicas = more.pop("replicas", ALL)
-    return Partition(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
+    return PartitionImage(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
 
 
 def test_a_leader_in_doubt_gives_up_its_leadership_in_the_same_change() -> None:

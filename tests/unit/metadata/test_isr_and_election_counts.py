@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId
@@ -14,8 +14,8 @@ ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
 def image(leader: NodeId | None, in_sync: tuple[NodeId, ...], controller: NodeId = THREE) -> Image:
-    partition = Partition(0, (ONE, TWO, THREE), leader, 0, in_sync, 0, 1)
-    topic = Topic("orders", UUID(int=1), (partition,), 1)
+    partition = PartitionImage(0, (ONE, TWO, THREE), leader, 0, in_sync, 0, 1)
+    topic = TopicImage("orders", UUID(int=1), (partition,), 1)
     return Image(controller=controller, topics=ShardedMap([("orders", topic)]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from tidelog.metadata.image import Broker, Image, Partition, Topic
+from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata.leaderless import Leaderless, LeaderlessLog, LeaderlessNotice, leaderless
 from tidelog.metadata.records import Cause, Endpoint, Tail
 from tidelog.metadata.sharded_map import ShardedMap
@@ -16,15 +16,15 @@ EMPTY = Tail(ONE, -1, -1, Cause.NEW_DIRECTORY)
 
 def partition(
     index: int, leader: NodeId | None, *in_sync: NodeId, doubts: tuple[Tail, ...] = ()
-) -> Partition:
-    return Partition(index, (ONE, TWO, THREE), leader, 0, in_sync, 0, 0, doubts)
+) -> PartitionImage:
+    return PartitionImage(index, (ONE, TWO, THREE), leader, 0, in_sync, 0, 0, doubts)
 
 
-def image(live: tuple[NodeId, ...], **topics: tuple[Partition, ...]) -> Image:
+def image(live: tuple[NodeId, ...], **topics: tuple[PartitionImage, ...]) -> Image:
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     return Image(
-        brokers={node: Broker(node, 0, (endpoint,), None, False) for node in live},
-        topics=ShardedMap([(name, Topic(name, uuid4(), parts, 0)) for name, parts in topics.items()]),
+        brokers={node: BrokerImage(node, 0, (endpoint,), None, False) for node in live},
+        topics=ShardedMap([(name, TopicImage(name, uuid4(), parts, 0)) for name, parts in topics.items()]),
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tidelog import errors
 from tidelog.metadata.elections import next_state
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.reassignments import begin, cancel
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId
@@ -13,13 +13,13 @@ ONE, TWO, THREE, FOUR, FIVE = map(NodeId, range(1, 6))
 KNOWN = (ONE, TWO, THREE, FOUR, FIVE)
 
 
-def at_rest(replicas: Replicas = (ONE, TWO), in_sync: Replicas | None = None) -> Partition:
-    return Partition(0, replicas, ONE, 5, in_sync or replicas, 9, 77)
+def at_rest(replicas: Replicas = (ONE, TWO), in_sync: Replicas | None = None) -> PartitionImage:
+    return PartitionImage(0, replicas, ONE, 5, in_sync or replicas, 9, 77)
 
 
-def stored(record: PartitionRecord) -> Partition:
+def stored(record: PartitionRecord) -> PartitionImage:
     assert record.replicas is not None
-    return Partition(
+    return PartitionImage(
         0,
         record.replicas,
         record.leader,
@@ -34,7 +34,7 @@ def stored(record: PartitionRecord) -> Partition:
     )
 
 
-def moved(partition: Partition, *target: NodeId, same_number: bool = False) -> PartitionRecord:
+def moved(partition: PartitionImage, *target: NodeId, same_number: bool = False) -> PartitionRecord:
     record = begin(partition, target, KNOWN, same_number)
     assert record is not None
     return record

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tidelog import testing
-from tidelog.metadata.store import Change, Compacted, Compare, Put, Unanswered
+from tidelog.metadata.store import Compacted, Compare, KeyChange, Put, Unanswered
 from tidelog.testing import Process, VirtualClock, VirtualMetadata, Weather
 
 PUT = [Put("a", b"1")]
@@ -64,7 +64,7 @@ def test_while_the_store_is_away_calls_fail_no_lease_ends_and_watches_wait() -> 
         assert "leased" in metadata.content()
         await asyncio.sleep(1.5)
         async with aclosing(watch):
-            assert (await anext(watch)).changes == (Change("leased", None),)
+            assert (await anext(watch)).changes == (KeyChange("leased", None),)
 
     testing.run(scenario)
 

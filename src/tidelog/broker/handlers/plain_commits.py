@@ -15,7 +15,7 @@ from tidelog._speed.commits import AskedCommit, read_commit
 from tidelog.broker.services import Services
 from tidelog.groups.offset_commits import Committer
 from tidelog.groups.offsets import Partition
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.frame import encode_response
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
@@ -25,7 +25,7 @@ from tidelog.wire.messages.offset_commit import (
 
 OFFSET_COMMIT = 8
 
-Known = list[tuple[Topic, list[Partition]]]
+Known = list[tuple[TopicImage, list[Partition]]]
 
 
 def commit_plainly(

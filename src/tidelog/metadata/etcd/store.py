@@ -15,15 +15,15 @@ from tidelog.metadata.etcd.client import PATIENCE_MS, EtcdClient, EtcdRefused
 from tidelog.metadata.etcd.watch import watch
 from tidelog.metadata.etcd.writer import EtcdWriter
 from tidelog.metadata.store import (
-    Change,
     Changes,
     Compare,
     Delete,
-    Entry,
+    KeyChange,
     LeaseEnded,
     Operation,
     Put,
     Snapshot,
+    StoredEntry,
     TooLarge,
     Unanswered,
     check_size,
@@ -66,7 +66,7 @@ class EtcdStore:
                 f"{'.'.join(map(str, VERSION_MIN))} or newer is needed."
             )
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoredEntry | None:
         answer = await self._client.call(messages.RANGE, messages.range_request(self._key(key)))
         entries = messages.read_range(answer.data).entries
         return self._entry(entries[0]) if entries else None
@@ -82,7 +82,7 @@ class EtcdStore:
 
     async def _range(self, prefix: str) -> Snapshot:
         start, end = self._span(prefix)
-        entries: list[Entry] = []
+        entries: list[StoredEntry] = []
         revision = 0
         while True:
             request = messages.range_request(start, end, PAGE, revision)
@@ -128,7 +128,7 @@ class EtcdStore:
         skip = len(self._root)
         async with aclosing(watch(self._client, start, end, from_revision)) as revisions:
             async for events in revisions:
-                changes = tuple(Change(event.key[skip:].decode(), event.value) for event in events)
+                changes = tuple(KeyChange(event.key[skip:].decode(), event.value) for event in events)
                 yield Changes(events[0].revision, changes)
 
     async def lease(self, ttl_ms: int) -> EtcdLease:
@@ -161,8 +161,8 @@ class EtcdStore:
             return start, start + OWN
         return start, _behind(start)
 
-    def _entry(self, stored: messages.KeyValue) -> Entry:
-        return Entry(stored.key[len(self._root) :].decode(), stored.value, stored.revision)
+    def _entry(self, stored: messages.KeyValue) -> StoredEntry:
+        return StoredEntry(stored.key[len(self._root) :].decode(), stored.value, stored.revision)
 
     def _operation(self, operation: Operation) -> bytes:
         if isinstance(operation, Put):

@@ -17,15 +17,15 @@ from tidelog.clock import Clock
 from tidelog.metadata.sqlite.disk_reserve import DiskReserve
 from tidelog.metadata.store import (
     ABSENT,
-    Change,
     Changes,
     Compare,
     Delete,
-    Entry,
+    KeyChange,
     LeaseEnded,
     Operation,
     Put,
     Snapshot,
+    StoredEntry,
     check_size,
 )
 from tidelog.metadata.watch_history import WatchHistory
@@ -121,7 +121,7 @@ class SqliteStore:
 
         return await asyncio.get_running_loop().run_in_executor(executor, _guarded, prepare)
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoredEntry | None:
         return await self._run(lambda: self._find(key))
 
     async def range(self, prefix: str) -> Snapshot:
@@ -191,15 +191,15 @@ class SqliteStore:
         (revision,) = self._connection.execute("SELECT revision FROM latest").fetchone()
         return int(revision)
 
-    def _find(self, key: str) -> Entry | None:
+    def _find(self, key: str) -> StoredEntry | None:
         query = "SELECT key, value, revision FROM entries WHERE key = ?"
         row = self._connection.execute(query, (key,)).fetchone()
-        return None if row is None else Entry(*row)
+        return None if row is None else StoredEntry(*row)
 
     def _select(self, prefix: str) -> Snapshot:
         query = "SELECT key, value, revision FROM entries WHERE key >= ? AND key < ? ORDER BY key"
         rows = self._connection.execute(query, (prefix, prefix + "\U0010ffff"))
-        return Snapshot(self._revision(), [Entry(*row) for row in rows])
+        return Snapshot(self._revision(), [StoredEntry(*row) for row in rows])
 
     def _commit(
         self, compare: Sequence[Compare], then: Sequence[Operation], ended_lease: int = _NO_LEASE
@@ -245,7 +245,7 @@ class SqliteStore:
                 return False
         return True
 
-    def _apply(self, then: Sequence[Operation], revision: int, ended_lease: int) -> list[Change]:
+    def _apply(self, then: Sequence[Operation], revision: int, ended_lease: int) -> list[KeyChange]:
         execute = self._connection.execute
         puts: list[tuple[str, bytes, int, int]] = []
         gone: list[str] = []
@@ -261,7 +261,7 @@ class SqliteStore:
             gone += [key for (key,) in execute(query, (ended_lease,))]
         self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", puts)
         gone = [key for key in gone if execute("DELETE FROM entries WHERE key = ?", (key,)).rowcount]
-        return [Change(key, value) for key, value, _, _ in puts] + [Change(key, None) for key in gone]
+        return [KeyChange(key, value) for key, value, _, _ in puts] + [KeyChange(key, None) for key in gone]
 
 
 def _guarded(work: Callable[[], T]) -> T:

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from tidelog import errors
-from tidelog.metadata.image import Broker
+from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId
 
 
-def place(brokers: Sequence[Broker], count: int, replication: int, start: int) -> tuple[Replicas, ...]:
+def place(brokers: Sequence[BrokerImage], count: int, replication: int, start: int) -> tuple[Replicas, ...]:
     """The replicas of `count` partitions, the preferred leader first.
 
     Leaders go round over racks and brokers.  A follower goes to a rack that the partition is not in yet, and there to the
@@ -43,9 +43,9 @@ def place(brokers: Sequence[Broker], count: int, replication: int, start: int) -
     return tuple(placed)
 
 
-def _alternating(brokers: Sequence[Broker]) -> list[Broker]:
+def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
     """The brokers in an order in which neighbours are in different racks, as far as possible."""
-    racks: dict[str | None, list[Broker]] = {}
+    racks: dict[str | None, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
         racks.setdefault(broker.rack, []).append(broker)
     rows = zip_longest(*racks.values())

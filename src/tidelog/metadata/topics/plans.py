@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.metadata.records import (
     PartitionRecord,
     Replicas,
@@ -29,7 +29,7 @@ DEFAULT = -1
 PARTITIONS_MAX_A_REQUEST = 10_000
 
 
-class NewTopic(NamedTuple):
+class TopicSpec(NamedTuple):
     """`assignment`: the replicas of each partition, if the client has chosen them."""
 
     name: str
@@ -64,7 +64,12 @@ class TopicPlan(NamedTuple):
 
 
 def plan_topic(
-    image: Image, wanted: NewTopic, config: BrokerConfig, taken: Mapping[str, str], topic_id: UUID, start: int
+    image: Image,
+    wanted: TopicSpec,
+    config: BrokerConfig,
+    taken: Mapping[str, str],
+    topic_id: UUID,
+    start: int,
 ) -> TopicPlan:
     """`taken`: the names that the topic may collide with; `topic_id` and `start` are random."""
     check_topic_name(wanted.name)
@@ -79,13 +84,13 @@ def plan_topic(
     return TopicPlan(wanted.name, record, _states(image, dict(enumerate(replicas))), configs)
 
 
-def check_total(wanted: Sequence[NewTopic], config: BrokerConfig) -> None:
+def check_total(wanted: Sequence[TopicSpec], config: BrokerConfig) -> None:
     """Limits the partitions of one request, so that it does not delay all other requests."""
     counts = (topic.partitions if topic.partitions > 0 else config.num_partitions for topic in wanted)
     _check_count(sum(counts))
 
 
-def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[Topic, TopicPlan]:
+def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[TopicImage, TopicPlan]:
     """Returns (the topic as it is, the plan for the topic with its new partitions)."""
     topic = image.topics.get(wanted.name)
     if topic is None:
@@ -131,7 +136,7 @@ def _checked_configs(configs: Mapping[str, str | None], config: BrokerConfig) ->
 
 
 def _replicas_of_topic(
-    image: Image, wanted: NewTopic, config: BrokerConfig, start: int
+    image: Image, wanted: TopicSpec, config: BrokerConfig, start: int
 ) -> tuple[Replicas, ...]:
     if wanted.assignment:
         if wanted.replication != DEFAULT or wanted.partitions != DEFAULT:

@@ -7,32 +7,32 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.metadata.image import Broker
+from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.records import Endpoint
 from tidelog.metadata.topics.placement import place
 from tidelog.types import NodeId
 
 
-def broker(node: int, rack: str | None) -> Broker:
-    return Broker(NodeId(node), 1, (Endpoint("PLAINTEXT", "h", 1),), rack, False)
+def broker(node: int, rack: str | None) -> BrokerImage:
+    return BrokerImage(NodeId(node), 1, (Endpoint("PLAINTEXT", "h", 1),), rack, False)
 
 
 @st.composite
-def wishes(draw: st.DrawFn, racks: st.SearchStrategy[str | None]) -> tuple[list[Broker], int, int, int]:
+def wishes(draw: st.DrawFn, racks: st.SearchStrategy[str | None]) -> tuple[list[BrokerImage], int, int, int]:
     nodes = draw(st.lists(st.integers(0, 100), min_size=1, max_size=9, unique=True))
     brokers = [broker(node, draw(racks)) for node in nodes]
     replication = draw(st.integers(1, len(brokers)))
     return brokers, draw(st.integers(1, 40)), replication, draw(st.integers(0, 1000))
 
 
-def spread(counts: Counter[NodeId], brokers: list[Broker]) -> int:
+def spread(counts: Counter[NodeId], brokers: list[BrokerImage]) -> int:
     held = [counts[one.node_id] for one in brokers]
     return max(held) - min(held)
 
 
 @settings(deadline=None)
 @given(wishes(st.none()))
-def test_without_racks_leaders_and_replicas_are_even(wish: tuple[list[Broker], int, int, int]) -> None:
+def test_without_racks_leaders_and_replicas_are_even(wish: tuple[list[BrokerImage], int, int, int]) -> None:
     brokers, count, replication, start = wish
     placed = place(brokers, count, replication, start)
     assert len(placed) == count
@@ -43,7 +43,9 @@ def test_without_racks_leaders_and_replicas_are_even(wish: tuple[list[Broker], i
 
 @settings(deadline=None)
 @given(wishes(st.sampled_from(["a", "b", "c"])))
-def test_a_partition_is_in_as_many_racks_as_there_can_be(wish: tuple[list[Broker], int, int, int]) -> None:
+def test_a_partition_is_in_as_many_racks_as_there_can_be(
+    wish: tuple[list[BrokerImage], int, int, int],
+) -> None:
     brokers, count, replication, start = wish
     rack_of = {one.node_id: one.rack for one in brokers}
     for replicas in place(brokers, count, replication, start):
@@ -69,6 +71,6 @@ def test_equal_racks_share_evenly(racks: int, each: int, count: int, replication
 
 @settings(deadline=None)
 @given(wishes(st.none() | st.sampled_from(["a", "b"])))
-def test_the_same_wish_gives_the_same_placement(wish: tuple[list[Broker], int, int, int]) -> None:
+def test_the_same_wish_gives_the_same_placement(wish: tuple[list[BrokerImage], int, int, int]) -> None:
     brokers, count, replication, start = wish
     assert place(brokers, count, replication, start) == place(brokers[::-1], count, replication, start)

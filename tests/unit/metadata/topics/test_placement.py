@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
-from tidelog.metadata.image import Broker
+from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.records import Endpoint, PartitionRecord
 from tidelog.metadata.topics.placement import check_assignment, first_state, place
 from tidelog.types import NodeId
@@ -19,7 +19,7 @@ def test_a_new_partition_stores_its_state_only_when_a_replica_is_down() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:
-    brokers = [Broker(ONE, 1, (Endpoint("PLAINTEXT", "h", 1),), None, False)]
+    brokers = [BrokerImage(ONE, 1, (Endpoint("PLAINTEXT", "h", 1),), None, False)]
     with pytest.raises(
         errors.InvalidReplicationFactor,
         match="replication factor of 2 cannot be reached because only 1 broker",
@@ -28,7 +28,7 @@ def test_more_replicas_than_brokers_are_refused() -> None:
 
 
 def test_small_topics_begin_at_different_brokers() -> None:
-    brokers = [Broker(NodeId(node), 1, (), None, False) for node in range(3)]
+    brokers = [BrokerImage(NodeId(node), 1, (), None, False) for node in range(3)]
     assert {place(brokers, 1, 1, start)[0][0] for start in range(3)} == {0, 1, 2}
 
 
