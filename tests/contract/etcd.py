@@ -19,10 +19,10 @@ INSTALL = "apt-get install etcd-server"
 
 
 def program() -> str:
-    found = shutil.which("etcd")
-    if found is None:
+    etcd = shutil.which("etcd")
+    if etcd is None:
         pytest.fail(f"these tests need etcd: {INSTALL}")
-    return found
+    return etcd
 
 
 class Member:

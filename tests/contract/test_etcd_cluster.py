@@ -84,7 +84,7 @@ def trouble(kind: str, member: Member) -> None:
 def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind: str, near: bool) -> None:
     async def scenario(_: World) -> None:
         lost = await world.leader()
-        other = next(one for one in world.etcd.members if one is not lost)
+        other = next(member for member in world.etcd.members if member is not lost)
         store = await start_at(world, lost if near else other)
         watcher = await start_at(world, lost if near else other, "watcher")
         start = (await store.range("")).revision

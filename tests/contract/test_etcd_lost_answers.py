@@ -37,9 +37,9 @@ def play(etcd: Etcd, scenario: Scenario) -> None:
 async def changes(store: EtcdStore, from_revision: int, last: str) -> list[Changes]:
     seen = []
     async with aclosing(store.watch("", from_revision)) as watch:
-        async for one in watch:
-            seen.append(one)
-            if any(change.key == last for change in one.changes):
+        async for changes in watch:
+            seen.append(changes)
+            if any(change.key == last for change in changes.changes):
                 break
     return seen
 

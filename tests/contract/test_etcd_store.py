@@ -101,17 +101,17 @@ def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
 
 
 def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
-    one, other = RealEtcd(etcd), RealEtcd(etcd)
+    near, other = RealEtcd(etcd), RealEtcd(etcd)
 
     async def scenario(_: World) -> None:
-        first, second = one.store(), other.store()
+        first, second = near.store(), other.store()
         await first.txn((), [Put("a", b"1")])
         await second.txn((), [Put("a", b"2"), Put("b", b"")])
         assert [(entry.key, entry.value) for entry in (await first.range("")).entries] == [("a", b"1")]
         assert len((await second.range("")).entries) == 2
         await other.client().close()
 
-    one.run(scenario)
+    near.run(scenario)
 
 
 HOLDER = """

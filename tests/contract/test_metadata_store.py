@@ -126,8 +126,8 @@ def test_a_hundred_at_once_all_happen_each_in_a_revision_of_its_own(world: World
         tries = [store.txn([Compare(f"k/{who}", ABSENT)], [Put(f"k/{who}", b"")]) for who in range(100)]
         revisions = await asyncio.gather(*tries)
         assert None not in revisions and len(set(revisions)) == 100
-        found = {entry.key: entry.revision for entry in (await store.range("k/")).entries}
-        assert found == {f"k/{who}": revision for who, revision in enumerate(revisions)}
+        stored = {entry.key: entry.revision for entry in (await store.range("k/")).entries}
+        assert stored == {f"k/{who}": revision for who, revision in enumerate(revisions)}
 
     world.run(scenario)
 
@@ -219,7 +219,7 @@ def test_a_watch_yields_each_revision_once_with_all_its_changes(world: World) ->
             second = await put(store, ("a", b"3"))
             third = await store.txn((), [Delete("a")])
             assert third is not None
-            assert [(one.revision, sorted(one.changes)) for one in await waiting] == [
+            assert [(changes.revision, sorted(changes.changes)) for changes in await waiting] == [
                 (first, [KeyChange("a", b"1"), KeyChange("b", b"2")]),
                 (second, [KeyChange("a", b"3")]),
                 (third, [KeyChange("a", None)]),
@@ -235,8 +235,10 @@ def test_a_watch_resumes_where_another_stopped(world: World) -> None:
         for start in revisions:
             watch = store.watch("", start)
             async with aclosing(watch):
-                seen = await take(watch, len([one for one in revisions if one >= start]))
-            assert [one.revision for one in seen] == [one for one in revisions if one >= start]
+                seen = await take(watch, len([revision for revision in revisions if revision >= start]))
+            assert [changes.revision for changes in seen] == [
+                revision for revision in revisions if revision >= start
+            ]
 
     world.run(scenario)
 
@@ -250,7 +252,7 @@ def test_a_watch_sees_only_what_is_below_its_prefix(world: World) -> None:
             await put(store, ("s/b", b"2"))
             last = await put(store, ("t/c", b"3"))
             seen = await take(watch, 2)
-        assert [one.changes for one in seen] == [(KeyChange("t/a", b"1"),), (KeyChange("t/c", b"3"),)]
+        assert [changes.changes for changes in seen] == [(KeyChange("t/a", b"1"),), (KeyChange("t/c", b"3"),)]
         assert seen[-1].revision == last
 
     world.run(scenario)
@@ -266,7 +268,7 @@ def test_a_change_is_seen_by_watchers_even_if_its_author_was_cancelled(world: Wo
             author.cancel()
             await asyncio.wait([author])
             await put(store, ("b", b"2"))
-            seen = [change.key for one in await take(watch, 2) for change in one.changes]
+            seen = [change.key for changes in await take(watch, 2) for change in changes.changes]
             assert sorted(seen) == ["a", "b"]
 
     world.run(scenario)
@@ -288,7 +290,7 @@ def test_changes_that_are_gone_are_refused_not_skipped(world: World) -> None:
         assert seen == []
         watch = store.watch("", last)
         async with aclosing(watch):
-            assert [one.revision for one in await take(watch, 1)] == [last]
+            assert [changes.revision for changes in await take(watch, 1)] == [last]
 
     world.run(scenario)
 

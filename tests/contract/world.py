@@ -115,9 +115,9 @@ class ThreadedSqlite:
 
 
 async def _change_much(store: MetadataStore) -> None:
-    some = CHANGES_KEPT_MAX // 5
-    for at in range(0, CHANGES_KEPT_MAX * 2, some):
-        await store.txn((), [Put(f"k/{number}", b"") for number in range(at, at + some)])
+    batch = CHANGES_KEPT_MAX // 5
+    for at in range(0, CHANGES_KEPT_MAX * 2, batch):
+        await store.txn((), [Put(f"k/{number}", b"") for number in range(at, at + batch)])
 
 
 class First(Random):

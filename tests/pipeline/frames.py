@@ -52,7 +52,7 @@ def finish(writer: Any) -> Any:
 
 def values(frame: Any) -> list[str | None]:
     return [
-        None if one.value is None else bytes(one.value).decode() for one in frame.select("value").collect()
+        None if row.value is None else bytes(row.value).decode() for row in frame.select("value").collect()
     ]
 
 

@@ -53,7 +53,7 @@ class Query:
         return [b"%d/%d/%d" % (number, task, row) for row in range(4 if task else 0)]
 
     def tasks(self, number: int, attempt: int = 0, rows: Any = None) -> list[Part]:
-        return [self.task(number, one, attempt, rows) for one in range(TASKS)]
+        return [self.task(number, index, attempt, rows) for index in range(TASKS)]
 
     def task(self, number: int, index: int, attempt: int = 0, rows: Any = None) -> Part:
         values = (rows or self.rows)(number, index)
@@ -83,26 +83,27 @@ def seen(bootstrap: str, options: SinkOptions, count: int) -> list[Any]:
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(str(options.topic), b"end", partition=0)
     wanted = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    found: list[Any] = []
+    consumed: list[Any] = []
     for more in range(1, 1000):
-        found = [
-            one.message.value
-            for one in confluent_consume(bootstrap, str(options.topic), count + more, 0, **wanted)
+        consumed = [
+            record.message.value
+            for record in confluent_consume(bootstrap, str(options.topic), count + more, 0, **wanted)
         ]
-        if b"end" in found:
+        if b"end" in consumed:
             break
-    assert found[-1] == b"end"
-    return sorted(found[:-1])
+    assert consumed[-1] == b"end"
+    return sorted(consumed[:-1])
 
 
 def aborted(bootstrap: str, parts: Sequence[Part]) -> None:
     """Waits until the broker has given them up."""
-    ids = [one.transaction.transactional_id for one in parts if one.transaction is not None]
+    ids = [part.transaction.transactional_id for part in parts if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
         wait_until(
             # Whoever fences an id aborts what it has open, and begins anew with nothing.
             lambda: all(
-                one.state in ("CompleteAbort", "Empty") for one in admin.describe_transactions(ids).values()
+                transaction.state in ("CompleteAbort", "Empty")
+                for transaction in admin.describe_transactions(ids).values()
             ),
             60,
             "the time-out of transactions",
@@ -131,8 +132,8 @@ def test_a_driver_that_dies_after_the_decision_is_finished_by_the_next(
     epoch = query.epoch(0)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for one in [one for one in parts if one.transaction is not None][:ended]:
-            admin.end_transaction(one.transaction, commit=True)  # type: ignore[arg-type]
+        for part in [part for part in parts if part.transaction is not None][:ended]:
+            admin.end_transaction(part.transaction, commit=True)  # type: ignore[arg-type]
     query.restart()
     query.commit(0, query.tasks(0))
     query.commit(1, query.tasks(1))
@@ -147,11 +148,11 @@ def test_a_driver_that_was_away_longer_than_its_transactions_repairs_them(
     parts = query.tasks(0)
     epoch = query.epoch(0)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
-    real = [one for one in parts if one.transaction is not None]
+    real = [part for part in parts if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for one in real[:ended]:
-            assert one.transaction is not None
-            admin.end_transaction(one.transaction, commit=True)
+        for part in real[:ended]:
+            assert part.transaction is not None
+            admin.end_transaction(part.transaction, commit=True)
     aborted(bootstrap, real[ended:])
     lasting = Query(bootstrap, str(query.options.topic))
     lasting.id = query.id
@@ -263,9 +264,9 @@ def test_what_a_failed_job_has_written_is_aborted_unless_it_was_decided(bootstra
     epoch = query.epoch(1)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, decided))
     epoch_commit.abort_undecided(query.options, epoch, decided)
-    ids = [one.transaction.transactional_id for one in decided if one.transaction is not None]
+    ids = [part.transaction.transactional_id for part in decided if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
-        assert {one.state for one in admin.describe_transactions(ids).values()} == {"Ongoing"}
+        assert {transaction.state for transaction in admin.describe_transactions(ids).values()} == {"Ongoing"}
     query.restart()
     query.commit(1, query.tasks(1))
     assert seen(bootstrap, query.options, 16) == query.whole(range(2))
@@ -336,8 +337,8 @@ def test_decisions_are_few(bootstrap: str, query: Query) -> None:
     query.commit(0, query.tasks(0))
     with Admin(bootstrap_servers=bootstrap) as admin:
         place = ConfigResource("topic", query.options.decision_topic)
-        found = {one.name: one.value for one in admin.describe_configs([place])[place]}
+        configs = {config.name: config.value for config in admin.describe_configs([place])[place]}
     assert (
-        found["cleanup.policy"] == "compact"
-        and found["segment.bytes"] == decision_log.CONFIGS["segment.bytes"]
+        configs["cleanup.policy"] == "compact"
+        and configs["segment.bytes"] == decision_log.CONFIGS["segment.bytes"]
     )

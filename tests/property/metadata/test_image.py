@@ -97,7 +97,7 @@ def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
             continue
         stored = {**kept, **after}
         before = image
-        update = changes.advance(image, Changes(revision, tuple(KeyChange(*one) for one in step.items())))
+        update = changes.advance(image, Changes(revision, tuple(KeyChange(*item) for item in step.items())))
         image = update.image
         entries = [StoredEntry(key, value, at) for key, (value, at) in sorted(stored.items())]
         fresh = changes.read(Snapshot(revision, entries))

@@ -94,7 +94,7 @@ def test_a_broker_shows_its_number_under_both_names() -> None:
     entries = {entry.name: entry for entry in describe_broker(BrokerConfig.of({"node.id": "7"}))}
     assert entries["broker.id"].value == entries["node.id"].value == "7"
     assert entries["broker.id"].source is SettingSource.STATIC_BROKER
-    assert len(entries) == len([one for one in BROKER_SETTINGS.values() if not one.unlisted])
+    assert len(entries) == len([setting for setting in BROKER_SETTINGS.values() if not setting.unlisted])
 
 
 def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:

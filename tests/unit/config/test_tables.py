@@ -44,14 +44,16 @@ def test_a_setting_has_kafkas_type_and_default(
 
 
 def test_kafkas_settings_and_ours_are_all_there_is() -> None:
-    known = {(resource, name) for resource, name, *_ in FACTS}
+    listed = {(resource, name) for resource, name, *_ in FACTS}
     ours = {
-        one.name for one in TOPIC_SETTINGS.values() if ("topic", one.name) not in known and not one.unlisted
+        setting.name
+        for setting in TOPIC_SETTINGS.values()
+        if ("topic", setting.name) not in listed and not setting.unlisted
     }
     assert ours == {"internal.segment.bytes"}
-    unknown = [one for one in BROKER_SETTINGS.values() if ("broker", one.name) not in known]
+    unknown = [setting for setting in BROKER_SETTINGS.values() if ("broker", setting.name) not in listed]
     # A fresh Kafka does not tell of the throttles, which are there once they are set.
-    assert all(one.name.startswith("tidelog.") or one.unlisted for one in unknown)
+    assert all(setting.name.startswith("tidelog.") or setting.unlisted for setting in unknown)
 
 
 def test_every_default_is_an_allowed_value() -> None:

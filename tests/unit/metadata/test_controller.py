@@ -26,8 +26,10 @@ def test_a_new_topic_is_known_when_its_creation_returns() -> None:
         assert isinstance(plan, TopicPlan)
         topic = node.controller.image.topics["a"]
         assert topic.id == plan.record.id and topic.id.version == 4
-        assert [one.replicas for one in topic.partitions] == [(1,)] * 3
-        assert {(one.leader, one.leader_epoch, one.in_sync) for one in topic.partitions} == {(1, 0, (1,))}
+        assert [partition.replicas for partition in topic.partitions] == [(1,)] * 3
+        assert {
+            (partition.leader, partition.leader_epoch, partition.in_sync) for partition in topic.partitions
+        } == {(1, 0, (1,))}
         assert node.controller.image.topic_by_id(topic.id) is topic
         assert node.controller.topic_config("a").retention_ms == 5
         assert [update.topics for update in node.updates if update.topics] == [("a",)]
@@ -147,7 +149,7 @@ def test_partitions_are_added_behind_those_there_are() -> None:
             "UnknownTopicOrPartition",
             "InvalidReplicaAssignment",
         ]
-        assert [one.index for one in node.controller.image.topics["a"].partitions] == [0, 1, 2, 3]
+        assert [partition.index for partition in node.controller.image.topics["a"].partitions] == [0, 1, 2, 3]
         assert len(node.controller.image.topics["b"].partitions) == 1
 
     testing.run(scenario)
@@ -271,8 +273,8 @@ def test_an_operator_chooses_who_leads_a_partition_without_a_leader() -> None:
         await node.join(2)
         await node.join(3)
         await node.controller.create_topics([TopicSpec("a", assignment={0: [1, 2, 3]})])
-        name, one = TopicPartition("a", 0), NodeId(1)
-        state = PartitionRecord(None, 4, (one,), 6, (Tail(one, -1, -1, Cause.NEW_DIRECTORY),))
+        name, node_id = TopicPartition("a", 0), NodeId(1)
+        state = PartitionRecord(None, 4, (node_id,), 6, (Tail(node_id, -1, -1, Cause.NEW_DIRECTORY),))
         topic = node.controller.image.topics["a"]
         await node.controller.reached(await node.store.txn((), [put_partition(topic.id, 0, state)]) or 0)
         outcome = await node.controller.elect_leaders([name], unclean=True, chosen={name: NodeId(4)})
@@ -296,7 +298,7 @@ def test_epochs_stay_after_a_clean_stop_and_rise_after_any_other() -> None:
         await node.controller.create_topics([TopicSpec("a", 3)])
         for clean, epoch in ((True, 0), (False, 1), (True, 1), (False, 2)):
             node = await node.restarted(random, clean)
-            epochs = {one.leader_epoch for one in node.controller.image.topics["a"].partitions}
+            epochs = {partition.leader_epoch for partition in node.controller.image.topics["a"].partitions}
             assert epochs == {epoch}
 
     testing.run(scenario)

@@ -22,8 +22,8 @@ async def test_no_id_is_given_twice_across_brokers_blocks_and_restarts() -> None
             # The store's own thread, so that brokers who take a block at the same time do meet.
             store = await SqliteStore.over(connection, executor, SystemClock())
             brokers = [ProducerIdAllocator(store), ProducerIdAllocator(store)]
-            asked = [broker.next() for broker in brokers for _ in range(BLOCK + 10)]
-            seen += await asyncio.gather(*asked)
+            requests = [broker.next() for broker in brokers for _ in range(BLOCK + 10)]
+            seen += await asyncio.gather(*requests)
         entry = await store.get(PRODUCER_IDS)
     assert len(set(seen)) == len(seen) == 6 * (BLOCK + 10)
     assert min(seen) == 0

@@ -48,5 +48,5 @@ def test_the_launcher_leaves_out_one_argument_and_nothing_else(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     java = launcher(fake_java(tmp_path / "new", "25")) / "bin" / "java"
     given = ["-Xmx1g", MISSING_MODULE, "a b", "", "'$x'", "last"]
-    said = subprocess.run([java, *given], capture_output=True, text=True, check=True).stdout
-    assert said.split("\n")[:-1] == ["-Xmx1g", "a b", "", "'$x'", "last"]
+    message = subprocess.run([java, *given], capture_output=True, text=True, check=True).stdout
+    assert message.split("\n")[:-1] == ["-Xmx1g", "a b", "", "'$x'", "last"]

@@ -30,27 +30,30 @@ def ranges_of(lengths: list[int]) -> list[OffsetRange]:
 
 @given(sizes, st.integers(1, 50), st.one_of(st.none(), st.integers(1, 100)))
 def test_splits_cover_everything_once(lengths: list[int], pieces: int, size_max: int | None) -> None:
-    found = split(ranges_of(lengths), pieces, size_max)
+    tasks = split(ranges_of(lengths), pieces, size_max)
     for whole in ranges_of(lengths):
         covered = [
-            one for each in found if each.partition == whole.partition for one in range(each.start, each.end)
+            offset
+            for task in tasks
+            if task.partition == whole.partition
+            for offset in range(task.start, task.end)
         ]
         assert covered == list(range(whole.start, whole.end))
-    assert all(one.size > 0 for one in found)
-    assert len(found) >= min(pieces, sum(lengths))
-    assert size_max is None or all(one.size <= size_max for one in found)
+    assert all(task.size > 0 for task in tasks)
+    assert len(tasks) >= min(pieces, sum(lengths))
+    assert size_max is None or all(task.size <= size_max for task in tasks)
 
 
 @given(sizes, st.integers(1, 600))
 def test_admission_is_exact_and_fair(lengths: list[int], most: int) -> None:
     start = {TopicPartition("t", index): 7 for index in range(len(lengths))}
-    end = {one: 7 + size for one, size in zip(start, lengths, strict=True)}
+    end = {place: 7 + size for place, size in zip(start, lengths, strict=True)}
     admitted = admit(start, end, most)
-    assert sum(admitted[one] - start[one] for one in start) == min(most, sum(lengths))
-    assert all(start[one] <= admitted[one] <= end[one] for one in start)
+    assert sum(admitted[place] - start[place] for place in start) == min(most, sum(lengths))
+    assert all(start[place] <= admitted[place] <= end[place] for place in start)
     total = sum(lengths)
     if total > most:
-        assert all(admitted[one] - 7 >= (end[one] - 7) * most // total for one in start)
+        assert all(admitted[place] - 7 >= (end[place] - 7) * most // total for place in start)
 
 
 def test_filters_become_limits() -> None:
@@ -70,8 +73,8 @@ def test_filters_become_limits() -> None:
             EqualTo(("value",), b"x"),
         ]
     )
-    assert [type(one) for one in rest] == [GreaterThanOrEqual, IsNotNull, Not, EqualTo]
-    assert [one for one in range(4) if narrowing.wants(TopicPartition("a", one))] == [1]
+    assert [type(condition) for condition in rest] == [GreaterThanOrEqual, IsNotNull, Not, EqualTo]
+    assert [index for index in range(4) if narrowing.wants(TopicPartition("a", index))] == [1]
     assert not narrowing.wants(TopicPartition("b", 1))
     narrowed = narrowing.narrow(OffsetRange(TopicPartition("a", 1), 0, 100))
     assert (narrowed.start, narrowed.end) == (10, 20)
@@ -110,7 +113,7 @@ def test_the_first_batch_begins_where_it_began_however_often_it_is_run() -> None
 def test_bounds() -> None:
     given = {"bootstrap": "h:1", "topics": "a, b", "starting": '{"a": {"0": 5, "1": -1}, "b": "@12"}'}
     starting = source_options(given, streaming=False).starting
-    assert [starting.at(TopicPartition(*one)) for one in (("a", 0), ("a", 1), ("a", 2), ("b", 7))] == [
+    assert [starting.at(TopicPartition(*place)) for place in (("a", 0), ("a", 1), ("a", 2), ("b", 7))] == [
         5,
         "latest",
         "earliest",
@@ -127,7 +130,7 @@ def test_bounds_in_time_are_what_brokers_take() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"topics": "a", "starting": '{"b": "latest"}'}, "'starting' names topic 'b', and topic 'a' is read"),
         ({"topics": "a", "ending": '{"b": {"0": 1}}'}, "'ending' names topic 'b'"),
@@ -136,8 +139,8 @@ def test_bounds_in_time_are_what_brokers_take() -> None:
         ({"topics": "a", "starting": "@99999999999999999999"}, "cannot be '@99999999999999999999'"),
     ],
 )
-def test_bounds_that_mean_nothing_are_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(PipelineError, match=re.escape(said)):
+def test_bounds_that_mean_nothing_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(message)):
         source_options({"bootstrap": "h:1", **given}, streaming=False)
 
 
@@ -160,7 +163,7 @@ def part(index: int, rows: int = 10, producer: int | None = None) -> Part:
 
 def test_decisions_keep_what_has_rows_and_survive_their_record() -> None:
     decision = decide(EPOCH, [part(2), Part(1, None, 0, 0), part(0)])
-    assert decision.tasks == 3 and [one.index for one in decision.parts] == [0, 2]
+    assert decision.tasks == 3 and [part.index for part in decision.parts] == [0, 2]
     assert EpochDecision.from_bytes(decision.to_bytes()) == decision
 
 

@@ -20,8 +20,8 @@ print(*[one for one in sys.argv[1:] if one not in sys.modules])
 
 @pytest.mark.parametrize("worker", BY_WORKER)
 def test_everything_that_is_named_is_there(worker: str) -> None:
-    for one in (worker, *IN_ALL, *BY_WORKER[worker]):
-        assert importlib.util.find_spec(one) is not None, one
+    for module in (worker, *IN_ALL, *BY_WORKER[worker]):
+        assert importlib.util.find_spec(module) is not None, module
 
 
 def test_a_worker_is_forked_with_its_imports_done() -> None:

@@ -14,7 +14,7 @@ compression.zstd.level int 3 -131072..22 built dynamic
 cordoned.log.dirs list "" dynamic
   Log directories that get no new partitions.
 default.replication.factor int 1 built
-  Replicas of a topic whose creator did not say.
+  Replication factor of a topic that is created without one.
 delete.topic.enable boolean true built
   Allow topics to be deleted.
 log.cleaner.backoff.ms long 15000 0.. built dynamic
@@ -100,7 +100,7 @@ message.max.bytes int 1048588 0.. built dynamic
 min.insync.replicas int 1 1.. built dynamic
   Default of the topic setting min.insync.replicas.
 num.partitions int 1 1.. built
-  Partitions of a topic whose creator did not say.
+  Number of partitions of a topic that is created without one.
 num.recovery.threads.per.data.dir int 2 1.. dynamic
   Threads that check the logs of one folder at start and sync them at the end.
 num.replica.alter.log.dirs.threads int null

@@ -14,19 +14,19 @@ fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false dynamic
   Let a new follower start where remote storage ends.
 follower.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
-  Bytes a second that this broker copies as a follower, of the replicas that topics list as throttled.
+  Bytes per second that this broker copies as a follower, over all replicas that topic settings list as throttled.
 inter.broker.listener.name string null built
   Listener that brokers use among themselves.
 leader.imbalance.check.interval.seconds long 300 1.. built
   How often leadership is checked for balance.
 leader.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
-  Bytes a second that this broker sends to followers that are behind, of the replicas that topics list as throttled.
+  Bytes per second that this broker sends to lagging followers, over all replicas that topic settings list as throttled.
 num.replica.fetchers int 1 1.. dynamic
   Connections a follower uses for each leader.
 producer.purgatory.purge.interval.requests int 1000
   How many finished waits of producers are kept before they are swept.
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. built dynamic unlisted
-  Bytes a second that moves between the folders of this broker copy.
+  Bytes per second that moves of replicas between the log directories of this broker copy.
 replica.fetch.backoff.ms int 1000 0.. built
   Pause of a follower after a failed fetch.
 replica.fetch.max.bytes int 1048576 0.. built
@@ -40,7 +40,7 @@ replica.fetch.wait.max.ms int 500 built
 replica.high.watermark.checkpoint.interval.ms long 5000
   How often committed offsets are written down.
 replica.lag.time.max.ms long 30000 built
-  A follower that has not caught up for this long leaves the in-sync set.
+  A follower that has not caught up for this long leaves the in-sync set (ISR).
 replica.selector.class string null org.apache.kafka.common.replica.RackAwareReplicaSelector built
   Class that chooses the replica a consumer reads from.
 replica.socket.receive.buffer.bytes int 65536
@@ -58,7 +58,7 @@ add.partitions.to.txn.retry.backoff.max.ms int 100 0.. built
 add.partitions.to.txn.retry.backoff.ms int 20 1.. built
   Pause before adding partitions to a transaction is tried again.
 producer.id.expiration.ms int 86400000 1.. built dynamic
-  A producer that has not written to a partition for this long is forgotten there.
+  A partition forgets the state of a producer that has not written to it for this long.
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. built
   How often transactions that took too long are looked for.
 transaction.max.timeout.ms int 900000 1.. built

@@ -26,7 +26,7 @@ def wishes(draw: st.DrawFn, racks: st.SearchStrategy[str | None]) -> tuple[list[
 
 
 def spread(counts: Counter[NodeId], brokers: list[BrokerImage]) -> int:
-    held = [counts[one.node_id] for one in brokers]
+    held = [counts[broker.node_id] for broker in brokers]
     return max(held) - min(held)
 
 
@@ -47,7 +47,7 @@ def test_a_partition_is_in_as_many_racks_as_there_can_be(
     wish: tuple[list[BrokerImage], int, int, int],
 ) -> None:
     brokers, count, replication, start = wish
-    rack_of = {one.node_id: one.rack for one in brokers}
+    rack_of = {broker.node_id: broker.rack for broker in brokers}
     for replicas in place(brokers, count, replication, start):
         assert len(set(replicas)) == replication
         racks = {rack_of[node] for node in replicas}
@@ -57,13 +57,15 @@ def test_a_partition_is_in_as_many_racks_as_there_can_be(
 @settings(deadline=None)
 @given(
     racks=st.integers(1, 4),
-    each=st.integers(1, 3),
+    per_rack=st.integers(1, 3),
     count=st.integers(1, 40),
     replication=st.integers(1, 4),
     start=st.integers(0, 1000),
 )
-def test_equal_racks_share_evenly(racks: int, each: int, count: int, replication: int, start: int) -> None:
-    brokers = [broker(number, f"rack-{number % racks}") for number in range(racks * each)]
+def test_equal_racks_share_evenly(
+    racks: int, per_rack: int, count: int, replication: int, start: int
+) -> None:
+    brokers = [broker(number, f"rack-{number % racks}") for number in range(racks * per_rack)]
     placed = place(brokers, count, min(replication, len(brokers)), start)
     assert spread(Counter(replicas[0] for replicas in placed), brokers) <= 1
     assert spread(Counter(node for replicas in placed for node in replicas), brokers) <= 2

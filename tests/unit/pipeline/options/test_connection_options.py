@@ -13,7 +13,11 @@ from tidelog.pipeline.options.text import PipelineError
 
 
 def connection(**given: str) -> ConnectionSettings:
-    options = {"bootstrap": "h:1", "topics": "t", **{f"security.{name}": one for name, one in given.items()}}
+    options = {
+        "bootstrap": "h:1",
+        "topics": "t",
+        **{f"security.{name}": value for name, value in given.items()},
+    }
     return source_options(options, streaming=True).connection
 
 
@@ -41,7 +45,7 @@ def test_tokens_are_read_anew_for_every_connection(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"mechanism": "PLAIN"}, "needs username and password"),
         ({"mechanism": "MAGIC"}, "mechanism cannot be 'MAGIC'"),
@@ -50,8 +54,8 @@ def test_tokens_are_read_anew_for_every_connection(tmp_path: Path) -> None:
         ({"pasword": "x"}, "did you mean 'security.password'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_what_makes_no_sense_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         connection(**given)
 
 

@@ -57,7 +57,9 @@ def test_reports_become_figures() -> None:
 def test_figures_are_read_by_scrapers() -> None:
     query = QueryProgress('to"tals')
     query.reported(REPORT, now_ms=1)
-    families = {one.name: one for one in text_string_to_metric_families(prometheus("shop", {"q": query}))}
+    families = {
+        family.name: family for family in text_string_to_metric_families(prometheus("shop", {"q": query}))
+    }
     (sample,) = families["tidelog_pipeline_records"].samples
     assert sample.value == 120 and sample.labels == {"pipeline": "shop", "output": 'to"tals'}
     assert families["tidelog_pipeline_up"].samples[0].value == 1
@@ -72,7 +74,7 @@ def test_an_app_is_known_by_its_folder(tmp_path: Path) -> None:
     folder.write_app(app)
     folder.write_status({"state": "running"})
     assert AppFolder(tmp_path, "shop").read_app() == app
-    assert [one.name for one in all_apps(tmp_path)] == ["shop"] and not folder.running
+    assert [app.name for app in all_apps(tmp_path)] == ["shop"] and not folder.running
     with pytest.raises(PipelineError, match="letters, digits"):
         AppFolder(tmp_path, "../shop")
 
@@ -120,7 +122,7 @@ def test_commands_about_apps(tmp_path: Path) -> None:
 def test_sources_are_files_or_folders(tmp_path: Path) -> None:
     for name in ("b.sql", "a.py", "_c.py", "d.txt"):
         (tmp_path / name).write_text("")
-    assert [one.name for one in files_of(tmp_path)] == ["a.py", "b.sql"]
+    assert [file.name for file in files_of(tmp_path)] == ["a.py", "b.sql"]
     with pytest.raises(PipelineError, match=r"neither \.py nor \.sql"):
         files_of(tmp_path / "d.txt")
 
@@ -130,8 +132,8 @@ def test_sql_is_utf_8(tmp_path: Path) -> None:
     file.write_bytes("\ufeffSELECT 'é'".encode())
     assert sql_text(file) == "SELECT 'é'"
     file.write_bytes("SELECT 'é'".encode("latin-1"))
-    said = invoke("sql", "-f", str(file)).stderr
-    assert "is not UTF-8 (byte 8)" in said and "Traceback" not in said
+    message = invoke("sql", "-f", str(file)).stderr
+    assert "is not UTF-8 (byte 8)" in message and "Traceback" not in message
 
 
 @pytest.mark.parametrize(
@@ -215,10 +217,10 @@ def test_a_port_for_metrics_that_is_taken_is_told(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", code, *words, "--detach"], capture_output=True, text=True, timeout=120
         )
-    said = f"metrics cannot be served on {place}: Address already in use"
-    assert done.returncode == 1 and said in done.stderr
+    message = f"metrics cannot be served on {place}: Address already in use"
+    assert done.returncode == 1 and message in done.stderr
     shown = json.loads(invoke("pipeline", "status", "shop", "--home", str(tmp_path), "--json").output)
-    assert shown["state"] == "failed" and shown["error"] == said
+    assert shown["state"] == "failed" and shown["error"] == message
     refused = invoke("pipeline", "run", str(tmp_path / "shop.py"), "--metrics", "127.0.0.1:99999")
     assert "a port up to 65535" in refused.stderr
 

@@ -28,8 +28,8 @@ from tidelog.pipeline.sql.statements import (
 
 
 def parsed(text: str) -> Any:
-    (one,) = parse_script(text)
-    return one
+    (statement,) = parse_script(text)
+    return statement
 
 
 def test_a_stream_has_columns_and_properties() -> None:
@@ -73,14 +73,14 @@ def test_inserts_take_values_and_queries() -> None:
 
 
 def test_the_small_statements() -> None:
-    found = list(
+    statements = list(
         parse_script(
             "SHOW TOPICS; list queries; DESCRIBE web-clicks; terminate all; TERMINATE totals;\n"
             "DROP STREAM IF EXISTS x DELETE TOPIC; SET 'spark.sql.ansi.enabled' = 'false'; -- the end\n"
             "EXPLAIN SELECT 1;"
         )
     )
-    assert found[:6] == [
+    assert statements[:6] == [
         Show("topics"),
         Show("queries"),
         Describe("web-clicks"),
@@ -88,13 +88,13 @@ def test_the_small_statements() -> None:
         Terminate("totals"),
         Drop("stream", "x", True, True),
     ]
-    assert found[6] == Set("spark.sql.ansi.enabled", "false") and isinstance(found[7], Explain)
+    assert statements[6] == Set("spark.sql.ansi.enabled", "false") and isinstance(statements[7], Explain)
     assert parsed("SET spark.sql.shuffle.partitions = 4") == Set("spark.sql.shuffle.partitions", "4")
     assert parsed("SET a.b = -1 ms") == Set("a.b", "-1 ms")
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "said"),
+    ("text", "line", "column", "message"),
     [
         ("selec 1", 1, 1, "a statement begins with SELECT"),
         ("show\n  me", 2, 3, "SHOW TOPICS, STREAMS, TABLES or QUERIES, not 'me'"),
@@ -109,11 +109,11 @@ def test_the_small_statements() -> None:
         ("set a =", 1, 8, "a value is expected here, and the statement ends"),
     ],
 )
-def test_errors_say_where(text: str, line: int, column: int, said: str) -> None:
+def test_errors_say_where(text: str, line: int, column: int, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         list(parse_script(text))
     assert (caught.value.line, caught.value.column) == (line, column)
-    assert said in str(caught.value) and str(caught.value).startswith(f"line {line}, column {column}: ")
+    assert message in str(caught.value) and str(caught.value).startswith(f"line {line}, column {column}: ")
 
 
 def test_a_statement_is_complete_at_its_semicolon() -> None:
@@ -195,7 +195,7 @@ def test_a_star_leaves_out_what_belongs_to_the_record(text: str, rewritten: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("(a INT) WITH (watermark = 'soon')", "watermark: 'soon' is not a duration"),
         ("(a INT) WITH (watermark = 'nan minutes')", "'nan minutes' is not a duration"),
@@ -204,8 +204,8 @@ def test_a_star_leaves_out_what_belongs_to_the_record(text: str, rewritten: str)
         ("(_offset INT)", "every record has a column '_offset'"),
     ],
 )
-def test_declarations_that_make_no_sense_are_refused(text: str, said: str) -> None:
-    with pytest.raises(SqlError, match=re.escape(said)):
+def test_declarations_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    with pytest.raises(SqlError, match=re.escape(message)):
         declared(parsed(f"CREATE STREAM x {text}"))
 
 

@@ -55,8 +55,8 @@ def test_avro_has_every_column_and_gives_it_back(rows: StructType) -> None:
     back = avro.spark_schema(schema)
     assert back.names == rows.names
     narrower = {"b": "int", "c": "int"}  # what Avro has not
-    assert {one.name: narrower.get(one.name, one.dataType.simpleString()) for one in rows} == {
-        one.name: one.dataType.simpleString() for one in back
+    assert {field.name: narrower.get(field.name, field.dataType.simpleString()) for field in rows} == {
+        field.name: field.dataType.simpleString() for field in back
     }
     data = avro.encoder(schema, None)(ROW)
     import io
@@ -70,7 +70,7 @@ def test_avro_has_every_column_and_gives_it_back(rows: StructType) -> None:
 def test_protobuf_has_every_column_and_gives_it_back(rows: StructType) -> None:
     message = protobuf.message_of(protobuf.file_set(schema_text("protobuf", rows, "1orders")), None)
     assert message.DESCRIPTOR.name == "_1orders"
-    assert [one.name for one in message.DESCRIPTOR.fields] == rows.names
+    assert [field.name for field in message.DESCRIPTOR.fields] == rows.names
     data = protobuf.encoder(message, None, [0])(ROW)
     back = protobuf._reader(message.DESCRIPTOR)(message.FromString(data))
     wanted = {**ROW, "j": "2026-01-31", "m": "9.50", "o": [("one", 1)], "r": [("k", {"w": 7})]}
@@ -89,7 +89,7 @@ def test_json_schema_takes_what_is_written(rows: StructType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "ddl", "said"),
+    ("format", "ddl", "message"),
     [
         ("avro", "`a b` int", "column 'a b' cannot be a field's name"),
         ("protobuf", "p struct<`x-y`: int>", "column 'p.x-y' cannot be a field's name"),
@@ -98,8 +98,8 @@ def test_json_schema_takes_what_is_written(rows: StructType) -> None:
         ("protobuf", "a timestamp_ntz", "for which Protobuf has none"),
     ],
 )
-def test_what_has_no_schema_is_told_by_its_column(format: str, ddl: str, said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_what_has_no_schema_is_told_by_its_column(format: str, ddl: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         schema_text(format, spark_schema_of_ddl(ddl), "orders")
 
 

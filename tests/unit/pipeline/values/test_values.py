@@ -104,9 +104,11 @@ def test_json_of_every_type() -> None:
     ],
 )
 def test_a_bad_value_is_alone_in_its_failure(bad: bytes) -> None:
-    rows, failures = json_rows("a bigint", *[b'{"a":%d}' % one for one in range(5)], bad, b'{"a":6}', None)
+    rows, failures = json_rows(
+        "a bigint", *[b'{"a":%d}' % number for number in range(5)], bad, b'{"a":6}', None
+    )
     assert list(failures) == [5] and failures[5]
-    assert rows == [{"a": one} for one in range(5)] + [None, {"a": 6}, None]
+    assert rows == [{"a": number} for number in range(5)] + [None, {"a": 6}, None]
 
 
 def test_lists_of_objects_are_no_bad_values() -> None:
@@ -120,9 +122,9 @@ def test_lists_of_objects_are_no_bad_values() -> None:
 def encoded(ddl: str, *rows: dict[str, Any]) -> list[bytes]:
     schema = spark_schema_of_ddl(ddl)
     kinds = arrow_schema(schema)
-    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in kinds]
-    found: list[bytes] = Encoding("json", tuple(schema.names), "", None, None).encode(columns).to_pylist()
-    return found
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in kinds]
+    encoded: list[bytes] = Encoding("json", tuple(schema.names), "", None, None).encode(columns).to_pylist()
+    return encoded
 
 
 EVERYTHING = (
@@ -151,11 +153,11 @@ def test_json_is_written_as_it_is() -> None:
         '"e":"aGk=","f":["-Infinity",null,1e+20],"g":{"y":0.5},"h":false,"i":"2026-01-31","j":"é\\"\\n",'
         '"k":{"7":5.00}}'
     )
-    json.loads(text, parse_constant=lambda said: pytest.fail(f"{said} is no JSON"))
-    found, failures = json_rows(EVERYTHING, text)
-    assert not failures and str(found[0].pop("a")) == "nan"
+    json.loads(text, parse_constant=lambda message: pytest.fail(f"{message} is no JSON"))
+    decoded, failures = json_rows(EVERYTHING, text)
+    assert not failures and str(decoded[0].pop("a")) == "nan"
     row = {**row, "d": list(row["d"].items()), "k": list(row["k"].items())}
-    assert found == [{name: one for name, one in row.items() if name != "a"}]
+    assert decoded == [{name: value for name, value in row.items() if name != "a"}]
 
 
 def test_json_has_times_in_milliseconds_where_that_is_all() -> None:
@@ -167,7 +169,7 @@ def test_numbers_that_json_does_not_have_are_read_in_columns() -> None:
     good = [b'{"a":"NaN"}', b'{"a":1.5}', b'{"a":"-Infinity"}', b'{"a":2}']
     rows, failures = json_rows("a double", *good, b'{"a":"NaN"} x', b'{"a":"x"}')
     assert sorted(failures) == [4, 5] and rows[4:] == [None, None]
-    assert [str(one["a"]) for one in rows[:4]] == ["nan", "1.5", "-inf", "2.0"]
+    assert [str(row["a"]) for row in rows[:4]] == ["nan", "1.5", "-inf", "2.0"]
 
 
 def test_json_maps_and_bytes() -> None:
@@ -257,12 +259,12 @@ def test_avro_both_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "message"),
     [(["string", "long"], "union of 2 types"), (["null", "shop.Order"], "refers to itself")],
 )
-def test_avro_that_no_column_can_hold(field: Any, said: str) -> None:
+def test_avro_that_no_column_can_hold(field: Any, message: str) -> None:
     wrong = {"type": "record", "name": "shop.Order", "fields": [{"name": "odd", "type": field}]}
-    with pytest.raises(PipelineError, match=said):
+    with pytest.raises(PipelineError, match=message):
         avro.spark_schema(avro.parse(json.dumps(wrong)))
 
 
