@@ -1,4 +1,4 @@
-"""A transaction whose answer is lost is asked for again, and what came of it is told right in every case."""
+"""A transaction whose answer is lost is sent again, and its outcome is reported correctly in every case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Scenario = Callable[[Proxy, EtcdStore, EtcdStore], Awaitable[None]]
 
 
 def play(etcd: Etcd, scenario: Scenario) -> None:
-    """With a store behind a proxy (and straight to etcd once that is left), and one that has no trouble."""
+    """Runs a scenario with a store behind a proxy (and directly on etcd after a failover), and one without faults."""
     world = RealEtcd(etcd)
 
     async def run(_: World) -> None:
@@ -24,7 +24,7 @@ def play(etcd: Etcd, scenario: Scenario) -> None:
         await proxy.start()
         store = world.store(endpoints=(proxy.endpoint, *etcd.endpoints))
         other = world.store("other")
-        # Connected, and with its slot known: the next thing that it sends is the transaction.
+        # The store is connected and knows its slot: the next request that it sends is the transaction.
         await store.txn((), [Put("first", b"")])
         proxy.swallows = True
         await scenario(proxy, store, other)

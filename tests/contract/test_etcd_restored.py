@@ -1,4 +1,4 @@
-"""An etcd whose data were put back to an earlier state, as a backup does it."""
+"""An etcd whose data were restored to an earlier state from a backup."""
 
 from __future__ import annotations
 

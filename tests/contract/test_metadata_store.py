@@ -1,4 +1,4 @@
-"""What every metadata store promises.  One scenario each, run on every implementation."""
+"""What every metadata store guarantees: one scenario per guarantee, run on every implementation."""
 
 from __future__ import annotations
 

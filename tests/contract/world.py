@@ -1,4 +1,4 @@
-"""Where a metadata store of each kind runs: its loop, its time, and how to open it again after a crash."""
+"""The environments of the metadata stores: the loop, the time, and how to open a store again after a crash."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class World(Protocol):
     def run(self, scenario: Scenario) -> None: ...
 
     async def open(self) -> MetadataStore:
-        """The store as a process sees it that starts now; the one opened before is gone without a word."""
+        """Opens the store as a newly started process does; the store opened before is dropped without being closed."""
         ...
 
     async def forget(self, store: MetadataStore) -> None:
-        """Makes the store forget its changes up to now; what it holds stays."""
+        """Makes the store drop its changes up to now; its entries stay."""
         ...
 
 
@@ -128,7 +128,7 @@ class First(Random):
 
 
 class RealEtcd:
-    """A root of its own in an etcd that other tests use too."""
+    """A test's own root in an etcd that other tests also use."""
 
     ttl_ms = 1_000
 
@@ -155,7 +155,7 @@ class RealEtcd:
         return client
 
     def store(self, writer: str = WRITER, **access: Any) -> EtcdStore:
-        """Another process, beside those that are there."""
+        """A store for another process, beside the existing ones."""
         return EtcdStore(self.client(**access), self.root, writer)
 
     async def leader(self) -> Member:

@@ -58,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
-    """A driver keeps its clients from one trigger to the next; whatever runs next in this process has its own."""
+    """Closes the clients that a driver keeps from trigger to trigger; the next test in this process opens its own."""
     yield
     decision_log.close_all()
     producers.close_all()

@@ -1,4 +1,4 @@
-"""JSON records in and out of topics, for tests of pipelines."""
+"""Writes and reads JSON records in topics, for tests of pipelines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fresh_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def records(bootstrap: str, topic: str) -> list[Any]:
-    """Everything committed in a topic now, by partition and offset."""
+    """All committed records of a topic, sorted by partition and offset."""
     consumed: list[Any] = []
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         parts = [TopicPartition(topic, index) for index in _partitions(bootstrap, topic)]

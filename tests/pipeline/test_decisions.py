@@ -42,7 +42,7 @@ class Query:
         self.restart()
 
     def restart(self) -> None:
-        """Another process: it has nothing in memory of what the last one knew."""
+        """Starts another process, which has nothing in memory from the last one."""
         forget(self.options, f"{self.id}/{self.options.sink_id}", self.run)
         self.run = uuid.uuid4().hex
 
@@ -77,7 +77,7 @@ def query(bootstrap: str, topic: Topic) -> Query:
 
 
 def seen(bootstrap: str, options: SinkOptions, count: int) -> list[Any]:
-    """What readers of committed records find; one more would be found, too, behind a record that is sent last."""
+    """The values that readers of committed records find.  A record that is sent last shows that there are no more."""
     from tidelog import Producer
 
     with Producer(bootstrap_servers=bootstrap) as producer:
@@ -96,11 +96,11 @@ def seen(bootstrap: str, options: SinkOptions, count: int) -> list[Any]:
 
 
 def aborted(bootstrap: str, parts: Sequence[Part]) -> None:
-    """Waits until the broker has given them up."""
+    """Waits until the broker has aborted the transactions."""
     ids = [part.transaction.transactional_id for part in parts if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
         wait_until(
-            # Whoever fences an id aborts what it has open, and begins anew with nothing.
+            # Fencing an id aborts its open transaction; the next producer begins with nothing.
             lambda: all(
                 transaction.state in ("CompleteAbort", "Empty")
                 for transaction in admin.describe_transactions(ids).values()
@@ -206,7 +206,7 @@ def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Q
     workers: list[Any] = [OrderedDict(), OrderedDict()]
     for number, worker in enumerate((0, 1, 0, 0, 1, 1)):
         with_own(workers[worker], lambda number=number: query.commit(number, query.tasks(number)))
-    # One that has failed is aborted by a worker that knows only what was long ago: the decision stands.
+    # A worker with an old view of the decisions aborts the failed epoch: the decision stands.
     parts = query.tasks(6)
     epoch = query.epoch(6)
     with_own(
@@ -221,7 +221,7 @@ def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Q
 
 
 def with_own(kept: OrderedDict[Any, DecisionLog], work: Callable[[], Any]) -> None:
-    """As a process that has these decisions open, and no others."""
+    """Runs `work` as a process that has only these decision logs open."""
     others, decision_log._kept = decision_log._kept, kept
     try:
         work()
@@ -293,7 +293,7 @@ def test_two_writes_of_one_batch_need_names(bootstrap: str, query: Query) -> Non
 def test_drivers_that_die_at_random(
     bootstrap: str, topic: Topic, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Every call that leaves the driver may be its last, before or after it was heard."""
+    """The driver may die at every call to the broker, before or after the broker has handled the call."""
     chance = random.Random(seed)
     query = Query(bootstrap, topic())
     deaths = 0

@@ -45,13 +45,13 @@ class Driver:
             )
 
     def keep(self) -> None:
-        """Starts it again when it has failed: a supervisor would."""
+        """Restarts the driver when it has failed, as a supervisor does."""
         if self._process is None or self._process.poll() is not None:
             self.kill()
             self.start()
 
     def kill(self) -> None:
-        """The driver and its JVM, at once."""
+        """Kills the driver and its JVM at once."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ class Feed:
 
 
 def committed(bootstrap: str, topic: str) -> Counter[bytes]:
-    """What a reader of committed records finds; without the late ones."""
+    """The values that a reader of committed records finds, without the late ones."""
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         places = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
         consumer.assign(places)
@@ -164,7 +164,7 @@ def all_ended(bootstrap: str) -> bool:
 def run(
     home: Path, broker: BrokerProcess, faults: list[str], chance: random.Random, transaction_timeout_ms: int
 ) -> str:
-    """Kills one after the other, each after some progress; then compares."""
+    """Injects one fault after the other, each after some progress; then compares."""
     topics = {role: f"eo-{role}" for role in ("source", "copy", "counts")}
     for name in topics.values():
         create_topic(broker.bootstrap, name, PARTITIONS, {"retention.ms": "-1"})

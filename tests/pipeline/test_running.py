@@ -79,7 +79,7 @@ def status(home: Path, name: str = "copy") -> Any:
 
 
 def lag(home: Path, output: str) -> int | None:
-    """As `status` tells it, without a process for each look."""
+    """The lag that `status` shows, read without starting a process each time."""
     from tidelog.pipeline.running.apps import AppFolder
 
     queries = AppFolder(home, "copy").read_status().get("queries", {})
@@ -140,7 +140,7 @@ def test_a_pipeline_killed_often_writes_everything_once(
 
 @pytest.fixture
 def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of a machine that has no Java, but for the one that comes with the package."""
+    """The environment of a machine without its own Java; only the package's Java is there."""
     bin = tmp_path / "bin"
     bin.mkdir()
     for folder in reversed(os.environ["PATH"].split(os.pathsep)):

@@ -74,7 +74,7 @@ def test_a_batch_in_transactions_is_seen_as_a_whole_or_not_at_all(
     assert "on purpose" in message
     assert values(reading(spark, bootstrap, topics=orders, isolation="read_committed")) == []
     with Admin(bootstrap_servers=bootstrap) as admin:
-        # Nothing is left open that readers would have to wait for.
+        # No transaction is left open for which readers would have to wait.
         def open_ones() -> list[str]:
             ids = [
                 transaction.transactional_id for transaction in admin.list_transactions(states=["Ongoing"])
@@ -299,7 +299,7 @@ def test_a_topic_is_not_overwritten(spark: Any, bootstrap: str, topic: Topic) ->
 
 
 def test_a_stream_chains_sinks_and_sources(spark: Any, bootstrap: str, topic: Topic, tmp_path: Path) -> None:
-    """What one query has written in transactions, the next one reads only when it is committed."""
+    """The next query reads what the first one has written only once the transactions are committed."""
     first, second, third = topic(partitions=2), topic(partitions=2), topic()
     for round_ in range(2):
         fill(bootstrap, first, [f"{round_}-{number}" for number in range(50)])

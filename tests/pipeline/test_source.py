@@ -29,7 +29,7 @@ def numbers(start: int, end: int) -> list[str]:
 
 
 def in_memory(spark: Any, frame: Any, checkpoint: Path) -> tuple[Any, Callable[[], list[str | None]]]:
-    """A stream into a table of Spark's, and what is in that table."""
+    """Writes a stream into a Spark table; returns the writer and a function that reads the table."""
     table = "t" + checkpoint.name.replace("-", "_") + str(abs(hash(checkpoint)))
     writer = frame.writeStream.format("memory").queryName(table).option("checkpointLocation", str(checkpoint))
     return writer, lambda: sorted(values(spark.table(table)), key=str)
@@ -335,7 +335,7 @@ def test_open_transactions_are_no_loss(bootstrap: str, topic: Topic) -> None:
         producer.send(orders, b"a")
         producer.flush(60)
         reader = TidelogStreamReader(options, shape_of(options, schema_of(options)))
-        # As a query that has read what is not committed, and is now told to wait for it.
+        # Like a query that has read uncommitted records, and now reads only committed ones.
         ahead = {**reader.initialOffset(), orders: {"0": 1}}
         assert reader.latestOffset(ahead, ReadAllAvailable()) == ahead
 

@@ -25,7 +25,7 @@ class Shell:
         self.names = names
 
     def __call__(self, text: str) -> Any:
-        """Runs statements, with topics' names put in; what the last one gives."""
+        """Runs statements, with the names of topics filled in; returns the result of the last statement."""
         for name, topic in self.names.items():
             text = text.replace(f"${name}", topic)
         result = self.engine.script(text)[-1]

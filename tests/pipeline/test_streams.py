@@ -36,7 +36,7 @@ def shares(row: Any) -> Any:
 
 
 def watch(customer: Any, orders: Any, context: Any) -> Iterator[Any]:
-    """A total, a list of what is large, and a timer when the day is over."""
+    """Keeps a total, a list of large amounts, and a timer at the end of the day."""
     total, large = context.stores.total, context.stores.large
     for order in sorted(orders, key=lambda order: order.id):
         total.set(total.get(0.0) + order.amount)
@@ -232,7 +232,7 @@ def test_functions_keep_state_and_set_timers(shop: Shop) -> None:
 
 
 def seen(key: Any, orders: Any, context: Any) -> Iterator[Any]:
-    """How many of a customer are remembered, with a memory that ends and with one that does not."""
+    """Counts the orders of a customer, in a store with a time to live and in one without."""
     short, long = context.stores.short, context.stores.long
     for _ in orders:
         short.set(short.get(0) + 1)

@@ -1,4 +1,4 @@
-"""Stepping from change to change gives the image that a fresh start reads, whatever the changes and their order."""
+"""Applying change after change gives the same image as reading a snapshot, whatever the changes and their order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ puts = topic_puts | partition_puts | config_puts | broker_puts | other_puts
 
 
 def one_topic_has_each_id(stored: dict[str, bytes]) -> bool:
-    """Ids are random in life; two topics never share one."""
+    """Topic ids are random in practice; two topics never have the same id."""
     ids = [TopicRecord.decode(value).id for key, value in stored.items() if key.startswith(records.TOPICS)]
     return len(set(ids)) == len(ids)
 

@@ -1,4 +1,4 @@
-"""What others are told of where a broker is."""
+"""The addresses that a broker advertises."""
 
 from __future__ import annotations
 

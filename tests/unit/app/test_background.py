@@ -1,4 +1,4 @@
-"""What a broker does when one of the loops behind it ends."""
+"""What a broker does when one of its background loops ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def started(folder: Path) -> Broker:
 
 
 async def test_a_loop_that_is_cancelled_ends_the_broker_with_a_word(tmp_path: Path) -> None:
-    """However that could come about: a broker without its registration or its metadata must not serve on."""
+    """Whatever the reason, a broker without its registration or its metadata must not continue to serve."""
 
     broker = await started(tmp_path)
     broker._tasks[0].cancel()

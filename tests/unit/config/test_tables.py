@@ -52,7 +52,7 @@ def test_kafkas_settings_and_ours_are_all_there_is() -> None:
     }
     assert ours == {"internal.segment.bytes"}
     unknown = [setting for setting in BROKER_SETTINGS.values() if ("broker", setting.name) not in listed]
-    # A fresh Kafka does not tell of the throttles, which are there once they are set.
+    # A fresh Kafka does not list the throttles, which are listed once they are set.
     assert all(setting.name.startswith("tidelog.") or setting.unlisted for setting in unknown)
 
 

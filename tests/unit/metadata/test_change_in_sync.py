@@ -1,4 +1,4 @@
-"""A leader's change of its in-sync set when answers of the store are lost, or the follower is not what it was."""
+"""A leader's change of the ISR when the store's answers are lost, or when the follower has restarted meanwhile."""
 
 from __future__ import annotations
 

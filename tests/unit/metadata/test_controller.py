@@ -123,7 +123,7 @@ def test_of_many_who_create_one_topic_at_once_one_succeeds() -> None:
 def test_a_decision_on_old_facts_is_taken_again() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        # Written behind the controller's back: its image does not have it when it decides.
+        # Written directly to the store: the controller's image does not have it when the controller decides.
         await node.store.txn((), [Put(topic_key("a"), b'{"id":"%s","replicas":[[1]]}' % (b"1" * 32))])
         (refused,) = await node.controller.create_topics([TopicSpec("a")])
         assert isinstance(refused, errors.TopicAlreadyExists)

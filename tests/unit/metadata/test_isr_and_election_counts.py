@@ -1,4 +1,4 @@
-"""Elections and in-sync changes, each counted by one broker of the cluster."""
+"""Elections and ISR changes, each counted by one broker of the cluster."""
 
 from __future__ import annotations
 

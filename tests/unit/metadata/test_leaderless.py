@@ -1,4 +1,4 @@
-"""What the controller's log says of partitions without a leader: each change once."""
+"""The controller logs partitions without a leader, once per change."""
 
 from __future__ import annotations
 

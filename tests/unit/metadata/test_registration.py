@@ -1,4 +1,4 @@
-"""Who may have a broker's place, how soon, and what happens when it is taken away."""
+"""Which process may register as a broker, how soon, and what happens when the registration is removed."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_late_answer_about_control_does_not_undo_a_newer_registration() -> Non
 
 
 def test_a_lease_that_was_taken_anew_proves_nothing_until_the_metadata_of_then_are_known() -> None:
-    """While there was no lease others may have been elected; a broker that has not heard of it must not act as a leader."""
+    """While there was no lease, other leaders may have been elected; a broker that does not know that yet must not lead."""
 
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)

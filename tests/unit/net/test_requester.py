@@ -39,7 +39,7 @@ async def test_large_answers_come_whole_however_they_are_cut_and_are_not_overwri
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for size in SIZES:
             data = framed(await asked(reader), answer_of(size))
-            # A piece that ends just before the answer does leaves less than any threshold.
+            # A piece that ends just before the end of the answer leaves fewer bytes than any threshold.
             cuts = [0, 10, min(70_000, len(data) - 1), len(data) - 1, len(data)]
             for start, end in itertools.pairwise(cuts):
                 writer.write(data[start:end])

@@ -1,4 +1,4 @@
-"""What Python workers of Spark's are forked with."""
+"""The imports of the process from which Spark forks its Python workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated disk keeps what it promises after a crash, loses what it may, and repeats itself by seed."""
+"""The simulated disk keeps what was synced after a crash, may lose the rest, and repeats itself by seed."""
 
 from __future__ import annotations
 

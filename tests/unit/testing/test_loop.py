@@ -1,4 +1,4 @@
-"""Virtual time passes only when nobody has anything to do, and a scenario that cannot go on says why."""
+"""Virtual time passes only when no task can run, and a scenario that is stuck says why."""
 
 from __future__ import annotations
 

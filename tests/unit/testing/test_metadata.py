@@ -1,4 +1,4 @@
-"""The simulated store in bad weather: what its users are told, and what has happened in truth."""
+"""The simulated store under faults: what its users see, and what has really happened."""
 
 from __future__ import annotations
 

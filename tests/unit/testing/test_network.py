@@ -35,7 +35,7 @@ async def _ready(add: Callable[..., None], remove: Callable[..., bool], socket: 
 
 
 async def receive(socket: VirtualSocket, most: int = 1 << 20) -> bytes:
-    """What the next successful read gives."""
+    """The bytes of the next successful read."""
     buffer = bytearray(most)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""etcd's messages as bytes: what is written is read again, and no bytes do more than be refused."""
+"""etcd's messages as bytes: what is written can be read again, and bad bytes are only refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of applications and what is made of Spark's reports, without Spark."""
+"""The state of applications and the progress from Spark's reports, without Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_reports_become_figures() -> None:
     assert (query.batch, query.batches, query.records, query.batch_ms) == (4, 1, 120, 250)
     assert (query.records_per_s, query.processed_per_s) == (60.0, 0.0)
     assert (query.state_rows, query.state_bytes, query.late_rows) == (7, 1000, 2)
-    # Where two reads of a topic are at different places, the one that is behind counts.
+    # If two sources read a topic, the one that is behind counts.
     assert query.positions == {"orders": {"0": 8, "1": 20}, "other": {"0": 1}}
     query.ends({("orders", 0): 18, ("orders", 1): 25, ("other", 0): 0})
     assert query.lag == 15

@@ -1,4 +1,4 @@
-"""Values as columns: JSON, Avro and Protobuf, with what does not fit told row by row."""
+"""Values decoded to columns: JSON, Avro and Protobuf, with failures reported row by row."""
 
 from __future__ import annotations
 
