@@ -44,10 +44,10 @@ from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.producer_ids import ProducerIds, skip_ids
+from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
+from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
-from tidelog.metadata.shifts import Shifts
 from tidelog.metadata.store import MetadataStore
 from tidelog.metadata.unclean_restart import known_directories, remember_directories, report
 from tidelog.registry.coordinator import SchemaRegistry
@@ -135,7 +135,7 @@ class Broker:
         )
         self._partitions.lease_proven = self._replicating.lease_is_proven
         self._start_coordinators(node)
-        self._shifts = Shifts(node)
+        self._shifts = IsrAndElectionCounts(node)
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
@@ -181,10 +181,10 @@ class Broker:
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
-        steward = self._replicating.steward(self._store, registration)
+        active_controller = self._replicating.active_controller(self._store, registration)
         await controller.reached(await registration.register())
         self._run(registration.keep(), "keeping the registration")
-        self._run(steward.run(), "the controller's duties")
+        self._run(active_controller.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
         self._run(self._replicating.rollback.run(), "comparing logs with the metadata")
         self._run(DirectoryFailure(node, self._dirs, controller).run(), "watching disks")
@@ -231,7 +231,7 @@ class Broker:
         self._group_offsets.start()
         self._groups.start()
         self._share_shards.start()
-        self._producer_ids = ProducerIds(self._store)
+        self._producer_ids = ProducerIdAllocator(self._store)
         coordinators = {self._groups.topic.name: self._groups.coordinator}
         self._markers = TransactionMarkers(node, self._partitions, coordinators, clock, peers)
         self._transactions = TransactionCoordinator(

@@ -22,7 +22,7 @@ from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.broker.session import Session
 from tidelog.groups.held import HeldAnswer
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import encode_response
 from tidelog.wire.message import Message

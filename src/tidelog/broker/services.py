@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tidelog.groups.share.state_coordinator import ShareStateCoordinator
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
-    from tidelog.metadata.producer_ids import ProducerIds
+    from tidelog.metadata.producer_ids import ProducerIdAllocator
     from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
@@ -54,7 +54,7 @@ class Services:
     controller: Controller
     partitions: Partitions
     log_dirs: LogDirs
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdAllocator
     sessions: FetchSessions
     groups: Groups
     classic_groups: ClassicGroups

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 
 NAMES_MAX = 16_384  # names whose partition is cached
 
@@ -52,7 +52,7 @@ class InternalTopic:
             raise errors.CoordinatorNotAvailable(
                 f"{self.name} cannot be created: no broker is live yet; try again"
             )
-        wanted = NewTopic(
+        wanted = TopicSpec(
             self.name, shape.partitions, min(shape.replication, live), configs=dict(shape.configs)
         )
         (made,) = await self._controller.create_topics([wanted])

@@ -21,9 +21,9 @@ from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidRequest
-from tidelog.metadata.planning import NewTopic
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
@@ -62,7 +62,7 @@ class Inside:
 
     async def restore(self) -> None:
         """Requests may have deleted the topics that others want to find."""
-        wanted = [NewTopic(name, 2, configs=configs) for name, configs in TOPICS.items()]
+        wanted = [TopicSpec(name, 2, configs=configs) for name, configs in TOPICS.items()]
         await self._services.controller.create_topics(wanted)
         topics = self._services.image().topics
         self.known = Known(list(TOPICS), [topics[name].id for name in TOPICS], DIRS)

@@ -23,7 +23,7 @@ from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import replica_condition
-from tidelog.metadata import elections, steward
+from tidelog.metadata import active_controller, elections
 from tidelog.replication import lane
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
@@ -92,7 +92,7 @@ def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
             epoch = topic.partitions[state.index].leader_epoch
             yield state._replace(record=state.record._replace(leader_epoch=epoch))
 
-    patch.setattr(steward, "due", kept)
+    patch.setattr(active_controller, "due", kept)
 
 
 def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:

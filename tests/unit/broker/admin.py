@@ -14,7 +14,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.routes import ROUTES
 from tidelog.broker.services import ANONYMOUS, Context, Services
 from tidelog.config import BrokerConfig
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.testing import VirtualClock
 
 
@@ -38,7 +38,7 @@ class Admin:
             "image": lambda: controller.image,
             "controller": controller,
             "access": access,
-            "producer_ids": ProducerIds(node.store),
+            "producer_ids": ProducerIdAllocator(node.store),
             "gate": Gate(lambda: access.authorizer),
         }
         # What no admin request may need: data, connections, coordinators.

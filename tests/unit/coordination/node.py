@@ -13,7 +13,7 @@ from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT

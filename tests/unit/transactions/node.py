@@ -7,8 +7,8 @@ from random import Random
 
 from tests.unit.coordination.node import NODE, TOPIC, Ledger, Node
 from tidelog.coordination.runtime import CoordinatorRuntime
-from tidelog.metadata.planning import NewTopic
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.peers import Peers
@@ -33,13 +33,19 @@ class TransactionNode(Node):
         )
         markers = TransactionMarkers(NODE, self.partitions, {TOPIC: coordinator}, self.clock, peers)
         self.transactions = TransactionCoordinator(
-            NODE, self.controller, self.partitions, self.clock, ProducerIds(self._store), markers, peers
+            NODE,
+            self.controller,
+            self.partitions,
+            self.clock,
+            ProducerIdAllocator(self._store),
+            markers,
+            peers,
         )
         self.transactions.start()
         await self.transactions.topic.ensure()
         await coordinator.topic.ensure()
         if "data" not in self.controller.image.topics:
-            await self.controller.create_topics([NewTopic("data", 2, 1)])
+            await self.controller.create_topics([TopicSpec("data", 2, 1)])
         while self.transactions.coordinator.loading or coordinator.loading:
             await asyncio.sleep(0.01)
         return coordinator

@@ -11,7 +11,7 @@ from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.groups.offsets.commits import FetchedOffset, OffsetCommit, OffsetCommitter
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -249,7 +249,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     response = OffsetDeleteResponse()
     places, answers = [], []
     for topic in request.topics:
-        known: Topic | None = image.topics.get(topic.name)
+        known: TopicImage | None = image.topics.get(topic.name)
         answered = OffsetDeleteResponseTopic(topic.name)
         response.topics.append(answered)
         for one in topic.partitions:

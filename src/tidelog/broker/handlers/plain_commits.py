@@ -16,7 +16,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.groups.offsets.commits import OffsetCommitter
 from tidelog.groups.offsets.committed import Partition
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.acls import AclOperation, AclResourceType
 from tidelog.wire.frame import encode_response
 from tidelog.wire.messages.offset_commit import (
@@ -27,7 +27,7 @@ from tidelog.wire.messages.offset_commit import (
 
 OFFSET_COMMIT = 8
 
-Known = list[tuple[Topic, list[Partition]]]
+Known = list[tuple[TopicImage, list[Partition]]]
 
 
 def commit_plainly(

@@ -21,7 +21,7 @@ from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.broker.tallies import Tallies
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed

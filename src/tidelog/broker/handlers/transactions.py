@@ -12,7 +12,7 @@ from typing import Any
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.partition import Ending
 from tidelog.transactions.state_machine import by_topic
 from tidelog.transactions.transaction import BY_TITLE, EPOCH_BUMPS_FROM, ProducerIdAndEpoch, Transaction

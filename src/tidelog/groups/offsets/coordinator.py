@@ -20,12 +20,12 @@ from tidelog.groups.offsets.committed import CommittedOffset, Partition, Place
 from tidelog.groups.offsets.records import tombstone
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Topic
+from tidelog.metadata.image import TopicImage
 
 log = logging.getLogger("tidelog.groups")
 
 GroupShard = Shard[GroupStateMachine]
-Topics = Sequence[tuple[Topic, list[Partition]]]
+Topics = Sequence[tuple[TopicImage, list[Partition]]]
 ENTRIES_MAX = 1000  # deleted in one batch
 _MINUTE_MS = 60_000
 _EXPIRY = ("offsets", "expiry")

@@ -15,8 +15,8 @@ from tidelog.groups.share.in_flight import InFlightRun
 from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.names import INTERNAL
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.names import INTERNAL
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
@@ -88,7 +88,7 @@ class ShareDeadLetters:
             raise errors.UnknownTopicOrPartition(
                 f"dead letter topic {name!r} does not exist, and auto.create.topics.enable is false: create the topic"
             )
-        wanted = NewTopic(name, config.num_partitions, config.default_replication_factor)
+        wanted = TopicSpec(name, config.num_partitions, config.default_replication_factor)
         (made,) = await self._controller.create_topics([wanted])
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise made

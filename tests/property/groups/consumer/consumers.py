@@ -27,7 +27,7 @@ from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, as
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.image import Image, Topic, build_partitions
+from tidelog.metadata.image import Image, TopicImage, build_partitions
 from tidelog.types import NodeId
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -70,10 +70,10 @@ class Service:
             self._lives[name] = self._lives.get(name, 0) + 1
         uuid = topic_id(name, self._lives[name]) if known is None else known.id
         replicas = ((NodeId(1),),) * partitions
-        made = Topic(name, uuid, build_partitions(replicas, {}), self.image.revision + 1)
+        made = TopicImage(name, uuid, build_partitions(replicas, {}), self.image.revision + 1)
         self._put({name: made}, {uuid: name} if known is None else {})
 
-    def _put(self, topics: dict[str, Topic | None], names: dict[UUID, str | None]) -> None:
+    def _put(self, topics: dict[str, TopicImage | None], names: dict[UUID, str | None]) -> None:
         self.image = replace(
             self.image,
             revision=self.image.revision + 1,

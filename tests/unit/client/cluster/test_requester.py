@@ -214,7 +214,7 @@ async def test_who_waits_for_a_place_hears_of_the_end(stage: Stage) -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "announced an answer of 1213486160 bytes"),
         (b"\xff\xff\xff\xff", "announced an answer of -1 bytes"),
-        (b"\0\0\0\4\0\0\0\77", "a question .63. nobody asked"),
+        (b"\0\0\0\4\0\0\0\77", "an answer .63. without a request"),
         (b"\0\0\0\6\0\0\0\1\77\77", "an answer that cannot be read"),
     ],
 )
@@ -276,7 +276,7 @@ async def test_an_api_in_no_common_version_is_named(stage: Stage) -> None:
     broker.served[FetchRequest] = (90, 99)
     del broker.served[MetadataRequest]
     requester = await dialled(stage, broker)
-    with pytest.raises(errors.UnsupportedVersion, match="serves Fetch in versions 90-99, this client"):
+    with pytest.raises(errors.UnsupportedVersion, match="serves Fetch in versions 90-99, and this client"):
         requester.version_of(FetchRequest)
     with pytest.raises(errors.UnsupportedVersion, match="does not serve Metadata"):
         requester.version_of(MetadataRequest)

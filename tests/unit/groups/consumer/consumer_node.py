@@ -15,10 +15,10 @@ from tidelog.groups.consumer.coordinator import ConsumerGroups
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.coordinator import Groups
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.planning import NewPartitions, NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
+from tidelog.metadata.topics.plans import NewPartitions, TopicSpec
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
@@ -89,7 +89,7 @@ class Node:
         self.disk.kill()
 
     async def topic(self, name: str, partitions: int) -> UUID:
-        (made,) = await self.controller.create_topics([NewTopic(name, partitions, 1)])
+        (made,) = await self.controller.create_topics([TopicSpec(name, partitions, 1)])
         assert not isinstance(made, Exception), made
         return self.controller.image.topics[name].id
 

@@ -15,10 +15,10 @@ from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
@@ -88,7 +88,7 @@ class ShareNode:
     async def make(self, name: str = TOPIC, **settings: str) -> SharePartitionId:
         """A topic with one partition that the group starts to read at its beginning."""
         configs = {key.replace("_", "."): value for key, value in settings.items()}
-        (made,) = await self.controller.create_topics([NewTopic(name, 1, 1, configs=configs)])
+        (made,) = await self.controller.create_topics([TopicSpec(name, 1, 1, configs=configs)])
         assert not isinstance(made, Exception), made
         return await self.ready(name)
 
