@@ -28,6 +28,7 @@ from tidelog._speed.batch cimport (
     put_int64,
     read_header,
 )
+from tidelog._speed.replica_state cimport NativeReplicaState
 from tidelog._speed.tail cimport (
     Descriptor,
     Gathering,
@@ -36,7 +37,6 @@ from tidelog._speed.tail cimport (
     PartitionTail,
     ProducerTable,
     ProducerTail,
-    ReplicaTail,
     SegmentTail,
 )
 
@@ -338,11 +338,11 @@ cdef class ProduceShortcut:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""
         cdef LogTail log = partition.log
         cdef SegmentTail segment = log._active
-        cdef ReplicaTail state = partition.state
+        cdef NativeReplicaState state = partition.state
         if segment._file is None or end_of(log) + size > log._segment_bytes or (log._queueing and acks == 0):
             return False
         return (
-            state._alone
+            state.is_alone
             and partition._plain
             and segment.first_timestamp >= 0
             and size <= segment._interval_bytes
@@ -415,13 +415,13 @@ def all_plain(list topics not None, dict held not None):
 def append_own(PartitionTail partition, bytearray data not None):
     cdef LogTail log = partition.log
     cdef SegmentTail segment = log._active
-    cdef ReplicaTail state = partition.state
+    cdef NativeReplicaState state = partition.state
     cdef uint8_t* start = <uint8_t*><char*>data
     cdef Py_ssize_t size = len(data)
     cdef Header header
     if (
         log._queueing
-        or not state._alone
+        or not state.is_alone
         or segment._file is None
         or segment.first_timestamp < 0
         or size > segment._interval_bytes

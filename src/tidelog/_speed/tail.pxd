@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
+from tidelog._speed.replica_state cimport NativeReplicaState
 from tidelog._speed.tally cimport AppendTimes, Tally
 
 
@@ -70,17 +71,10 @@ cdef class ProducerTable:
     cdef public dict _producers
 
 
-cdef class ReplicaTail:
-    cdef public int64_t committed
-    cdef public int64_t end
-    cdef public int32_t epoch
-    cdef public bint _alone
-
-
 cdef class PartitionTail:
     cdef public object leader
     cdef public LogTail log
-    cdef public ReplicaTail state
+    cdef public NativeReplicaState state
     cdef public object commit_waits
     cdef public dict fetch_waits
     cdef public dict follower_waits

@@ -72,12 +72,6 @@ class ProducerTail:
 class ProducerTable:
     _producers: dict[int, Any]
 
-class ReplicaTail:
-    committed: Any
-    end: Any
-    epoch: Any
-    _alone: bool
-
 class PartitionTail:
     leader: Any
     log: Any

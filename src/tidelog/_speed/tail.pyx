@@ -53,10 +53,6 @@ cdef class ProducerTable:
     pass
 
 
-cdef class ReplicaTail:
-    pass
-
-
 cdef class PartitionTail:
     def produced(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms):
         self.count_in(first, end, size, now_ms)

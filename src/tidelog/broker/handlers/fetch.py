@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
-from tidelog._speed.level import sort_level, wait_all, wait_no_more
+from tidelog._speed.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
@@ -70,13 +70,13 @@ class FetchInFlight:
         "_ask",
         "_client_id",
         "_correlation_id",
-        "_level",
         "_listener",
         "_put_off",
         "_services",
         "_session",
         "_taken",
         "_timer",
+        "_unchanged",
         "_version",
         "_wait",
         "_waits_on",
@@ -100,7 +100,9 @@ class FetchInFlight:
         self._listener = listener
         self._services = services
         self._taken: list[Taken] = []
-        self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
+        self._unchanged: list[
+            Partition
+        ] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
     def answer_now(self) -> list[Any] | None:
@@ -119,8 +121,8 @@ class FetchInFlight:
         follows = self._ask.replica_id >= 0
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
-        wait_all(self._level, wait)
-        self._waits_on += self._level
+        wait_all(self._unchanged, wait)
+        self._waits_on += self._unchanged
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         wait_ms = self._ask.max_wait_ms
         if self._put_off:
@@ -158,11 +160,11 @@ class FetchInFlight:
         if ask.replica_id < 0:
             return session.wanted.items()
         # A follower has thousands of partitions in its session, and most of them are at rest.
-        level: list[Partition] = []
-        self._level = level
+        unchanged: list[Partition] = []
+        self._unchanged = unchanged
         held, now_ms = services.partitions.held, services.clock.monotonic_ms()
-        return sort_level(
-            held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, level
+        return split_unchanged(
+            held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, unchanged
         )
 
     def _read(self) -> tuple[Found, list[Partition], int, bool]:
