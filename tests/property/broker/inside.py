@@ -17,6 +17,7 @@ from tidelog._speed.frames import decode_fetch, decode_produce, request_header
 from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
+from tidelog.broker.refusals import Refusals
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.broker.turns import Turns
@@ -41,17 +42,6 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 ANSWER_SECONDS_MAX = 60  # virtual ones
 
-_PEER: Any = SimpleNamespace(
-    peer="fuzz:1",
-    listener="PLAINTEXT",
-    frames=0,
-    unanswered=0,
-    turns=Turns(),
-    hold=lambda frames, waits: False,
-    pause=lambda: None,
-    resume=lambda: None,
-)
-
 
 class Inside:
     def __init__(self, router: Router, services: Any, store: MetadataStore, disk: VirtualDisk) -> None:
@@ -61,6 +51,18 @@ class Inside:
         self._store = store
         self.node: NodeId = services.node_id
         self.known = Known()
+        # As much of a connection as the router needs.
+        self._connection: Any = SimpleNamespace(
+            peer="fuzz:1",
+            listener="PLAINTEXT",
+            frames=0,
+            unanswered=0,
+            turns=Turns(),
+            refusals=Refusals(),
+            hold=lambda frames, waits: False,
+            pause=lambda: None,
+            resume=lambda: None,
+        )
 
     async def restore(self) -> None:
         """Requests may have deleted the topics that others want to find."""
@@ -74,7 +76,9 @@ class Inside:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
         decodes = self._decodes(frame, key, version)
         try:
-            pending = self._router.route(_PEER, memoryview(bytearray(frame)), key, version, correlation_id)
+            pending = self._router.route(
+                self._connection, memoryview(bytearray(frame)), key, version, correlation_id
+            )
             if isinstance(pending, asyncio.Future):
                 pending = await self._settled(pending, key)
         except Unencodable:

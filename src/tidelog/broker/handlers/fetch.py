@@ -192,19 +192,20 @@ class FetchInFlight:
                 leader = None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
                     leader = self._services.partitions.leader_of(topic, index)
-                answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
+                answer = FetchAnswer(index, problem.code)
+                answer.leader = leader
                 settled = True
                 self._services.tallies.failed(FETCH, problem.code, self._client_id)
             else:
                 # What a throttled follower may not have yet is nothing to wake it for.
                 if not (self._put_off and partition.throttled_out):
                     held.append(partition)
-                records = answer[9]
+                records = answer.records
                 if records is not None:
                     taken.append((partition, wanted[1], records))
                     size += records.size
                     left -= records.size
-                settled = settled or answer[5] is not None or answer[8] != UNKNOWN
+                settled = settled or answer.diverging is not None or answer.preferred_replica != UNKNOWN
             found.append((topic, answer))
         return found, held, size, settled
 
@@ -218,7 +219,9 @@ class FetchInFlight:
         if node is None or not partition.log.start <= offset <= state.committed:
             return None
         start, stable = partition.log.start, partition.last_stable
-        return (partition.index, 0, state.committed, stable, start, None, None, None, node, None)
+        answer = FetchAnswer(partition.index, 0, state.committed, stable, start)
+        answer.preferred_replica = node
+        return answer
 
     def _read_for_follower(self, partition: Partition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
         """A follower gets all there is, and says by what it asks for how far it is."""
@@ -229,10 +232,9 @@ class FetchInFlight:
         if fetched_epoch >= 0:
             known, end = log.epochs.end_of(fetched_epoch, log.end)
             if known < fetched_epoch or end < offset:
-                return (index, 0, committed, UNKNOWN, log.start, (known, end), None, None, UNKNOWN, None)
+                return _diverging(FetchAnswer(index, 0, committed, UNKNOWN, log.start), known, end)
         if not log.start <= offset <= log.end:
-            code = errors.OffsetOutOfRange.code
-            return (index, code, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, None)
+            return FetchAnswer(index, errors.OffsetOutOfRange.code, committed, UNKNOWN, log.start)
         services = self._services
         partition.follower_fetched(node, Offset(offset), services.clock.monotonic_ms())
         if partition.state.caught_up(node):
@@ -247,7 +249,9 @@ class FetchInFlight:
                 records = log.read(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
         if records is not None and partition.throttled_out:
             services.outbound.took(records.size, services.clock.monotonic_ms())
-        return (index, 0, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, records)
+        answer = FetchAnswer(index, 0, committed, UNKNOWN, log.start)
+        answer.records = records
+        return answer
 
     def _allowed(self, partition: Partition, node: NodeId) -> int:
         """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
@@ -284,7 +288,7 @@ class FetchInFlight:
         for topic, answer in found:
             topics.setdefault(topic, []).append(answer)
         rows = list(topics.items())
-        leaders = {answer[6][0] for _, answer in found if answer[6] is not None}
+        leaders = {answer.leader[0] for _, answer in found if answer.leader is not None}
         endpoints = endpoints_of(sorted(leaders), self._services, self._listener) if leaders else ()
         return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, endpoints)
 
@@ -307,18 +311,25 @@ def _read_partition(
     if fetched_epoch >= 0:
         known, end = log.epochs.end_of(fetched_epoch, log.end)
         if known < fetched_epoch or end < offset:
-            return (index, 0, committed, stable, log.start, (known, end), None, None, UNKNOWN, None)
+            return _diverging(FetchAnswer(index, 0, committed, stable, log.start), known, end)
     if not log.start <= offset <= log.end:
         if offset > log.end and partition.leader != partition.state.node:
             # A consumer that is told of a range starts anew somewhere else.  Where the log ends is the leader's to say.
             raise errors.NotLeaderOrFollower(f"{partition.name} ends at {log.end} here, and does not lead")
         raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
     bound = stable if read_committed else committed
+    answer = FetchAnswer(index, 0, committed, stable, log.start)
     records = None
     if offset < bound and (left > 0 or first):
-        records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
-    aborted: list[tuple[int, int]] | None = None
+        answer.records = records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
     if read_committed:
         # (producer, first offset) of every transaction that was aborted and has records among these.
-        aborted = [] if records is None else [one[:2] for one in log.aborted(offset, bound, records)]
-    return (index, 0, committed, stable, log.start, None, None, aborted, UNKNOWN, records)
+        answer.aborted = (
+            [] if records is None else [aborted[:2] for aborted in log.aborted(offset, bound, records)]
+        )
+    return answer
+
+
+def _diverging(answer: FetchAnswer, epoch: int, end: int) -> FetchAnswer:
+    answer.diverging = epoch, end
+    return answer

@@ -148,11 +148,11 @@ def append_all(
                 ):
                     waits.append((row, len(row), partition, appended))
                 row.append(
-                    (index, 0, appended.base, appended.append_time_ms, partition.log.start, None, None, ())
+                    ProduceAnswer(index, 0, appended.base, appended.append_time_ms, partition.log.start)
                 )
         answers.append((topic, row))
     if acks == 0:
-        if any(answer[1] for _, row in answers for answer in row):
+        if any(answer.error for _, row in answers for answer in row):
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
         return None
     if waits:
@@ -161,7 +161,7 @@ def append_all(
 
 
 def _encoded(request: ProduceInFlight, answers: Answers) -> bytes:
-    leaders = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
+    leaders = {answer.leader[0] for _, row in answers for answer in row if answer.leader is not None}
     endpoints = endpoints_of(sorted(leaders), request.services, request.listener) if leaders else ()
     return encode_produce(request.version, request.correlation_id, answers, 0, endpoints)
 
@@ -237,7 +237,7 @@ def _settle(tallies: Tallies, answer: SyncedAnswer, problem: errors.TidelogError
         answer.acknowledge()
     else:
         tallies.failed(PRODUCE, problem.code, None)
-        row: list[ProduceAnswer] = [(answer.index, problem.code, -1, -1, -1, str(problem), None, ())]
+        row = [ProduceAnswer(answer.index, problem.code, message=str(problem))]
         answer.finish(encode_produce(answer.version, answer.correlation_id, [(answer.topic, row)], 0))
 
 
@@ -283,7 +283,8 @@ def _failed(
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
     services.tallies.failed(PRODUCE, problem.code, request.client_id)
-    return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
+    bad_records = getattr(problem, "records", ())
+    return ProduceAnswer(index, problem.code, message=str(problem), leader=leader, bad_records=bad_records)
 
 
 def _perhaps_deposed(problem: errors.TidelogError) -> errors.TidelogError:
