@@ -419,7 +419,7 @@ cdef class FrameConnection:
             self.give_way()
         try:
             if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
-                answer = self.shortcut.answer(frame, size, version, correlation_id)
+                answer = self.shortcut.answer(frame, size, version, correlation_id, self)
                 if answer is not None:
                     # What the shortcut takes is too little to be told apart.
                     self.put_answer(answer, PRODUCE, came_ns, came_ns, now_ns())

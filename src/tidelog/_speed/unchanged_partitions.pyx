@@ -6,8 +6,8 @@ from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_SetItem
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
+from tidelog._speed.append cimport NativeLog, NativePartition
 from tidelog._speed.replica_state cimport NativeReplicaState
-from tidelog._speed.tail cimport LogTail, PartitionTail
 
 
 def split_unchanged(
@@ -19,9 +19,9 @@ def split_unchanged(
     cdef PyObject *held_at
     cdef PyObject *told_at
     cdef Py_ssize_t position = 0
-    cdef PartitionTail partition
+    cdef NativePartition partition
     cdef NativeReplicaState state
-    cdef LogTail log
+    cdef NativeLog log
     cdef tuple wish
     cdef int64_t offset
     while PyDict_Next(wanted, &position, &key_at, &wanted_at):
@@ -29,7 +29,7 @@ def split_unchanged(
         held_at = PyDict_GetItem(held, <object>key_at)
         told_at = PyDict_GetItem(told, <object>key_at)
         if held_at != NULL and told_at != NULL:
-            partition = <PartitionTail?><object>held_at
+            partition = <NativePartition?><object>held_at
             state, log = partition.state, partition.log
             offset = wish[1]
             if (
@@ -49,13 +49,13 @@ def split_unchanged(
 
 
 def wait_all(list partitions not None, object wait):
-    cdef PartitionTail partition
+    cdef NativePartition partition
     for partition in partitions:
         PyDict_SetItem(partition.follower_waits, wait, None)
 
 
 def wait_no_more(list partitions not None, object wait):
-    cdef PartitionTail partition
+    cdef NativePartition partition
     for partition in partitions:
         partition.follower_waits.pop(wait, None)
         partition.fetch_waits.pop(wait, None)
