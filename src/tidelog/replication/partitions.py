@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.tail import sum_counts
+from tidelog._speed.append import sum_counts
 from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update

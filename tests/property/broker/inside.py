@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.property.broker.requests import Known
+from tidelog._speed.delayed_produce import DelayedProduce
 from tidelog._speed.frames import decode_fetch, decode_produce, request_header
-from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
@@ -104,12 +104,15 @@ class Inside:
         taken = bytearray(frame)
         answer = self._router.shortcut.produce(taken, version, correlation_id, self.session)
         assert answer is not None or taken == frame, "the router is to see what the client has sent"
-        if isinstance(answer, SyncedAnswer):
+        if isinstance(answer, DelayedProduce):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             answer.add_done_callback(lambda _: done.set_result(None))
             await asyncio.wait_for(done, ANSWER_SECONDS_MAX)
             return answer.result()
         return answer
+
+    def prove_lease(self, proven: bool) -> None:
+        self._services.partitions.lease_proven = lambda: proven
 
     def held(self) -> list[Partition]:
         return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)

@@ -50,9 +50,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def a_write_is_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     def count(self: ReplicaState) -> bool:
-        self._counted = frozenset((self.node,))
-        self._alone = True
-        return self._advance()
+        return self.count(frozenset((self.node,)), True)
 
     patch.setattr(ReplicaState, "_count", count)
 
@@ -78,7 +76,7 @@ def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.Monke
 
 def a_follower_joins_the_in_sync_set_before_it_has_caught_up(patch: pytest.MonkeyPatch) -> None:
     def soon(self: ReplicaState, node: NodeId) -> bool:
-        return node not in self.in_sync and node in self._ends
+        return node not in self.in_sync and self.follower_end(node) is not None
 
     patch.setattr(ReplicaState, "caught_up", soon)
 

@@ -142,8 +142,11 @@ def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> 
 
     patch.setattr(in_sync_changes, "_with_members", with_members)
     patch.setattr(in_sync, "out_of_date", out_of_date)
-    enough = property(lambda self: len(self.in_sync - self._doubted) >= self._members_min)
-    patch.setattr(ReplicaState, "enough_members", enough)
+    patch.setattr(
+        ReplicaState,
+        "_has_enough_members",
+        lambda self: len(self.in_sync - self._doubted) >= self._members_min,
+    )
 
 
 def whoever_is_registered_may_join(patch: pytest.MonkeyPatch) -> None:
