@@ -167,7 +167,7 @@ class Admin(GroupAdmin, PartitionAdmin, SecurityAdmin, TransactionAdmin):
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """The settings of these resources: all settings, or those named in `keys`.
 
-        found = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        settings = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
         """
         return await configs.describe_configs(
             self._running(),

@@ -106,7 +106,7 @@ class TransactionAdmin:
     async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The state, producer and partitions of each transaction.
 
-        found = (await admin.describe_transactions(["billing-1"]))["billing-1"]
+        billing = (await admin.describe_transactions(["billing-1"]))["billing-1"]
         """
         descriptions: dict[str, TransactionDescription] = {}
         problems: list[errors.TidelogError] = []

@@ -133,7 +133,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingSecurityAdmin, B
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """The settings of these resources: all settings, or those named in `keys`.
 
-        found = admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        settings = admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
         """
         return self._run(self._core.describe_configs(resources, keys, documentation=documentation))
 

@@ -124,7 +124,7 @@ class BlockingReader:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition that is not older than its time; None where there is none.
 
-        found = consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
+        firsts = consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
         """
         return self._run(self._core.offsets_for_times(times))
 

@@ -33,7 +33,7 @@ class BlockingTransactionAdmin(AdminPart):
     def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The state, producer and partitions of each transaction.
 
-        found = admin.describe_transactions(["billing-1"])["billing-1"]
+        billing = admin.describe_transactions(["billing-1"])["billing-1"]
         """
         return self._run(self._core.describe_transactions(ids))
 

@@ -107,7 +107,7 @@ class PartitionReader:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition that is not older than its time; None where there is none.
 
-        found = await consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
+        firsts = await consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
         """
         offsets = await self._partitions.look_up(times)
         return {partition: first if first.offset >= 0 else None for partition, first in offsets.items()}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.scripted import ScriptedBroker, read, write
-from tests.unit.client.stage import Stage, play, staged
+from tests.unit.client.stage import Stage, staged
 from tidelog import errors
 from tidelog.net.requester import Requester, Unreachable, dial
 from tidelog.wire import frame
@@ -64,24 +64,24 @@ def ask(requester: Requester, **options: Any) -> asyncio.Task[MetadataResponse]:
     )
 
 
-def test_answers_find_their_waiters_in_whatever_order_they_come() -> None:
+@pytest.mark.parametrize("seed", range(5))
+@staged
+async def test_answers_find_their_waiters_in_whatever_order_they_come(stage: Stage, seed: int) -> None:
     async def backwards(socket: Any) -> None:
         questions = [await next_question(socket) for _ in range(3)]
         for header in reversed(questions):
             await write(socket, named(f"answer {header.correlation_id}", header.correlation_id))
         await read(socket, 1)
 
-    async def scenario(stage: Stage) -> None:
-        requester = await connected(stage, backwards)
-        answers = await asyncio.gather(*[ask(requester) for _ in range(3)])
-        assert [answer.cluster_id for answer in answers] == ["answer 1", "answer 2", "answer 3"]
-        requester.close()
-
-    for seed in range(5):
-        play(scenario, seed)
+    requester = await connected(stage, backwards)
+    answers = await asyncio.gather(*[ask(requester) for _ in range(3)])
+    assert [answer.cluster_id for answer in answers] == ["answer 1", "answer 2", "answer 3"]
+    requester.close()
 
 
-def test_frames_of_any_size_are_cut_right() -> None:
+@pytest.mark.parametrize("seed", range(5))
+@staged
+async def test_frames_of_any_size_are_cut_right(stage: Stage, seed: int) -> None:
     sizes = [0, 1, 65_530, 65_536, 70_000, 500_000, 3]
 
     async def sized(socket: Any) -> None:
@@ -92,14 +92,10 @@ def test_frames_of_any_size_are_cut_right() -> None:
             await write(socket, response(MetadataResponse(topics=topics), header.correlation_id))
         await read(socket, 1)
 
-    async def scenario(stage: Stage) -> None:
-        requester = await connected(stage, sized)
-        answers = await asyncio.gather(*[ask(requester, timeout_ms=600_000) for _ in sizes])
-        assert [sum(len(topic.name or "") for topic in answer.topics) for answer in answers] == sizes
-        requester.close()
-
-    for seed in range(5):
-        play(scenario, seed)
+    requester = await connected(stage, sized)
+    answers = await asyncio.gather(*[ask(requester, timeout_ms=600_000) for _ in sizes])
+    assert [sum(len(topic.name or "") for topic in answer.topics) for answer in answers] == sizes
+    requester.close()
 
 
 @staged
