@@ -40,7 +40,7 @@ Place = tuple[UUID, int]
 
 
 def topic_id(name: str, life: int = 0) -> UUID:
-    return UUID(int=(life << 32) + sum(ord(one) << (8 * at) for at, one in enumerate(name[:4])))
+    return UUID(int=(life << 32) + sum(ord(letter) << (8 * at) for at, letter in enumerate(name[:4])))
 
 
 class Service:
@@ -61,17 +61,17 @@ class Service:
 
     def topic(self, name: str, partitions: int) -> None:
         """Makes it, or gives it more partitions; 0 takes it away."""
-        known = self.image.topics.get(name)
+        topic = self.image.topics.get(name)
         if partitions == 0:
-            if known is not None:
-                self._put({name: None}, {known.id: None})
+            if topic is not None:
+                self._put({name: None}, {topic.id: None})
             return
-        if known is None:
+        if topic is None:
             self._lives[name] = self._lives.get(name, 0) + 1
-        uuid = topic_id(name, self._lives[name]) if known is None else known.id
+        uuid = topic_id(name, self._lives[name]) if topic is None else topic.id
         replicas = ((NodeId(1),),) * partitions
         made = Topic(name, uuid, build_partitions(replicas, {}), self.image.revision + 1)
-        self._put({name: made}, {uuid: name} if known is None else {})
+        self._put({name: made}, {uuid: name} if topic is None else {})
 
     def _put(self, topics: dict[str, Topic | None], names: dict[UUID, str | None]) -> None:
         self.image = replace(
@@ -108,20 +108,20 @@ class Service:
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> HeartbeatResult | None:
         check_request(request, version, self.config.group_consumer_assignors)
-        known = self.machine.groups.get(GROUP)
-        if known is None and request.member_epoch != 0:
+        group = self.machine.groups.get(GROUP)
+        if group is None and request.member_epoch != 0:
             raise errors.GroupIdNotFound("none")
-        draft = GroupDraft(known if isinstance(known, ConsumerGroup) else ConsumerGroup(GROUP))
+        draft = GroupDraft(group if isinstance(group, ConsumerGroup) else ConsumerGroup(GROUP))
         if request.member_epoch == LEFT_EPOCH:
             remove(draft, [leaving(draft.group, request)], self.world())
-            came = None
+            result = None
         elif request.member_epoch == STATIC_LEFT_EPOCH:
             step_out(draft, leaving(draft.group, request))
-            came = None
+            result = None
         else:
-            came = member_heartbeat(draft, request, "client", "/host", self.world())
+            result = member_heartbeat(draft, request, "client", "/host", self.world())
         self.write(draft)
-        return came
+        return result
 
     def join_classic(self, request: JoinGroupRequest) -> ConsumerMember:
         draft = GroupDraft(self.group)
@@ -205,13 +205,13 @@ class Client:
             instance_id=self.instance_id,
             **fields,  # type: ignore[arg-type]
         )
-        came = self.service.heartbeat(request)
+        result = self.service.heartbeat(request)
         self.missed = lost
-        if lost or came is None:
+        if lost or result is None:
             return
-        self.epoch = came.member.epoch
-        if came.assigned is not None:
-            self.told = places(came.assigned)
+        self.epoch = result.member.epoch
+        if result.assigned is not None:
+            self.told = places(result.assigned)
 
     def beat(self, lost: bool = False) -> None:
         """Says what it owns only when that changed, as clients do."""
@@ -280,11 +280,11 @@ class ClassicClient:
         for topic, partition in self.owned:
             if topic in image.names:  # a topic that is gone is not told
                 named.setdefault(image.names[topic], []).append(partition)
-        said = ConsumerProtocolSubscription(
+        subscription = ConsumerProtocolSubscription(
             topics=self.topics,
             owned_partitions=[Named(topic, partitions) for topic, partitions in named.items()],
         )
-        metadata = (1).to_bytes(2, "big") + said.encode(1)
+        metadata = (1).to_bytes(2, "big") + subscription.encode(1)
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=10_000,
@@ -300,8 +300,8 @@ class ClassicClient:
         """Raises RebalanceInProgress, or follows what it is told; gives back first, gets what is new with it."""
         request = SyncGroupRequest(group_id=GROUP, generation_id=self.generation, member_id=self.id)
         data = classic_members.sync(self.service.group, request, self.service.image)
-        told = identified(read_assignment(data), self.service.image)
-        self.owned = {(topic, partition) for topic, some in told.items() for partition in some}
+        partitions = identified(read_assignment(data), self.service.image)
+        self.owned = {(topic, partition) for topic, some in partitions.items() for partition in some}
         self.owes_sync = False
 
     def must_rejoin(self) -> bool:
