@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def require_pyarrow() -> Any:
-    """The module; says what to install when it is not there."""
+    """The pyarrow module; raises an error that says what to install if it is missing."""
     try:
         import pyarrow
     except ModuleNotFoundError as problem:
@@ -239,7 +239,7 @@ class _RowColumns:
         if array.null_count:
             raise ValueError(f"column {name!r} has nulls: fill them first")
         if self._pa.types.is_timestamp(array.type):
-            # Records count in milliseconds: what is finer is cut off.
+            # Timestamps of records are in milliseconds: finer units are truncated.
             array = array.cast(self._pa.timestamp("ms", tz=array.type.tz), safe=False)
         array = array.cast(kind)
         width = kind.bit_width // 8

@@ -44,7 +44,7 @@ class Avro:
             normalize=normalize,
         )
         self._parsed: dict[str, tuple[Any, AvroReader]] = {}
-        # What it refers to has to be asked for, which takes time: not here.
+        # References need requests to the registry, which take time and must not be sent here.
         self._reader = None if self._text is None or self._references else self._parse(self._own())[0]
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:
@@ -70,7 +70,7 @@ class Avro:
         reader = self._parse(self._own())[0] if self._references else self._reader
         try:
             return written.read(payload, reader)
-        except Exception as problem:  # whatever damaged bytes make fastavro stumble over
+        except Exception as problem:  # any exception of fastavro for damaged bytes
             raise SerializationError(
                 f"a record of topic {topic!r} does not fit its schema {schema_id}: {problem}"
             ) from problem
@@ -90,7 +90,7 @@ class Avro:
         return Registered(self._text, references=self._references)
 
     def _parse(self, schema: Registered, named: dict[str, Any] | None = None) -> tuple[Any, AvroReader]:
-        """`named`: the types that a schema may refer to, added to by those it refers to itself."""
+        """`named` holds the types that a schema may refer to; the types of its own references are added."""
         import fastavro
 
         cached = self._parsed.get(schema.text) if named is None else None

@@ -18,13 +18,13 @@ def unframe(topic: str, data: bytes) -> tuple[int, memoryview]:
     """The schema's id, and the payload."""
     if len(data) < _FRAME.size or data[0] != MAGIC:
         raise SerializationError(
-            f"a record of topic {topic!r} has no schema id in front: was it written without a registry?"
+            f"a record of topic {topic!r} does not begin with a schema id: was it written without a registry?"
         )
     return _FRAME.unpack_from(data)[1], memoryview(data)[_FRAME.size :]
 
 
 def put_indexes(path: list[int]) -> bytes:
-    """Which message of a Protobuf file: a count and its places, as zigzag numbers; the first message is one 0."""
+    """The path of a message in a Protobuf file: a count and indexes, as zigzag numbers; a single 0 is the first message."""
     return b"\0" if path == [0] else b"".join(_zigzag(index) for index in (len(path), *path))
 
 

@@ -1,4 +1,4 @@
-"""Under which name a schema is registered, and how it gets its id there: what all formats share."""
+"""Subjects: the name under which a schema is registered, and its id there.  All formats share this code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Subjects:
         return (topic, is_key) in self._known
 
     def schema_for(self, topic: str, is_key: bool, own: Callable[[], Registered]) -> tuple[int, Registered]:
-        """The id and the schema to write with; `own` is only called the first time."""
+        """The id and the schema to write with; `own` is only called at the first use."""
         cached = self._known.get((topic, is_key))
         if cached is None:
             subject = self._subject_name(topic, is_key)
@@ -55,7 +55,7 @@ class Subjects:
         return cached
 
     def knows(self, data: bytes | None) -> bool:
-        """Its schema will not have to be asked for."""
+        """True if the topic's schema needs no request to the registry."""
         if data is None or len(data) < 5 or data[0] != MAGIC:
             return True
         return self.registry.has(unframe("", data)[0])

@@ -67,7 +67,10 @@ def told(state: RegistryState) -> Any:
         state.configs,
         state.modes,
         {
-            name: [[one.key for one in state.referrers(stored.key)] for stored in state.versions(name, True)]
+            name: [
+                [referrer.key for referrer in state.referrers(stored.key)]
+                for stored in state.versions(name, True)
+            ]
             for name in state.subjects
         },
     )

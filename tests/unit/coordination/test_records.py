@@ -9,8 +9,8 @@ from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 
 
 def test_an_entry_reads_back_as_it_was_written() -> None:
-    for one in (entry("a", 7), entry("a", None)):
-        assert KINDS.decode(*KINDS.encode(one)) == one
+    for record in (entry("a", 7), entry("a", None)):
+        assert KINDS.decode(*KINDS.encode(record)) == record
 
 
 def test_the_bytes_are_kafkas() -> None:

@@ -52,7 +52,7 @@ def test_an_aborted_transaction_is_told_to_readers() -> None:
         await node.write(me)
         await node.transactions.end("t", me, False, 2)
         log = node.partition().log
-        assert [one[:3] for one in log.aborted(0, log.end)] == [(me.producer_id, 0, 1)]
+        assert [aborted[:3] for aborted in log.aborted(0, log.end)] == [(me.producer_id, 0, 1)]
 
     run(scenario)
 
@@ -170,9 +170,9 @@ def test_after_a_crash_everything_is_known_and_the_decided_is_completed() -> Non
         me = await node.transactions.initialize("t", TIMEOUT_MS, None)
         await node.write(me)
         shard = node.transactions.coordinator.shard("t")
-        known = shard.machine.get("t")
-        assert known is not None
-        shard.append([record(ended(known, me, True, 2, None, node.clock.now_ms()))])
+        transaction = shard.machine.get("t")
+        assert transaction is not None
+        shard.append([record(ended(transaction, me, True, 2, None, node.clock.now_ms()))])
         await node.crash()  # decided, and no marker written
         await node.start()
         while node.transactions.describe("t").state is not TransactionStatus.COMPLETE_COMMIT:

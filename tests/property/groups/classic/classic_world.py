@@ -58,20 +58,20 @@ Batch = list[tuple[bytes, bytes | None]]
 
 
 def subscription(owned: set[int]) -> bytes:
-    said = ConsumerProtocolSubscription([TOPIC], None, [Owned(TOPIC, sorted(owned))] if owned else [])
-    return b"\x00\x01" + said.encode(1)
+    message = ConsumerProtocolSubscription([TOPIC], None, [Owned(TOPIC, sorted(owned))] if owned else [])
+    return b"\x00\x01" + message.encode(1)
 
 
 def assignment(partitions: set[int]) -> bytes:
-    said = ConsumerProtocolAssignment([Assigned(TOPIC, sorted(partitions))] if partitions else [])
-    return b"\x00\x01" + said.encode(1)
+    message = ConsumerProtocolAssignment([Assigned(TOPIC, sorted(partitions))] if partitions else [])
+    return b"\x00\x01" + message.encode(1)
 
 
 def partitions_of(data: bytes) -> set[int]:
     if not data:
         return set()
-    said, _ = ConsumerProtocolAssignment.decode_prefix(data, 1, 2)
-    return {one for topic in said.assigned_partitions for one in topic.partitions}
+    message, _ = ConsumerProtocolAssignment.decode_prefix(data, 1, 2)
+    return {partition for topic in message.assigned_partitions for partition in topic.partitions}
 
 
 @dataclass
@@ -110,8 +110,8 @@ class World:
 
     @property
     def group(self) -> ClassicGroup | None:
-        found = self.machine.groups.get(GROUP)
-        return found if isinstance(found, ClassicGroup) else None
+        group = self.machine.groups.get(GROUP)
+        return group if isinstance(group, ClassicGroup) else None
 
     # The log
 
@@ -179,7 +179,7 @@ class World:
             client.instance,
             None,
             None,
-            [SyncGroupRequestAssignment(one, assignment(has)) for one, has in given.items()],
+            [SyncGroupRequestAssignment(member_id, assignment(has)) for member_id, has in given.items()],
         )
         group_step = self.step()
         outcome = sync(group_step, request, client.name)
@@ -213,8 +213,8 @@ class World:
 
     def commit(self, client: Client, partition: int, offset: int) -> None:
         who = OffsetCommitter(GROUP, client.member_id, client.instance, client.generation, 9)
-        one = OffsetCommit(TOPIC, NO_TOPIC_ID, partition, offset, -1, "")
-        entries, codes = commit(self.machine, who, [one], CommitLimits(self.now_ms, 100))
+        offset_commit = OffsetCommit(TOPIC, NO_TOPIC_ID, partition, offset, -1, "")
+        entries, codes = commit(self.machine, who, [offset_commit], CommitLimits(self.now_ms, 100))
         assert codes == [errors.NONE]
         self.append(entries)
 
@@ -286,8 +286,14 @@ def recorded(group: Any) -> object:
     if group is None:
         return None
     members = [
-        (one.id, one.instance_id, one.session_timeout_ms, one.metadata(group.protocol), one.assignment)
-        for one in group.members.values()
+        (
+            member.id,
+            member.instance_id,
+            member.session_timeout_ms,
+            member.metadata(group.protocol),
+            member.assignment,
+        )
+        for member in group.members.values()
     ]
     return (group.state, group.generation, group.protocol_type, group.protocol, group.leader, members)
 

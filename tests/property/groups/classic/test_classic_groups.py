@@ -150,7 +150,9 @@ class ClassicGroups(RuleBasedStateMachine):
     def time_passes(self, at: int) -> None:
         if self.world.group is None:
             return
-        deadlines = sorted(self.world.deadlines.values(), key=lambda one: (one.name, one.member_id))
+        deadlines = sorted(
+            self.world.deadlines.values(), key=lambda deadline: (deadline.name, deadline.member_id)
+        )
         self.world.pass_deadline(deadlines[at % len(deadlines)])
         self._take_answers()
 
@@ -187,7 +189,7 @@ class ClassicGroups(RuleBasedStateMachine):
             client.member_id, client.generation = answer.member_id, answer.generation_id
             client.leads, client.others = answer.leader == answer.member_id, list(answer.members)
             if client.leads and not answer.skip_assignment:
-                assert client.member_id in [one.member_id for one in client.others] or not client.others
+                assert client.member_id in [other.member_id for other in client.others] or not client.others
         elif answer.error_code == errors.MemberIdRequired.code:
             client.member_id, client.generation = answer.member_id, -1
         elif answer.error_code in (errors.UnknownMemberId.code, errors.FencedInstanceId.code):
@@ -218,8 +220,8 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @invariant()
     def offsets_are_those_that_were_committed(self) -> None:
-        known = self.world.machine.offsets.of("group")
-        assert {partition: one.offset for (_, partition), one in known.items()} == self.offsets
+        offsets = self.world.machine.offsets.of("group")
+        assert {partition: committed.offset for (_, partition), committed in offsets.items()} == self.offsets
 
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
@@ -227,10 +229,10 @@ class ClassicGroups(RuleBasedStateMachine):
         group, deadlines = self.world.group, self.world.deadlines
         if group is None:
             return
-        if group.state is ClassicState.PREPARING and any(one.joining for one in group.members.values()):
+        if group.state is ClassicState.PREPARING and any(member.joining for member in group.members.values()):
             assert ("join", "") in deadlines or ("initial", "") in deadlines
         if group.state in (ClassicState.PREPARING, ClassicState.EMPTY):
-            assert not any(one.syncing for one in group.members.values())
+            assert not any(member.syncing for member in group.members.values())
         if group.state is ClassicState.COMPLETING:
             assert ("sync", "") in deadlines
         if group.state is ClassicState.STABLE and group.withheld:
@@ -246,7 +248,9 @@ class ClassicGroups(RuleBasedStateMachine):
         assert (not group.members) == (
             group.state is ClassicState.EMPTY
         ) or group.state is ClassicState.PREPARING
-        assert {one.instance_id: one.id for one in group.members.values() if one.instance_id} == group.static
+        assert {
+            member.instance_id: member.id for member in group.members.values() if member.instance_id
+        } == group.static
         assert group.leader is None or group.leader in group.members
         assert group.unsynced | group.withheld <= set(group.members)
 

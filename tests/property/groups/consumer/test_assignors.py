@@ -51,26 +51,26 @@ def sizes(assignment: Mapping[str, Partitions]) -> dict[str, int]:
 
 
 def owners(assignment: Mapping[str, Partitions]) -> dict[tuple[UUID, int], list[str]]:
-    found: dict[tuple[UUID, int], list[str]] = {}
+    by_partition: dict[tuple[UUID, int], list[str]] = {}
     for member, topics in assignment.items():
         for topic, partitions in topics.items():
             for partition in partitions:
-                found.setdefault((topic, partition), []).append(member)
-    return found
+                by_partition.setdefault((topic, partition), []).append(member)
+    return by_partition
 
 
 def kept(members: Sequence[MemberSubscription], assignment: Mapping[str, Partitions]) -> int:
     return sum(
-        len(partitions & one.held.get(topic, frozenset()))
-        for one in members
-        for topic, partitions in assignment[one.id].items()
+        len(partitions & member.held.get(topic, frozenset()))
+        for member in members
+        for topic, partitions in assignment[member.id].items()
     )
 
 
 def holding(
     members: Sequence[MemberSubscription], assignment: Mapping[str, Partitions]
 ) -> list[MemberSubscription]:
-    return [one._replace(held=assignment[one.id]) for one in members]
+    return [member._replace(held=assignment[member.id]) for member in members]
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
@@ -81,12 +81,12 @@ def test_every_partition_goes_to_one_subscriber_of_its_topic(
 ) -> None:
     members, counts = data.draw(groups(alike))
     assignment = ASSIGNORS[name](members, counts)
-    assert set(assignment) == {one.id for one in members}
-    wanted = {topic for one in members for topic in one.topics}
-    found = owners(assignment)
-    assert set(found) == {(topic, at) for topic in wanted for at in range(counts[topic])}
-    topics = {one.id: one.topics for one in members}
-    for (topic, _), holders in found.items():
+    assert set(assignment) == {subscriber.id for subscriber in members}
+    wanted = {topic for subscriber in members for topic in subscriber.topics}
+    by_partition = owners(assignment)
+    assert set(by_partition) == {(topic, at) for topic in wanted for at in range(counts[topic])}
+    topics = {subscriber.id: subscriber.topics for subscriber in members}
+    for (topic, _), holders in by_partition.items():
         assert len(holders) == 1 and topic in topics[holders[0]]
     assert all(partitions for given in assignment.values() for partitions in given.values())
 
@@ -116,17 +116,17 @@ def test_uniform_is_even_and_moves_as_little_as_that_takes(
 ) -> None:
     members, counts = group
     assignment = assign_uniform(members, counts)
-    found = sizes(assignment)
-    assert max(found.values()) - min(found.values()) <= 1
+    loads = sizes(assignment)
+    assert max(loads.values()) - min(loads.values()) <= 1
     share, extra = divmod(sum(counts[topic] for topic in members[0].topics), len(members))
     taken: set[tuple[UUID, int]] = set()
     could_keep = []
-    for one in sorted(members, key=lambda one: one.id):
+    for subscriber in sorted(members, key=lambda subscriber: subscriber.id):
         mine = {
             (topic, at)
-            for topic, partitions in one.held.items()
+            for topic, partitions in subscriber.held.items()
             for at in partitions
-            if topic in one.topics and at < counts[topic]
+            if topic in subscriber.topics and at < counts[topic]
         } - taken
         taken |= mine
         could_keep.append(len(mine))
@@ -142,12 +142,12 @@ def test_uniform_leaves_no_move_that_would_even_it_out(
 ) -> None:
     members, counts = group
     assignment = assign_uniform(members, counts)
-    found = sizes(assignment)
-    for one in members:
-        for topic in assignment[one.id]:
+    loads = sizes(assignment)
+    for subscriber in members:
+        for topic in assignment[subscriber.id]:
             for other in members:
                 if topic in other.topics:
-                    assert found[one.id] - found[other.id] <= 1
+                    assert loads[subscriber.id] - loads[other.id] <= 1
 
 
 @settings(max_examples=200, deadline=None)
@@ -157,10 +157,16 @@ def test_range_gives_runs_in_the_order_of_members_static_ones_first(
 ) -> None:
     members, counts = group
     assignment = assign_range(members, counts)
-    static = sorted((one for one in members if one.instance_id), key=lambda one: one.instance_id or "")
-    others = sorted((one for one in members if not one.instance_id), key=lambda one: one.id)
+    static = sorted(
+        (subscriber for subscriber in members if subscriber.instance_id),
+        key=lambda subscriber: subscriber.instance_id or "",
+    )
+    others = sorted(
+        (subscriber for subscriber in members if not subscriber.instance_id),
+        key=lambda subscriber: subscriber.id,
+    )
     for topic in TOPICS:
-        wanting = [one.id for one in static + others if topic in one.topics]
+        wanting = [subscriber.id for subscriber in static + others if topic in subscriber.topics]
         runs = [sorted(assignment[member].get(topic, ())) for member in wanting]
         assert [at for run in runs for at in run] == (list(range(counts[topic])) if wanting else [])
         lengths = [len(run) for run in runs]
@@ -176,42 +182,42 @@ def member(name: str, *topics: UUID, instance: str | None = None, **held: Partit
 
 def plain(assignment: Mapping[str, Partitions]) -> dict[str, dict[int, set[int]]]:
     return {
-        one: {topic.int: set(partitions) for topic, partitions in topics.items()}
-        for one, topics in assignment.items()
+        member_id: {topic.int: set(partitions) for topic, partitions in topics.items()}
+        for member_id, topics in assignment.items()
     }
 
 
 def test_range_as_kafka_two_members_two_topics() -> None:
-    found = assign_range([member("A", A, C), member("B", A, C)], {A: 3, C: 2})
-    assert plain(found) == {"A": {1: {0, 1}, 3: {0}}, "B": {1: {2}, 3: {1}}}
+    assignment = assign_range([member("A", A, C), member("B", A, C)], {A: 3, C: 2})
+    assert plain(assignment) == {"A": {1: {0, 1}, 3: {0}}, "B": {1: {2}, 3: {1}}}
 
 
 def test_range_as_kafka_three_members_three_topics_with_different_subscriptions() -> None:
-    found = assign_range([member("A", A, B), member("B", C), member("C", B, C)], {A: 3, B: 3, C: 2})
-    assert plain(found) == {"A": {1: {0, 1, 2}, 2: {0, 1}}, "B": {3: {0}}, "C": {2: {2}, 3: {1}}}
+    assignment = assign_range([member("A", A, B), member("B", C), member("C", B, C)], {A: 3, B: 3, C: 2})
+    assert plain(assignment) == {"A": {1: {0, 1, 2}, 2: {0, 1}}, "B": {3: {0}}, "C": {2: {2}, 3: {1}}}
 
 
 def test_range_as_kafka_more_members_than_partitions() -> None:
-    found = assign_range([member("A", C), member("B", C), member("C", C)], {C: 2})
-    assert plain(found) == {"A": {3: {0}}, "B": {3: {1}}, "C": {}}
+    assignment = assign_range([member("A", C), member("B", C), member("C", C)], {C: 2})
+    assert plain(assignment) == {"A": {3: {0}}, "B": {3: {1}}, "C": {}}
 
 
 def test_range_as_kafka_static_members_keep_their_ranges_under_new_ids() -> None:
     before = [member("A", A, instance="x"), member("B", A, instance="y"), member("C", A)]
     after = [member("Z", A, instance="x"), member("B", A, instance="y"), member("C", A)]
-    found = assign_range(before, {A: 3})
-    assert plain(found) == {"A": {1: {0}}, "B": {1: {1}}, "C": {1: {2}}}
+    assignment = assign_range(before, {A: 3})
+    assert plain(assignment) == {"A": {1: {0}}, "B": {1: {1}}, "C": {1: {2}}}
     assert plain(assign_range(after, {A: 3}))["Z"] == {1: {0}}
 
 
 def test_range_as_kafka_topics_of_one_size_are_split_at_the_same_places() -> None:
-    found = assign_range([member(name, A, B) for name in "ABC"], {A: 6, B: 6})
-    assert all(topics[A] == topics[B] for topics in found.values())
+    assignment = assign_range([member(name, A, B) for name in "ABC"], {A: 6, B: 6})
+    assert all(topics[A] == topics[B] for topics in assignment.values())
 
 
 def test_uniform_as_kafka_first_assignment() -> None:
-    found = assign_uniform([member("A", A, C), member("B", A, C)], {A: 3, C: 2})
-    assert sorted(sizes(found).values()) == [2, 3]
+    assignment = assign_uniform([member("A", A, C), member("B", A, C)], {A: 3, C: 2})
+    assert sorted(sizes(assignment).values()) == [2, 3]
     crowded = assign_uniform([member(name, C) for name in "ABC"], {C: 2})
     assert sorted(sizes(crowded).values()) == [0, 1, 1]
 
@@ -240,14 +246,14 @@ def test_uniform_as_kafka_partitions_that_are_added_are_shared_out() -> None:
 
 
 def test_uniform_as_kafka_with_different_subscriptions() -> None:
-    found = assign_uniform(
+    assignment = assign_uniform(
         [member("A", A, B), member("B", C), member("C", B, C, D)], {A: 3, B: 3, C: 3, D: 3}
     )
-    assert plain(found)["A"][1] == {0, 1, 2} and plain(found)["C"][4] == {0, 1, 2}
-    assert max(sizes(found).values()) == 5
+    assert plain(assignment)["A"][1] == {0, 1, 2} and plain(assignment)["C"][4] == {0, 1, 2}
+    assert max(sizes(assignment).values()) == 5
 
 
 def test_an_assignment_of_a_large_group_takes_a_moment() -> None:
     members = [member(f"m{at:04}", A) for at in range(1000)]
-    found = assign_uniform(members, {A: 10_000})
-    assert set(sizes(found).values()) == {10}
+    assignment = assign_uniform(members, {A: 10_000})
+    assert set(sizes(assignment).values()) == {10}

@@ -160,8 +160,8 @@ class Groups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TOPICS), partitions=st.integers(0, 5))
     def topic_changes(self, name: str, partitions: int) -> None:
-        known = self.service.image.topics.get(name)
-        if known is None or partitions == 0 or partitions > len(known.partitions):
+        topic = self.service.image.topics.get(name)
+        if topic is None or partitions == 0 or partitions > len(topic.partitions):
             self.service.topic(name, partitions)
 
     @rule(by_ms=st.sampled_from([10, 400, 1500]), follow_up=st.booleans())
@@ -183,8 +183,8 @@ class Groups(RuleBasedStateMachine):
                 client.revoke()
                 client.follow()
                 self.try_to(client, client.beat)
-            for one in self.old:
-                one.rejoin_if_told()
+            for client in self.old:
+                client.rejoin_if_told()
         if not self.live and not self.old:
             return
         group = self.service.group

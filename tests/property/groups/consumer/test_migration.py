@@ -37,7 +37,7 @@ def subscription(topics: list[str], version: int) -> bytes:
 @st.composite
 def classic_groups(draw: st.DrawFn) -> tuple[Service, ClassicGroup]:
     """Stable, with every partition assigned to somebody."""
-    here = service()
+    world = service()
     group = ClassicGroup(GROUP, ClassicState.STABLE)
     group.generation = draw(st.integers(1, 50))
     ids = draw(st.lists(st.sampled_from("uvwxyz"), min_size=1, max_size=4, unique=True))
@@ -60,11 +60,11 @@ def classic_groups(draw: st.DrawFn) -> tuple[Service, ClassicGroup]:
             ),
             "consumer",
         )
-        partitions = {here.id_of(topic): frozenset(some) for topic, some in owned[member].items()}
-        group.members[member].assignment = write_assignment(partitions, here.image, version)
+        partitions = {world.id_of(topic): frozenset(some) for topic, some in owned[member].items()}
+        group.members[member].assignment = write_assignment(partitions, world.image, version)
     group.protocol = group.choose_protocol()
     group.topics = group.subscribed_topics()
-    return here, group
+    return world, group
 
 
 def written(entries: list[CoordinatorRecord]) -> ConsumerGroup | ClassicGroup:
@@ -74,9 +74,9 @@ def written(entries: list[CoordinatorRecord]) -> ConsumerGroup | ClassicGroup:
         again = KINDS.decode(*KINDS.encode(entry))
         assert again is not None
         machine.replay(again, -1)
-    (found,) = machine.groups.values()
-    assert isinstance(found, ConsumerGroup | ClassicGroup)
-    return found
+    (group,) = machine.groups.values()
+    assert isinstance(group, ConsumerGroup | ClassicGroup)
+    return group
 
 
 @settings(max_examples=100, deadline=None)
@@ -147,9 +147,9 @@ def test_assignments_that_are_not_understood_are_not_lost() -> None:
 
 @pytest.mark.parametrize("policy", ["upgrade", "disabled"])
 def test_a_consumer_group_stays_one_where_the_way_back_is_closed(policy: str) -> None:
-    here = service()
-    up = written(upgraded(stable(), here.image))
+    world = service()
+    up = written(upgraded(stable(), world.image))
     assert isinstance(up, ConsumerGroup)
-    assert may_downgrade(up, (), here.config)
+    assert may_downgrade(up, (), world.config)
     assert not may_downgrade(up, (), BrokerConfig.of({"group.consumer.migration.policy": policy}))
-    assert not may_downgrade(up, ["m"], here.config)  # nobody would be left
+    assert not may_downgrade(up, ["m"], world.config)  # nobody would be left

@@ -36,13 +36,13 @@ def expected(steps: list[Any]) -> tuple[dict[Any, int], set[Any]]:
         elif kind == "pending":
             written.append([step[1], step[2], step[3], "pending"])
         elif kind == "delete":
-            written = [one for one in written if one[0] != step[1]]
+            written = [write for write in written if write[0] != step[1]]
         else:
-            for one in written:
-                if one[2] == step[1] and one[3] == "pending":
-                    one[3] = "committed" if step[2] else "aborted"
-    committed = {one[0]: one[1] for one in written if one[3] == "committed"}
-    return committed, {one[0] for one in written if one[3] == "pending"}
+            for write in written:
+                if write[2] == step[1] and write[3] == "pending":
+                    write[3] = "committed" if step[2] else "aborted"
+    committed = {write[0]: write[1] for write in written if write[3] == "committed"}
+    return committed, {write[0] for write in written if write[3] == "pending"}
 
 
 @given(STEPS)
@@ -55,8 +55,8 @@ def test_offsets_are_the_last_that_count(steps: list[Any]) -> None:
             machine.replay(through_bytes(step), step[3] if step[0] == "pending" else -1)
         committed, pending = expected(steps[:count])
         for group in ("g", "h"):
-            found = {(group, *place): one.offset for place, one in machine.offsets.of(group).items()}
-            assert found == {place: offset for place, offset in committed.items() if place[0] == group}
+            offsets = {(group, *place): stored.offset for place, stored in machine.offsets.of(group).items()}
+            assert offsets == {place: offset for place, offset in committed.items() if place[0] == group}
             assert {(group, *place) for place in machine.offsets.pending(group)} == {
                 place for place in pending if place[0] == group
             }
@@ -64,7 +64,7 @@ def test_offsets_are_the_last_that_count(steps: list[Any]) -> None:
                 for partition in (0, 1):
                     is_pending = machine.offsets.is_pending(group, topic, partition)
                     assert is_pending == ((group, topic, partition) in pending)
-            assert machine.offsets.has_any(group) == bool(found or machine.offsets.pending(group))
+            assert machine.offsets.has_any(group) == bool(offsets or machine.offsets.pending(group))
 
 
 def through_bytes(step: Any) -> CoordinatorRecord:

@@ -23,13 +23,13 @@ def test_every_partition_has_a_reader_and_every_member_something(
     wanted: dict[str, frozenset[UUID]], sizes: dict[UUID, int]
 ) -> None:
     partitions = {topic: frozenset(range(size)) for topic, size in sizes.items()}
-    found = {member: flat(one) for member, one in assign(wanted, partitions, {}).items()}
-    assert found.keys() == wanted.keys()
-    read = frozenset().union(*found.values())
+    assigned = {member: flat(assignment) for member, assignment in assign(wanted, partitions, {}).items()}
+    assert assigned.keys() == wanted.keys()
+    read = frozenset().union(*assigned.values())
     for topic, indexes in partitions.items():
         if any(topic in topics for topics in wanted.values()):
             assert {(topic, index) for index in indexes} <= read
-    for member, own in found.items():
+    for member, own in assigned.items():
         assert {topic for topic, _ in own} <= wanted[member] & partitions.keys()
         assert own or not wanted[member] & partitions.keys()
 
@@ -39,27 +39,27 @@ def test_loads_are_fair_and_who_stays_keeps_what_it_can(before: int, count: int,
     topic = TOPICS[0]
     partitions = {topic: frozenset(range(count))}
     current = {
-        member: flat(one)
-        for member, one in assign(
+        member: flat(assignment)
+        for member, assignment in assign(
             dict.fromkeys("abcdefgh"[:before], frozenset([topic])), partitions, {}
         ).items()
     }
-    found = {
-        member: flat(one)
-        for member, one in assign(
+    assigned = {
+        member: flat(assignment)
+        for member, assignment in assign(
             dict.fromkeys("abcdefgh"[:after], frozenset([topic])), partitions, current
         ).items()
     }
-    loads = sorted(len(own) for own in found.values())
+    loads = sorted(len(own) for own in assigned.values())
     assert loads[-1] - loads[0] <= 1
-    readers = [sum((topic, index) in own for own in found.values()) for index in range(count)]
+    readers = [sum((topic, index) in own for own in assigned.values()) for index in range(count)]
     assert max(readers) - min(readers) <= 1
     if before == after:
-        assert found == current
+        assert assigned == current
     fair = max(count // after, 1)
     if count >= after >= before:
         assert all(
             len(own & current.get(member, frozenset())) >= fair
-            for member, own in found.items()
+            for member, own in assigned.items()
             if member in current
         )

@@ -105,15 +105,15 @@ class ShareModel(RuleBasedStateMachine):
             AcquireRequest(member, most, batch, strict), spans, self.terms, self.now_ms
         )
         given = 0
-        for one in grant.acquired:
-            assert one.first <= one.last
-            for offset in range(one.first, one.last + 1):
-                known = self._model(offset)
-                assert known.state == "available", f"{offset} is {known.state}, and was given to {member}"
-                assert one.deliveries == before[offset] + 1
+        for acquired in grant.acquired:
+            assert acquired.first <= acquired.last
+            for offset in range(acquired.first, acquired.last + 1):
+                record = self._model(offset)
+                assert record.state == "available", f"{offset} is {record.state}, and was given to {member}"
+                assert acquired.deliveries == before[offset] + 1
                 assert not any(span.empty and span.first <= offset <= span.last for span in self.spans)
-                known.state, known.holder = "held", member
-                known.deliveries, known.deadline_ms = one.deliveries, self.now_ms + LOCK_MS
+                record.state, record.holder = "held", member
+                record.deliveries, record.deadline_ms = acquired.deliveries, self.now_ms + LOCK_MS
                 given += 1
         if strict:
             assert given <= most
@@ -139,7 +139,11 @@ class ShareModel(RuleBasedStateMachine):
     def a_member_acknowledges(
         self, member: str, near: int, at_own: bool, kinds: list[AcknowledgeType]
     ) -> None:
-        held = [offset for offset, one in self.known.items() if one.state == "held" and one.holder == member]
+        held = [
+            offset
+            for offset, record in self.known.items()
+            if record.state == "held" and record.holder == member
+        ]
         if at_own and held:
             first = sorted(held)[near % len(held)]
             kinds = kinds[: next(n for n in range(1, 99) if first + n not in held)]
@@ -186,8 +190,8 @@ class ShareModel(RuleBasedStateMachine):
             for batch in batches:
                 for offset in range(batch.first, batch.last + 1):
                     if offset in self.known:
-                        one = self.known[offset]
-                        one.persisted = max(one.persisted, (batch.deliveries, batch.state))
+                        record = self.known[offset]
+                        record.persisted = max(record.persisted, (batch.deliveries, batch.state))
         for change, settle in under_way:
             self.partition.confirmed(change) if ok else self.partition.undone(change)
             for offset, state in settle.items():
@@ -208,20 +212,20 @@ class ShareModel(RuleBasedStateMachine):
     def time_passes(self, by_ms: int) -> None:
         self.now_ms += by_ms
         deadline = self.partition.next_deadline_ms()
-        held = [known.deadline_ms for known in self.known.values() if known.state == "held"]
+        held = [record.deadline_ms for record in self.known.values() if record.state == "held"]
         assert deadline == min(held, default=None)
         change = self.partition.expired(self.now_ms, self.terms)
-        for offset, known in self.known.items():
-            if known.state == "held" and known.deadline_ms <= self.now_ms:
-                known.state = self._fate(offset, AcknowledgeType.RELEASE)
+        for offset, record in self.known.items():
+            if record.state == "held" and record.deadline_ms <= self.now_ms:
+                record.state = self._fate(offset, AcknowledgeType.RELEASE)
         self._submit(change, {})
 
     @rule(member=st.sampled_from(MEMBERS))
     def a_session_ends(self, member: str) -> None:
         change = self.partition.released(member, self.terms)
-        for offset, known in self.known.items():
-            if known.state == "held" and known.holder == member:
-                known.state = self._fate(offset, AcknowledgeType.RELEASE)
+        for offset, record in self.known.items():
+            if record.state == "held" and record.holder == member:
+                record.state = self._fate(offset, AcknowledgeType.RELEASE)
         self._submit(change, {})
 
     @rule(yes=st.booleans())
@@ -262,9 +266,9 @@ class ShareModel(RuleBasedStateMachine):
         self.partition.log_started(self.log_start)
         self.queue.clear()
         self.failed_before = False
-        for known in self.known.values():
-            known.deliveries, number = known.persisted
-            known.state = NAMES[RecordState(number)]
+        for record in self.known.values():
+            record.deliveries, number = record.persisted
+            record.state = NAMES[RecordState(number)]
 
     # What holds
 
@@ -278,17 +282,17 @@ class ShareModel(RuleBasedStateMachine):
             assert run.first == at and run.last >= run.first
             at = run.last + 1
             for offset in range(run.first, run.last + 1):
-                known = self._model(offset)
-                assert (run.to is not None) == (known.state == "moving"), offset
+                record = self._model(offset)
+                assert (run.to is not None) == (record.state == "moving"), offset
                 if run.to is None:
-                    assert run.state.name == state.get(known.state, known.state.upper()), offset
-                assert run.finished or run.deliveries == known.deliveries, offset
+                    assert run.state.name == state.get(record.state, record.state.upper()), offset
+                assert run.finished or run.deliveries == record.deliveries, offset
         assert at == partition.end
-        for offset, known in self.known.items():
+        for offset, record in self.known.items():
             if offset < partition.start:
-                assert known.state in FINISHED, f"{offset} is {known.state} and was passed over"
+                assert record.state in FINISHED, f"{offset} is {record.state} and was passed over"
             if offset >= partition.end:
-                assert known.state == "available"
+                assert record.state == "available"
 
     @invariant()
     def what_is_kept_is_bounded(self) -> None:

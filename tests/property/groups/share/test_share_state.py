@@ -33,10 +33,10 @@ batches = st.builds(
 )
 
 
-def apart(found: list[StateBatch]) -> list[StateBatch]:
+def apart(batches: list[StateBatch]) -> list[StateBatch]:
     """Those of them that do not overlap."""
     kept: list[StateBatch] = []
-    for batch in sorted(found):
+    for batch in sorted(batches):
         if not kept or batch.first > kept[-1].last:
             kept.append(batch)
     return kept
@@ -91,10 +91,12 @@ def test_from_a_log_cut_anywhere_nothing_accepted_comes_back(
         start = partition.next_offset()
         wish = AcquireRequest("m", size, 0, strict=True)
         grant = partition.acquire(wish, [OffsetSpan(start, start + 7)], TERMS, 0)
-        for one in grant.acquired:
-            types = kinds[: one.last - one.first + 1]
-            change = partition.acknowledge("m", [AcknowledgedRange(one.first, one.last, types)], TERMS, 0)
-            done |= {one.first + at for at, kind in enumerate(types) if kind != 2}
+        for acquired in grant.acquired:
+            types = kinds[: acquired.last - acquired.first + 1]
+            change = partition.acknowledge(
+                "m", [AcknowledgedRange(acquired.first, acquired.last, types)], TERMS, 0
+            )
+            done |= {acquired.first + at for at, kind in enumerate(types) if kind != 2}
             what = StateWrite(1, 0, *partition.outlook(), change.batches)
             append(group_state.write(machine, KEY, what, updates_max, 0), done)
             partition.confirmed(change)
@@ -103,13 +105,13 @@ def test_from_a_log_cut_anywhere_nothing_accepted_comes_back(
         for entry in log[:cut]:
             loaded.replay(through_bytes(entry), -1)
         state = loaded.states[KEY]
-        found = SharePartition(state.start, state.batches)
+        restored = SharePartition(state.start, state.batches)
         open_ones = {
             offset
-            for run in found.runs
+            for run in restored.runs
             if run.state is RecordState.AVAILABLE
             for offset in range(run.first, run.last + 1)
         }
-        finished = set(range(found.end)) - open_ones
+        finished = set(range(restored.end)) - open_ones
         assert accepted[cut - 1] == finished
         assert state.updates <= updates_max

@@ -59,10 +59,10 @@ def _records(draw: st.DrawFn, count: _Count, depth: int) -> Any:
     fields = []
     for field in draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3)):
         type_ = draw(_types(count, depth - 1))
-        one: dict[str, Any] = {"name": field, "type": type_}
+        field_schema: dict[str, Any] = {"name": field, "type": type_}
         if isinstance(type_, str) and draw(st.booleans()):
-            one["default"] = DEFAULTS[type_]
-        fields.append(one)
+            field_schema["default"] = DEFAULTS[type_]
+        fields.append(field_schema)
     return {"type": "record", "name": f"ns.{name}", "fields": fields}
 
 
@@ -82,15 +82,15 @@ def _fixed(draw: st.DrawFn, count: _Count) -> Any:
 
 @st.composite
 def _unions(draw: st.DrawFn, count: _Count, depth: int) -> Any:
-    found: list[Any] = []
+    branches: list[Any] = []
     seen = set()
-    for one in draw(st.lists(_types(count, depth - 1), min_size=1, max_size=3)):
-        kind = one["type"] if isinstance(one, dict) else one
-        if isinstance(one, list) or (kind in seen and kind not in ("record", "enum", "fixed")):
+    for branch in draw(st.lists(_types(count, depth - 1), min_size=1, max_size=3)):
+        kind = branch["type"] if isinstance(branch, dict) else branch
+        if isinstance(branch, list) or (kind in seen and kind not in ("record", "enum", "fixed")):
             continue
         seen.add(kind)
-        found.append(one)
-    return found or ["null"]
+        branches.append(branch)
+    return branches or ["null"]
 
 
 @st.composite
@@ -141,10 +141,10 @@ def _change_complex(draw: st.DrawFn, schema: dict[str, Any]) -> Any:
         fields.pop(draw(st.integers(0, len(fields) - 1)))
     elif choice == 1 and free:
         type_ = draw(st.sampled_from(PRIMITIVES))
-        one: dict[str, Any] = {"name": free[0], "type": type_}
+        field_schema: dict[str, Any] = {"name": free[0], "type": type_}
         if draw(st.booleans()):
-            one["default"] = DEFAULTS[type_]
-        fields.insert(draw(st.integers(0, len(fields))), one)
+            field_schema["default"] = DEFAULTS[type_]
+        fields.insert(draw(st.integers(0, len(fields))), field_schema)
     elif choice == 2 and fields and free:
         at = draw(st.integers(0, len(fields) - 1))
         fields[at] = {**fields[at], "name": free[0], "aliases": [fields[at]["name"]]}

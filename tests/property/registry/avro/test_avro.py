@@ -45,15 +45,15 @@ def test_what_is_compatible_is_read(pair: tuple[Any, Any], data: st.DataObject) 
 def test_the_verdicts_are_those_of_avros_own_package(pair: tuple[Any, Any]) -> None:
     writer, reader = pair
     try:
-        found = parsed(reader).differences(parsed(writer))
+        differences = parsed(reader).differences(parsed(writer))
     except Refusal:
         assume(False)
     # It takes no notice of aliases of fields, nor of the default of a reader's enum.
     assume("aliases" not in json.dumps(reader) and '"symbols"' not in json.dumps([reader, writer]))
     checker = ReaderWriterCompatibilityChecker()
     theirs = checker.get_compatibility(avro_parse(json.dumps(reader)), avro_parse(json.dumps(writer)))
-    assert (theirs.compatibility is SchemaCompatibilityType.compatible) == (not found), (
-        found,
+    assert (theirs.compatibility is SchemaCompatibilityType.compatible) == (not differences), (
+        differences,
         theirs.messages,
     )
 
@@ -79,7 +79,7 @@ def test_the_order_of_attributes_does_not_matter_to_the_normal_form(schema: Any)
 def _reversed(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _reversed(value[key]) for key in reversed(value)}
-    return [_reversed(one) for one in value] if isinstance(value, list) else value
+    return [_reversed(item) for item in value] if isinstance(value, list) else value
 
 
 @given(

@@ -151,15 +151,15 @@ def _places(value: Any) -> Any:
         for word, inner in value.items():
             if word in ("properties", "patternProperties", "dependentSchemas"):
                 yield from ((inner, name) for name in inner)
-                for one in inner.values():
-                    yield from _places(one)
+                for inner_schema in inner.values():
+                    yield from _places(inner_schema)
             elif word in ("additionalProperties", "items", "contains", "not", "if", "then", "else"):
                 yield (value, word)
                 yield from _places(inner)
             elif word in ("anyOf", "allOf", "prefixItems"):
                 yield from ((inner, at) for at in range(len(inner)))
-                for one in inner:
-                    yield from _places(one)
+                for inner_schema in inner:
+                    yield from _places(inner_schema)
 
 
 def _root(schema: Any) -> Any:
@@ -180,11 +180,11 @@ def pairs() -> st.SearchStrategy[tuple[Any, Any]]:
 def test_what_is_compatible_is_accepted(pair: tuple[Any, Any]) -> None:
     writer, reader = map(_root, pair)
     try:
-        found = parsed(reader).differences(parsed(writer))
+        differences = parsed(reader).differences(parsed(writer))
     except Refusal:
         assume(False)
-    event("compatible" if not found else "not")
-    if found:
+    event("compatible" if not differences else "not")
+    if differences:
         return
     written = jsonschema_rs.validator_for(writer)
     read = jsonschema_rs.validator_for(reader)
@@ -215,7 +215,7 @@ def test_the_normal_form_does_not_depend_on_the_order_of_keywords(schema: Any) -
 def _reversed(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _reversed(value[key]) for key in reversed(value)}
-    return [_reversed(one) for one in value] if isinstance(value, list) else value
+    return [_reversed(item) for item in value] if isinstance(value, list) else value
 
 
 # Each keyword with a few values, alone and in the places where schemas stand: every one is tried against every other.

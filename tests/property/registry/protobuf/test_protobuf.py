@@ -167,9 +167,9 @@ def test_what_is_compatible_keeps_every_value_that_both_know(old: str, new: str,
         writer, reader = parsed(old), parsed(new)
     except Refusal:
         assume(False)
-    found = reader.differences(writer)
-    event("compatible" if not found else "not")
-    if found:
+    differences = reader.differences(writer)
+    event("compatible" if not differences else "not")
+    if differences:
         return
     written = _filled(data.draw, _class(writer)(), 1)
     read = _class(reader).FromString(written.SerializeToString())

@@ -42,13 +42,13 @@ def no(_: Any) -> bool:
 
 
 def subscription(*owned: int) -> bytes:
-    said = ConsumerProtocolSubscription(["t"], None, [Owned("t", list(owned))] if owned else [])
-    return b"\x00\x01" + said.encode(1)
+    message = ConsumerProtocolSubscription(["t"], None, [Owned("t", list(owned))] if owned else [])
+    return b"\x00\x01" + message.encode(1)
 
 
 def assignment(*partitions: int) -> bytes:
-    said = ConsumerProtocolAssignment([Assigned("t", list(partitions))] if partitions else [])
-    return b"\x00\x01" + said.encode(1)
+    message = ConsumerProtocolAssignment([Assigned("t", list(partitions))] if partitions else [])
+    return b"\x00\x01" + message.encode(1)
 
 
 class Member:
@@ -75,7 +75,7 @@ class Member:
         return await self.node.classic.join(request, MemberConnection(self.name, "/here", 9, self.hold))
 
     async def sync(self, **given: bytes) -> Any:
-        shares = [SyncGroupRequestAssignment(one, data) for one, data in given.items()]
+        shares = [SyncGroupRequestAssignment(member_id, data) for member_id, data in given.items()]
         request = SyncGroupRequest(GROUP, self.generation, self.id, None, None, None, shares)
         return await self.node.classic.sync(request)
 
@@ -104,9 +104,9 @@ def elapsed_since(start: float) -> float:
 
 
 def group_of(node: Node) -> ClassicGroup:
-    found = node.groups.shard(GROUP).machine.groups[GROUP]
-    assert isinstance(found, ClassicGroup)
-    return found
+    group = node.groups.shard(GROUP).machine.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    return group
 
 
 # Heartbeats

@@ -17,15 +17,15 @@ def version(number: int) -> bytes:
 def test_every_version_tells_its_topics_and_what_is_owned() -> None:
     for number in range(4):
         has = [Owned("a", [0, 2])] if number >= 1 else []
-        said = ConsumerProtocolSubscription(["a", "b"], b"data", has)
-        data = version(number) + said.encode(number)
+        subscription = ConsumerProtocolSubscription(["a", "b"], b"data", has)
+        data = version(number) + subscription.encode(number)
         assert topics_of(data) == ["a", "b"]
         assert owned(data) == ({("a", 0), ("a", 2)} if number >= 1 else set())
 
 
 def test_a_version_of_the_future_is_read_as_the_last_one_known() -> None:
-    said = ConsumerProtocolSubscription(["a"], None, [Owned("a", [1])])
-    assert owned(version(9) + said.encode(3) + b"more") == {("a", 1)}
+    subscription = ConsumerProtocolSubscription(["a"], None, [Owned("a", [1])])
+    assert owned(version(9) + subscription.encode(3) + b"more") == {("a", 1)}
     given = ConsumerProtocolAssignment([Assigned("a", [1, 2])])
     assert assigned(version(9) + given.encode(1) + b"more") == {("a", 1), ("a", 2)}
 

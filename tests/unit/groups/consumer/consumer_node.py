@@ -98,9 +98,9 @@ class Node:
 
     @property
     def group(self) -> ConsumerGroup:
-        found = self.groups.shard(GROUP).machine.groups[GROUP]
-        assert isinstance(found, ConsumerGroup)
-        return found
+        group = self.groups.shard(GROUP).machine.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return group
 
     def member(self, instance: str | None = None) -> Member:
         return Member(self, instance)
@@ -135,7 +135,7 @@ class Member:
         answer = await self.node.consumers.heartbeat(request, caller)
         self.epoch, self.interval_ms = answer.member_epoch, answer.heartbeat_interval_ms
         if answer.assignment is not None:
-            self.owned = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+            self.owned = {topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions}
         return answer
 
     async def join(self, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
@@ -144,8 +144,8 @@ class Member:
         return await self.send(subscribed_topic_names=list(topics), **wanted)
 
     async def acknowledge(self) -> ConsumerGroupHeartbeatResponse:
-        said = [TopicPartitions(topic, partitions) for topic, partitions in self.owned.items()]
-        return await self.send(topic_partitions=said)
+        owned = [TopicPartitions(topic, partitions) for topic, partitions in self.owned.items()]
+        return await self.send(topic_partitions=owned)
 
     async def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         return await self.send(member_epoch=epoch)

@@ -27,8 +27,8 @@ def names(*topics: str) -> dict[UUID, str]:
 
 
 def test_an_expression_stands_for_the_topics_whose_whole_name_matches() -> None:
-    found = Expressions().find("a.*|b", names("a", "ab", "b", "ba", "bb"), 0)
-    assert found.topics == {"a", "ab", "b"}
+    resolved = Expressions().find("a.*|b", names("a", "ab", "b", "ba", "bb"), 0)
+    assert resolved.topics == {"a", "ab", "b"}
 
 
 def test_an_expression_that_would_take_ages_elsewhere_takes_none() -> None:

@@ -99,7 +99,7 @@ class ShareNode:
 
     async def configure(self, **settings: str) -> None:
         changes = {name.replace("_", "."): value for name, value in settings.items()}
-        await self.controller.alter_group_configs(GROUP, lambda known: {**known, **changes}, False)
+        await self.controller.alter_group_configs(GROUP, lambda before: {**before, **changes}, False)
 
     def topic(self, name: str = TOPIC) -> Partition:
         return self.partitions.led_here(name, 0)
@@ -114,10 +114,10 @@ class ShareNode:
         self, member: str, part: SharePartitionId, most: int = 500, wait_ms: int = 0, strict: bool = True
     ) -> list[AcquiredRange]:
         limits = ShareFetchLimits(wait_ms, 1, 1 << 20, most, 0, strict)
-        found = (await ShareFetch(self.shares, GROUP, member, limits).run([part])).get(part)
-        if isinstance(found, Exception):
-            raise found
-        return found.acquired if isinstance(found, ShareFetchedRecords) else []
+        result = (await ShareFetch(self.shares, GROUP, member, limits).run([part])).get(part)
+        if isinstance(result, Exception):
+            raise result
+        return result.acquired if isinstance(result, ShareFetchedRecords) else []
 
     async def acknowledge(
         self, member: str, part: SharePartitionId, first: int, last: int, kind: int

@@ -40,9 +40,9 @@ class Driver:
 
     @property
     def group(self) -> ShareGroup | None:
-        found = self.machine.groups.get("g")
-        assert found is None or isinstance(found, ShareGroup)
-        return found
+        group = self.machine.groups.get("g")
+        assert group is None or isinstance(group, ShareGroup)
+        return group
 
     def take(self, entries: list[CoordinatorRecord]) -> None:
         for entry in entries:
@@ -125,10 +125,10 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     driver.beat("ben", 0, ["jobs"])
     driver.now_ms += INTERVAL_MS
     driver.beat("ben", 0, ["jobs"])
-    told = driver.beat("ann", before)
+    answer = driver.beat("ann", before)
     again = driver.beat("ann", before)
-    assert told.epoch > before
-    assert (again.epoch, again.assignment, again.entries) == (told.epoch, told.assignment, [])
+    assert answer.epoch > before
+    assert (again.epoch, again.assignment, again.entries) == (answer.epoch, answer.assignment, [])
 
 
 @pytest.mark.parametrize("off", [-2, 1])

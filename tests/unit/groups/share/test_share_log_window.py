@@ -25,8 +25,8 @@ def marker(base: int, producer_id: int) -> bytes:
 
 
 def test_batches_are_spans_and_what_lies_between_them_is_empty() -> None:
-    found = window(batch(0, 3) + batch(5, 2) + batch(9, 1), 1)
-    assert found.spans == [
+    read = window(batch(0, 3) + batch(5, 2) + batch(9, 1), 1)
+    assert read.spans == [
         OffsetSpan(1, 2),
         OffsetSpan(3, 4, True),
         OffsetSpan(5, 6),
@@ -44,10 +44,10 @@ def test_markers_and_aborted_transactions_are_empty() -> None:
 
 
 def test_only_batches_that_something_was_acquired_of_are_sent_and_they_are_whole() -> None:
-    found = window(batch(0, 3) + batch(3, 3) + batch(6, 3), 0)
-    sent = found.records([AcquiredRange(1, 1, 1), AcquiredRange(7, 8, 1)])
+    read = window(batch(0, 3) + batch(3, 3) + batch(6, 3), 0)
+    sent = read.records([AcquiredRange(1, 1, 1), AcquiredRange(7, 8, 1)])
     assert [record.offset for record in read_records(sent)] == [0, 1, 2, 6, 7, 8]
-    assert found.records([]) == b""
+    assert read.records([]) == b""
 
 
 def test_a_batch_that_is_cut_is_not_there() -> None:

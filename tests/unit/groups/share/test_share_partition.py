@@ -89,9 +89,9 @@ def test_records_that_keep_coming_back_are_given_in_smaller_parts_and_at_last_al
     partition = SharePartition(0)
     sizes = []
     for _ in range(5):
-        (one, *rest) = given(partition, OffsetSpan(0, 7))
+        (first, *rest) = given(partition, OffsetSpan(0, 7))
         assert not rest
-        sizes.append((one.last - one.first + 1, one.deliveries))
+        sizes.append((first.last - first.first + 1, first.deliveries))
         partition.released("ann", TERMS)
     assert sizes[:4] == [(8, 1), (8, 2), (8, 3), (4, 4)]
     assert sizes[4] == (1, 5)
