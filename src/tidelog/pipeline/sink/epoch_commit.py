@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from tidelog import errors
-from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.pipeline.clients import PipelineClients, clients
 from tidelog.pipeline.options.sink import SinkOptions
 from tidelog.pipeline.options.text import PipelineError

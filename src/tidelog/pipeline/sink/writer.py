@@ -30,7 +30,7 @@ from tidelog.pipeline.worker_memory import task_done
 if TYPE_CHECKING:
     import pyarrow
 
-    from tidelog.client.blocking_producer import Producer
+    from tidelog.client.blocking.producer import Producer
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 # Spark's job group tells the runs of a stream apart, unless the user has set another group.

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tidelog.client.blocking_admin import Admin
+    from tidelog.client.blocking.admin import Admin
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 DEAD_LETTERS = "dead-letters"
@@ -214,7 +214,7 @@ class Pipeline:
 
     def admin(self) -> Admin:
         """An admin client of the same broker, with the same security options."""
-        from tidelog.client.blocking_admin import Admin
+        from tidelog.client.blocking.admin import Admin
 
         option_names = {name.lower() for name in (*KNOWN, *ALIASES)}
         given = {name: value for name, value in self.options.items() if name.lower() in option_names}

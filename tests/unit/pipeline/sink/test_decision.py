@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.sink.decision import Epoch, EpochDecision, Part, decide, repair
 
