@@ -163,7 +163,7 @@ def test_sql_from_the_command_line_where_there_is_no_java(
     on = ("--bootstrap", bootstrap, "--home", str(home), "--master", "local[2]")
     text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT sum(n) AS total FROM numbers;"
     message, total = ok("sql", "-e", text, "--json", *on, **without_java).splitlines()
-    assert json.loads(message) == {"message": f"stream numbers is topic {source}"} and json.loads(total) == {
+    assert json.loads(message) == {"said": f"stream numbers is topic {source}"} and json.loads(total) == {
         "total": 3
     }
     assert '"numbers"' in (home / "catalog.json").read_text()
