@@ -21,6 +21,9 @@ class SessionState:
     def allow_writes(self, topic: str | bytes) -> None:
         """`topic` is a name, or an id as bytes."""
 
+    def remembers_write(self, topic: str | bytes) -> bool:
+        """False: the gate has to decide."""
+
     def allow_reads(self, topic: str) -> None: ...
     def may_read(self, topic: str) -> bool:
         """False: the gate has to decide."""

@@ -35,6 +35,9 @@ cdef class SessionState:
     def may_read(self, topic):
         return self.revision == self.rules.revision and (self.anywhere or topic in self.readable)
 
+    def remembers_write(self, topic):
+        return self.may_write(topic)
+
     cdef bint may_write(self, topic) except -1:
         if self.revision != self.rules.revision:
             return False

@@ -40,6 +40,11 @@ class Gate:
         self.denials = 0
         self._learned: Authorizer | None = None
 
+    @property
+    def authorizes(self) -> bool:
+        """False: everybody may do everything."""
+        return self._authorizer() is not None
+
     def learned(self) -> None:
         """The metadata or the settings may have changed: with another authorizer, what sessions remember is asked anew."""
         authorizer = self._authorizer()
@@ -107,6 +112,8 @@ class Gate:
 
     def may_write(self, session: Session, topic: str, topic_id: bytes | None = None) -> bool:
         """Whether records may be produced to the topic; remembered where the shortcut looks."""
+        if session.remembers_write(topic):
+            return True
         if not session.is_current():
             self._refresh(session)
         if not self.allows(session, AclOperation.WRITE, _TOPIC, topic):

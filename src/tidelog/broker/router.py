@@ -96,6 +96,8 @@ class Router:
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
         context = self._context(connection, version)
+        if self.gate.authorizes:
+            handle = self._guarded(route, handle)
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
@@ -115,6 +117,12 @@ class Router:
             asyncio.get_running_loop().call_later(REFUSED_LOGIN_S, connection.close)
         else:
             connection.resume()
+
+    def _guarded(self, route: Route, handle: Handler) -> Handler:
+        from tidelog.broker.authorization.table import GUARDS
+
+        guard = GUARDS[route.name]
+        return lambda request, context: guard(request, context, handle)
 
     def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
         holds = holds and not connection.session.turns.one_by_one
@@ -141,6 +149,8 @@ class Router:
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
+            if self.gate.authorizes:
+                handle = self._guarded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
             self.queued.give_back(len(frame))

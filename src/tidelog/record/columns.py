@@ -162,7 +162,7 @@ def rows_of(
     Keys and values are bytes or text, headers lists of names and values (or maps), timestamps are timestamps
     or milliseconds."""
     pa = require_pyarrow()
-    names = [one for one in (key, value, headers, timestamp) if one is not None]
+    names = [name for name in (key, value, headers, timestamp) if name is not None]
     if isinstance(partition, str):
         names.append(partition)
     for name in names:
@@ -222,7 +222,7 @@ class _RowColumns:
         if array.null_count:
             raise ValueError(f"column {name!r} has nulls: a record without headers has an empty list")
         items = (array.keys, array.items) if pa.types.is_map(kind) else self._pairs(name, array.values)
-        names, values = (self._bytes(name, one) for one in items)
+        names, values = (self._bytes(name, part) for part in items)
         raw = offsets.buffers()[1]
         return HeadersColumn(_offsets(raw), names, values, offsets.offset, len(array))
 

@@ -93,8 +93,8 @@ class Avro:
         """`named`: the types that a schema may refer to, added to by those it refers to itself."""
         import fastavro
 
-        found = self._parsed.get(schema.text) if named is None else None
-        if found is None:
+        cached = self._parsed.get(schema.text) if named is None else None
+        if cached is None:
             types: dict[str, Any] = {} if named is None else named
             for _, subject, version in schema.references:
                 self._parse(self._subjects.registry.version(subject, version), types)
@@ -102,6 +102,6 @@ class Avro:
                 parsed = parse(schema.text, types)
             except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
                 raise SerializationError(f"this is not an Avro schema: {problem}") from None
-            found = parsed, AvroReader(parsed, types)
-            self._parsed.setdefault(schema.text, found)
-        return found
+            cached = parsed, AvroReader(parsed, types)
+            self._parsed.setdefault(schema.text, cached)
+        return cached

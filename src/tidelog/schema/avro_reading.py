@@ -33,10 +33,12 @@ def parse(text: str, named: dict[str, Any]) -> Any:
 
 def _without_bad_decimals(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_bad_decimals(one) for one in schema]
+        return [_without_bad_decimals(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: one if name == "default" else _without_bad_decimals(one) for name, one in schema.items()}
+    made = {
+        name: inner if name == "default" else _without_bad_decimals(inner) for name, inner in schema.items()
+    }
     if made.get("logicalType") == "decimal" and not _makes_sense(made):
         for name in ("logicalType", "precision", "scale"):
             made.pop(name, None)
@@ -61,9 +63,9 @@ class AvroReader:
         self._read = fastavro.schemaless_reader
         self._schema = schema
         self._named = dict(named or {})
-        for one in schema if isinstance(schema, list) else [schema]:
-            if isinstance(one, dict):
-                self._named |= one.get("__named_schemas", {})
+        for branch in schema if isinstance(schema, list) else [schema]:
+            if isinstance(branch, dict):
+                self._named |= branch.get("__named_schemas", {})
         weight = _Weight(self._named)
         self.tame = weight.is_tame(schema)
         """Short messages are read in a short time."""
@@ -100,8 +102,8 @@ class _Weight:
 
     def _of(self, schema: Any) -> tuple[int, int]:
         if isinstance(schema, list):
-            for one in schema:
-                self._repeated(one, 1)
+            for branch in schema:
+                self._repeated(branch, 1)
             return 1, 1
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str):
@@ -130,9 +132,9 @@ class _Weight:
             raise _Recursive
         if name not in self._known:
             self._inside.add(name)
-            parts = [self._of(one["type"]) for one in schema["fields"]]
+            parts = [self._of(field["type"]) for field in schema["fields"]]
             self._inside.discard(name)
-            self._known[name] = 1 + sum(one for one, _ in parts), sum(size for _, size in parts)
+            self._known[name] = 1 + sum(weight for weight, _ in parts), sum(size for _, size in parts)
         return self._known[name]
 
     def _repeated(self, schema: Any, more: int) -> None:
@@ -164,12 +166,12 @@ class _Walk:
     def over(self, schema: Any) -> None:
         stack: list[Iterator[Any]] = [iter([schema])]
         while stack:
-            one = next(stack[-1], None)
-            if one is None:
+            node = next(stack[-1], None)
+            if node is None:
                 stack.pop()
                 continue
             self._take(1)
-            inner = self._enter(one)
+            inner = self._enter(node)
             if inner is not None:
                 stack.append(inner)
                 if len(stack) > DEPTH_MAX:
@@ -191,7 +193,7 @@ class _Walk:
             elif kind is not None:
                 break
         if kind in ("record", "error"):
-            return (one["type"] for one in schema["fields"])
+            return (field["type"] for field in schema["fields"])
         if kind == "array":
             return self._items(schema["items"], False)
         if kind == "map":

@@ -25,7 +25,7 @@ def unframe(topic: str, data: bytes) -> tuple[int, memoryview]:
 
 def put_indexes(path: list[int]) -> bytes:
     """Which message of a Protobuf file: a count and its places, as zigzag numbers; the first message is one 0."""
-    return b"\0" if path == [0] else b"".join(_zigzag(one) for one in (len(path), *path))
+    return b"\0" if path == [0] else b"".join(_zigzag(index) for index in (len(path), *path))
 
 
 def get_indexes(topic: str, data: memoryview) -> tuple[list[int], memoryview]:
@@ -38,8 +38,8 @@ def get_indexes(topic: str, data: memoryview) -> tuple[list[int], memoryview]:
         )
     path = []
     for _ in range(count):
-        one, at = _unzigzag(topic, data, at)
-        path.append(one)
+        index, at = _unzigzag(topic, data, at)
+        path.append(index)
     return path, data[at:]
 
 

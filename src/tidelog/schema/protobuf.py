@@ -101,11 +101,11 @@ def _path(descriptor: Any) -> list[int]:
         names.insert(0, inner.name)
         inner = inner.containing_type
     file = _file(descriptor.file)
-    path, here = [], list(file.message_type)
+    path, messages = [], list(file.message_type)
     for name in names:
-        place = [one.name for one in here].index(name)
+        place = [message.name for message in messages].index(name)
         path.append(place)
-        here = list(here[place].nested_type)
+        messages = list(messages[place].nested_type)
     return path
 
 

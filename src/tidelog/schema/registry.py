@@ -100,13 +100,13 @@ class Registry:
 
     def _id(self, subject: str, schema: Registered, path: str, normalize: bool) -> int:
         with self._lock:
-            known = self._ids.get((subject, schema))
-        if known is None:
-            known = int(self._ask("POST", path + "?normalize=true" * normalize, schema.body())["id"])
+            cached = self._ids.get((subject, schema))
+        if cached is None:
+            cached = int(self._ask("POST", path + "?normalize=true" * normalize, schema.body())["id"])
             with self._lock:
-                self._ids[(subject, schema)] = known
-                self._schemas.setdefault(known, schema)
-        return known
+                self._ids[(subject, schema)] = cached
+                self._schemas.setdefault(cached, schema)
+        return cached
 
     def version_of(self, subject: str, schema: Registered) -> int:
         path = f"/subjects/{quote(subject, safe='')}"
@@ -114,12 +114,12 @@ class Registry:
 
     def schema(self, schema_id: int) -> Registered:
         with self._lock:
-            known = self._schemas.get(schema_id)
-        if known is None:
-            known = _registered(self._ask("GET", f"/schemas/ids/{schema_id}"))
+            cached = self._schemas.get(schema_id)
+        if cached is None:
+            cached = _registered(self._ask("GET", f"/schemas/ids/{schema_id}"))
             with self._lock:
-                self._schemas[schema_id] = known
-        return known
+                self._schemas[schema_id] = cached
+        return cached
 
     def version(self, subject: str, version: int) -> Registered:
         return _registered(self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
@@ -132,14 +132,14 @@ class Registry:
     def latest(self, subject: str) -> tuple[int, Registered]:
         """The subject's newest schema, as of the first time it was asked for."""
         with self._lock:
-            known = self._latest.get(subject)
-        if known is None:
+            cached = self._latest.get(subject)
+        if cached is None:
             answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
-            known = int(answer["id"]), _registered(answer)
+            cached = int(answer["id"]), _registered(answer)
             with self._lock:
-                self._latest[subject] = known
-                self._schemas.setdefault(*known)
-        return known
+                self._latest[subject] = cached
+                self._schemas.setdefault(*cached)
+        return cached
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         problem: RegistryError | None = None
@@ -170,19 +170,19 @@ class Registry:
             answer = connection.getresponse()
             data = answer.read(ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as failed:
-            said = str(failed) or type(failed).__name__
+            reason = str(failed) or type(failed).__name__
             raise RegistryError(
-                f"cannot ask the schema registry at {url}: {said}; is it running?"
+                f"cannot ask the schema registry at {url}: {reason}; is it running?"
             ) from failed
         finally:
             connection.close()
         if answer.status != 200:
             raise RegistryError.of(f"the schema registry at {url} says: {_said(answer, data)}", answer.status)
         try:
-            found: dict[str, Any] = json.loads(data)
+            answered: dict[str, Any] = json.loads(data)
         except ValueError:
             raise RegistryError(f"the schema registry at {url} did not answer in JSON: is it one?") from None
-        return found
+        return answered
 
     def _headers(self, parts: Any) -> dict[str, str]:
         headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
@@ -199,7 +199,8 @@ class Registry:
 
 def _registered(answer: dict[str, Any]) -> Registered:
     references = tuple(
-        (one["name"], one["subject"], one["version"]) for one in answer.get("references") or ()
+        (reference["name"], reference["subject"], reference["version"])
+        for reference in answer.get("references") or ()
     )
     return Registered(answer["schema"], answer.get("schemaType") or "AVRO", references)
 

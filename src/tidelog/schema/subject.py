@@ -42,17 +42,17 @@ class Subjects:
 
     def schema_for(self, topic: str, is_key: bool, own: Callable[[], Registered]) -> tuple[int, Registered]:
         """The id and the schema to write with; `own` is only called the first time."""
-        found = self._known.get((topic, is_key))
-        if found is None:
+        cached = self._known.get((topic, is_key))
+        if cached is None:
             subject = self._subject_name(topic, is_key)
             if self._use_latest:
-                found = self.registry.latest(subject)
+                cached = self.registry.latest(subject)
             else:
                 schema = own()
                 add = self.registry.register if self._auto_register else self.registry.look_up
-                found = add(subject, schema, self._normalize), schema
-            self._known[(topic, is_key)] = found
-        return found
+                cached = add(subject, schema, self._normalize), schema
+            self._known[(topic, is_key)] = cached
+        return cached
 
     def knows(self, data: bytes | None) -> bool:
         """Its schema will not have to be asked for."""

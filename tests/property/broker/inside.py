@@ -156,13 +156,17 @@ class Inside:
         return key in (PRODUCE, FETCH)
 
 
-def run_inside(scenario: Callable[[Inside, Random], Awaitable[None]], seed: int) -> None:
+def run_inside(
+    scenario: Callable[[Inside, Random], Awaitable[None]], seed: int, given: dict[str, str] | None = None
+) -> None:
     """`scenario` on a broker that has two topics, and must be sound enough afterwards to stop cleanly."""
 
     async def main(random: Random) -> None:
         network = VirtualNetwork(random)
         machine = Machine(network, "broker", random)
-        config = BrokerConfig.of({"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS)})
+        config = BrokerConfig.of(
+            {"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS), **(given or {})}
+        )
 
         async def store(_: str) -> MetadataStore:
             return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.registry.avro import parse_avro
-from tidelog.registry.json_schema import parse_json_schema
-from tidelog.registry.protobuf import parse_protobuf
+from tidelog.registry.avro.schema import parse_avro
+from tidelog.registry.json.schema import parse_json_schema
+from tidelog.registry.protobuf.schema import parse_protobuf
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Reference, Schema
 

@@ -191,6 +191,4 @@ def _check_allowed(context: Context) -> None:
 
 
 def _may(context: Context, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-    authorizer = context.services.access.authorizer
-    host = context.peer.rpartition(":")[0].strip("[]")
-    return authorizer is None or authorizer.allowed(context.principal, host, operation, kind, name)
+    return context.allows(operation, kind, name)

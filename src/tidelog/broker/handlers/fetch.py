@@ -171,7 +171,6 @@ class FetchInFlight:
         # A consumer that can be sent to another replica can read from one.
         anywhere = self._version >= RACKS_FROM and ask.replica_id < 0
         find = partitions.held_here if anywhere else partitions.led_here
-        may_read = self._services.gate.may_read
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
         found: Found = []
         taken = self._taken = []
@@ -179,11 +178,11 @@ class FetchInFlight:
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
             try:
+                if ask.replica_id < 0 and isinstance(topic, str):
+                    self._check_read(topic)  # before it is looked for: nobody learns which topics there are
                 partition = find(topic, index)
-                if ask.replica_id < 0 and not may_read(self._caller, partition.topic):
-                    raise errors.TopicAuthorizationFailed(
-                        f"{self._caller.principal} may not read topic '{partition.topic}'"
-                    )
+                if ask.replica_id < 0:
+                    self._check_read(partition.topic)
                 if ask.replica_id >= 0:
                     answer = self._read_for_follower(partition, wanted, left, size == 0)
                 elif ask.rack and (nearer := self._nearer(partition, wanted)) is not None:
@@ -209,6 +208,10 @@ class FetchInFlight:
                 settled = settled or answer[5] is not None or answer[8] != UNKNOWN
             found.append((topic, answer))
         return found, held, size, settled
+
+    def _check_read(self, topic: str) -> None:
+        if not self._services.gate.may_read(self._caller, topic):
+            raise errors.TopicAuthorizationFailed(f"{self._caller.principal} may not read topic '{topic}'")
 
     def _nearer(self, partition: Partition, wanted: Wanted) -> FetchAnswer | None:
         """No records, but the replica in the consumer's rack to ask for them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
@@ -24,6 +25,7 @@ from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed
+from tidelog.wire.acls import AclOperation, AclResourceType
 
 PRODUCE = 0
 ACKS_ALL = -1
@@ -72,6 +74,12 @@ def produce_unheld(
     """All that had to be opened is."""
     ask = request.ask
     if ask.transactional_id is not None:
+        try:
+            request.services.gate.check(
+                request.session, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, ask.transactional_id
+            )
+        except errors.TidelogError as refusal:
+            return _refused(request, refusal)
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
 
         return produce_in_transaction(request)
@@ -122,8 +130,8 @@ def append_all(
         row: list[ProduceAnswer] = []
         for index, start, size in parts:
             try:
+                _check_write(request, topic)
                 partition = led_here(topic, index)
-                _check_write(request, topic, partition)
                 if partition.topic in INTERNAL and session.client_id != ADMIN_CLIENT:
                     raise errors.InvalidTopicException(f"{partition.topic} is written by brokers alone")
                 if version < _ZSTD_FROM and size > CODEC_AT and frame[start + CODEC_AT] & 7 == _ZSTD:
@@ -157,12 +165,19 @@ def append_all(
     return _encoded(request, answers)
 
 
-def _check_write(request: ProduceInFlight, topic: str | bytes, partition: Partition) -> None:
-    topic_id = topic if isinstance(topic, bytes) else None
-    if not request.services.gate.may_write(request.session, partition.topic, topic_id):
-        raise errors.TopicAuthorizationFailed(
-            f"{request.session.principal} may not write to topic '{partition.topic}'"
-        )
+def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
+    """Before the topic is looked for: nobody learns here which topics there are."""
+    if request.session.remembers_write(topic):
+        return
+    name, topic_id = topic, None
+    if isinstance(topic, bytes):
+        known = request.services.image().topic_by_id(UUID(bytes=topic))
+        if known is None:
+            return  # refused as an id that stands for nothing
+        name, topic_id = known.name, topic
+    assert isinstance(name, str)
+    if not request.services.gate.may_write(request.session, name, topic_id):
+        raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
 
 
 def _encoded(request: ProduceInFlight, answers: Answers) -> bytes:

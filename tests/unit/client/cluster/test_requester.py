@@ -74,7 +74,7 @@ def test_answers_find_their_waiters_in_whatever_order_they_come() -> None:
     async def scenario(stage: Stage) -> None:
         requester = await connected(stage, backwards)
         answers = await asyncio.gather(*[ask(requester) for _ in range(3)])
-        assert [one.cluster_id for one in answers] == ["answer 1", "answer 2", "answer 3"]
+        assert [answer.cluster_id for answer in answers] == ["answer 1", "answer 2", "answer 3"]
         requester.close()
 
     for seed in range(5):
@@ -95,7 +95,7 @@ def test_frames_of_any_size_are_cut_right() -> None:
     async def scenario(stage: Stage) -> None:
         requester = await connected(stage, sized)
         answers = await asyncio.gather(*[ask(requester, timeout_ms=600_000) for _ in sizes])
-        assert [sum(len(topic.name or "") for topic in one.topics) for one in answers] == sizes
+        assert [sum(len(topic.name or "") for topic in answer.topics) for answer in answers] == sizes
         requester.close()
 
     for seed in range(5):
@@ -126,8 +126,8 @@ async def test_a_peer_that_hangs_up_fails_everybody_who_waits(stage: Stage) -> N
     requester = await connected(stage, hangs_up)
     waiting = [ask(requester) for _ in range(3)]
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(one) for one in results] == [errors.NetworkException] * 3
-    assert len({id(one) for one in results}) == 3, "each has a traceback of its own"
+    assert [type(result) for result in results] == [errors.NetworkException] * 3
+    assert len({id(result) for result in results}) == 3, "each has a traceback of its own"
     assert requester.in_flight == 0
 
 
@@ -169,7 +169,7 @@ async def test_requests_in_flight_are_bounded_and_places_are_handed_on(stage: St
     waiting[4].cancel()
     waiting[5].cancel()
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert sum(isinstance(one, MetadataResponse) for one in results) == 8
+    assert sum(isinstance(result, MetadataResponse) for result in results) == 8
     assert len(seen) == 8
     requester.close()
 
@@ -206,7 +206,7 @@ async def test_who_waits_for_a_place_hears_of_the_end(stage: Stage) -> None:
 
     requester = await connected(stage, hangs_up, in_flight_max=1)
     results = await asyncio.gather(*[ask(requester) for _ in range(3)], return_exceptions=True)
-    assert [type(one) for one in results] == [errors.NetworkException] * 3
+    assert [type(result) for result in results] == [errors.NetworkException] * 3
 
 
 @pytest.mark.parametrize(
