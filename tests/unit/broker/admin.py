@@ -14,6 +14,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.routes import ROUTES
 from tidelog.broker.services import ANONYMOUS, Context, Services
 from tidelog.config import BrokerConfig
+from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.testing import VirtualClock
 
 
