@@ -173,7 +173,7 @@ async def _once(session: Session, chosen: Chosen, interval: float, internal: boo
 
 
 def _cell(text: str) -> str | None:
-    from tidelog.gateways.console.amounts import NOTHING
+    from tidelog.gateways.console.parts.amounts import NOTHING
 
     return None if text == NOTHING else text
 

@@ -16,7 +16,7 @@ from tidelog.cli.top.frame import CLUSTER
 from tidelog.cli.top.rows import total
 from tidelog.cli.top.view import COLUMNS, PLACES, View
 from tidelog.cli.top.window import Picture
-from tidelog.gateways.console.amounts import clock_time, count, short, size
+from tidelog.gateways.console.parts.amounts import clock_time, count, short, size
 
 KEYS = "q quit  1 2 3 views  s sort  r reverse  / filter  p pause  i internal  ? help"
 HELP = """

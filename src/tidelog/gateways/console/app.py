@@ -6,26 +6,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tidelog.gateways.console import (
+from tidelog.gateways.console import static_files
+from tidelog.gateways.console.console import Console
+from tidelog.gateways.console.pages import (
     alerts,
     brokers,
-    files,
+    group_reset,
     groups,
     messages,
     overview,
-    plan,
+    planner,
     produce,
-    reset,
     schemas,
     settings,
-    shares,
+    share_groups,
     tail,
     topic,
     topics,
     transactions,
 )
-from tidelog.gateways.console.console import Console
-from tidelog.gateways.console.frame import refused
+from tidelog.gateways.console.parts.layout import refused
 from tidelog.gateways.http.surroundings import Surroundings
 
 
@@ -56,12 +56,12 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.page("/console/groups/settings", groups.group_settings),
         console.deed("/console/groups/delete", groups.delete),
         console.deed("/console/groups/remove", groups.remove),
-        console.page("/console/groups/reset", reset.preview),
-        console.deed("/console/groups/reset", reset.execute),
-        console.page("/console/shares", shares.shares),
-        console.page("/console/shares/show", shares.share),
-        console.page("/console/shares/live", shares.share_live),
-        console.peer("/console/peer/shares", shares.peer_shares),
+        console.page("/console/groups/reset", group_reset.preview),
+        console.deed("/console/groups/reset", group_reset.execute),
+        console.page("/console/shares", share_groups.shares),
+        console.page("/console/shares/show", share_groups.share),
+        console.page("/console/shares/live", share_groups.share_live),
+        console.peer("/console/peer/shares", share_groups.peer_shares),
         console.page("/console/transactions", transactions.transactions),
         console.page("/console/transactions/show", transactions.transaction),
         console.deed("/console/transactions/abort", transactions.abort),
@@ -77,8 +77,8 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.peer("/console/peer/process", brokers.peer_process),
         console.page("/console/alerts", alerts.alerts),
         console.page("/console/alerts/live", alerts.alerts_live),
-        console.page("/console/plan", plan.planner),
-        files.route(),
+        console.page("/console/plan", planner.planner),
+        static_files.route(),
         console.page("/console/{rest:path}", nowhere),
     ]
 

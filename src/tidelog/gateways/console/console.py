@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tidelog import errors
-from tidelog.gateways.console.decoding import Decoder
-from tidelog.gateways.console.frame import go, refused
-from tidelog.gateways.console.lookout import Lookout
-from tidelog.gateways.console.reading import READERS_MAX
-from tidelog.gateways.console.registry import Registry
+from tidelog.gateways.console.cluster.poller import Lookout
+from tidelog.gateways.console.parts.layout import go, refused
+from tidelog.gateways.console.records.decoder import Decoder
+from tidelog.gateways.console.records.registry_client import Registry
+from tidelog.gateways.console.records.search import READERS_MAX
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tidelog.gateways.console.decoding import descriptor
+from tidelog.gateways.console.records.decoder import descriptor
 from tidelog.gateways.http.json_text import parse, written
 from tidelog.schema.avro_reading import AvroReader
 from tidelog.schema.avro_reading import parse as parse_avro

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tidelog.errors import TidelogError
-from tidelog.gateways.console.reading import open_consumer
+from tidelog.gateways.console.records.search import open_consumer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.streams import until_stopped
 from tidelog.gateways.rest.call import Rest, number

@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tidelog.gateways.console.registry import Registry
+from tidelog.gateways.console.records.registry_client import Registry
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest.codec import Codec, codec_of
