@@ -45,7 +45,7 @@ NEVER_IN_CLIENTS = {
 PURE = [
     "app/advertised.py",
     "broker/fetch_sessions.py",
-    "cli/plan_file.py",
+    "cli/partitions/reassignment_file.py",
     "cli/top/columns.py",
     "cli/top/frame.py",
     "cli/top/keys.py",

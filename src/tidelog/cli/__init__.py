@@ -13,16 +13,19 @@ import tidelog
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
-    "dev": ("tidelog.cli.dev:dev", "Run a cluster on this machine: etcd and several brokers."),
+    "dev": ("tidelog.cli.dev.command:dev", "Run a cluster on this machine: etcd and several brokers."),
     "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "See and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
-    "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
+    "groups": (
+        "tidelog.cli.groups.command:groups",
+        "See, reset and delete consumer groups and share groups.",
+    ),
     "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
     "schemas": ("tidelog.cli.schemas:schemas", "See, register, check and delete schemas."),
     "partitions": (
-        "tidelog.cli.partitions:partitions",
+        "tidelog.cli.partitions.command:partitions",
         "Move partitions between brokers, elect leaders, recover.",
     ),
     "brokers": ("tidelog.cli.brokers:brokers", "See what brokers hold, and empty one."),
@@ -30,9 +33,12 @@ COMMANDS = {
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.pipeline:pipeline", "Run pipelines on Spark, and see how they do."),
     "sql": ("tidelog.cli.sql:sql", "SQL on topics."),
-    "model": ("tidelog.cli.model:model", "Predict queue depth, latency and the best number of consumers."),
+    "model": (
+        "tidelog.cli.model.command:model",
+        "Predict queue depth, latency and the best number of consumers.",
+    ),
     "plan": ("tidelog.cli.plan:plan", "Storage, brokers, partitions and network for a load."),
-    "log": ("tidelog.cli.log:log", "Look into log files on disk."),
+    "log": ("tidelog.cli.log.command:log", "Look into log files on disk."),
 }
 
 

@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.partitions import Asked, carry_out, throttle_option
+from tidelog.cli.partitions.command import Asked, carry_out, throttle_option
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ async def _damaged(admin: Any) -> list[dict[str, Any]]:
 
 async def _leaderless(admin: Admin, topics: list[Topic]) -> list[dict[str, Any]]:
     """What partitions without a leader wait for; nothing when the brokers are of a kind that does not tell."""
-    from tidelog.cli.recover import doubt_row
+    from tidelog.cli.partitions.recover import doubt_row
     from tidelog.errors import UnsupportedVersion
 
     names = [topic.name for topic in topics if any(part.leader < 0 for part in topic.partitions)]
@@ -171,7 +171,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _print_leaderless(leaderless: list[dict[str, Any]]) -> None:
-    from tidelog.cli.recover import waits_text
+    from tidelog.cli.partitions.recover import waits_text
     from tidelog.client.replica_states import cause_words
 
     for one in leaderless[:SHOWN_MAX]:

@@ -10,7 +10,7 @@ import click
 from tidelog.cli.output import Progress, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
-from tidelog.cli.start import BadStart, Start, parse_start
+from tidelog.cli.start_offset import BadStart, Start, parse_start
 
 if TYPE_CHECKING:
     from tidelog.aio import Consumer, TopicPartition

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.lines import Lines, LineTooLong
+from tidelog.cli.input_lines import Lines, LineTooLong
 from tidelog.cli.output import Progress, bytes_text, print_json
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.group_reset import target_option
+from tidelog.cli.groups.reset_target import target_option
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
 
@@ -299,7 +299,7 @@ def reset(
 async def _reset(
     session: Session, name: str, topics: tuple[str, ...], target: Target, execute: bool
 ) -> dict[TopicPartition, tuple[int | None, int]]:
-    from tidelog.cli.group_reset import chosen
+    from tidelog.cli.groups.reset_target import chosen
     from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
     from tidelog.client.reset_target import NothingToShift
 

@@ -72,7 +72,7 @@ def queue(
     no_plot: bool,
     as_json: bool,
 ) -> None:
-    from tidelog.cli.model_report import Report
+    from tidelog.cli.model.report import Report
     from tidelog.model.advice import CONSUMERS_SHOWN_MAX, predict
     from tidelog.model.scalability import Scalability
 
@@ -130,7 +130,7 @@ def fit(
 
 
 def _fitted(figures: Sequence[Figure], arrival: float | None, latency_ms: float | None) -> Any:
-    from tidelog.cli.model_report import Report
+    from tidelog.cli.model.report import Report
     from tidelog.model.advice import consumers_worth_showing, law_of, predict
 
     try:
@@ -188,7 +188,7 @@ def measure(
     svg: IO[str] | None,
     no_plot: bool,
 ) -> None:
-    from tidelog.cli.model_measure import measured
+    from tidelog.cli.model.measure import measured
 
     try:
         numbers = sorted({int(text) for text in consumers.split(",")})
@@ -232,8 +232,8 @@ def group(
     svg: IO[str] | None,
     no_plot: bool,
 ) -> None:
-    from tidelog.cli.model_measure import watched
-    from tidelog.cli.model_report import Report
+    from tidelog.cli.model.measure import watched
+    from tidelog.cli.model.report import Report
     from tidelog.model.advice import consumers_worth_showing, predict
 
     seen = watched(session, name, seconds)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cli.plan_file import BadPlan, read_plan
+from tidelog.cli.partitions.reassignment_file import BadPlan, read_plan
 
 
 def ours(**changed: Any) -> str:

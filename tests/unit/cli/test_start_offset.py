@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cli.start import BadStart, Start, parse_start
+from tidelog.cli.start_offset import BadStart, Start, parse_start
 
 NOW_MS = 1_750_000_000_000
 

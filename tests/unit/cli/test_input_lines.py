@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.cli.lines import Lines, LineTooLong
+from tidelog.cli.input_lines import Lines, LineTooLong
 
 
 async def lines_of(*writes: bytes, line_bytes_max: int = 1000) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidelog.cli.log_repair import repair
+from tidelog.cli.log.repair import repair
 from tidelog.cli.output import Progress, bytes_text, hush_stdout, print_json, time_text
 from tidelog.cli.session import Failure, command_help
 
@@ -53,7 +53,7 @@ one line per item, told apart by "type":
 def dump(file: Path, records: bool, as_json: bool) -> None:
     import time
 
-    from tidelog.cli.log_file import NotALogFile, read_log_file
+    from tidelog.cli.log.file import NotALogFile, read_log_file
 
     damaged = 0
     progress = Progress() if not sys.stdout.isatty() else None

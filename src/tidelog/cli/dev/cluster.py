@@ -18,8 +18,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from tidelog.cli import dev_processes as processes
-from tidelog.cli.dev_processes import Gone
+from tidelog.cli.dev import processes
+from tidelog.cli.dev.processes import Gone
 
 HOST = "127.0.0.1"
 HTTP_ABOVE = 1_000

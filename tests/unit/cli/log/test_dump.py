@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.cli.commands import TIDELOG, invoke
 from tidelog._speed.batch import stamp
 from tidelog._speed.crc32c import crc32c
-from tidelog.cli.log_file import read_log_file
+from tidelog.cli.log.file import read_log_file
 from tidelog.record import BatchBuilder, Codec, EndMarker, Marker, build_marker
 
 NAME = "00000000000000000000.log"

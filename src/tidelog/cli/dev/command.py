@@ -65,7 +65,7 @@ tidelog dev restart 2 --data cluster
 def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, settings: dict[str, str]) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from tidelog.cli.dev_cluster import DevCluster, Refused
+    from tidelog.cli.dev.cluster import DevCluster, Refused
 
     cluster, signals = DevCluster(data), Signals()
     try:
@@ -114,7 +114,7 @@ def _look_after(cluster: Any, signals: Signals) -> None:
 @click.argument("broker", type=click.IntRange(1), metavar="ID")
 @_data
 def restart(broker: int, data: Path) -> None:
-    from tidelog.cli.dev_cluster import DevCluster, Refused
+    from tidelog.cli.dev.cluster import DevCluster, Refused
 
     try:
         click.echo(DevCluster(data).restart(broker))

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from tests.unit.cli.commands import invoke
-from tidelog.cli.group_reset import ago, parse_moment, parse_topic
+from tidelog.cli.groups.reset_target import ago, parse_moment, parse_topic
 from tidelog.cli.session import Failure
 
 

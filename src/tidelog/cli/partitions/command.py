@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli import throttles, under_way
 from tidelog.cli.disks import Disks, disks, tell_silent
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.recover import recover
+from tidelog.cli.partitions import reassignments, throttles
+from tidelog.cli.partitions.reassignments import joined, total
+from tidelog.cli.partitions.recover import recover
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
-from tidelog.cli.under_way import joined, total
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
@@ -156,7 +156,7 @@ async def carry_out(session: Session, asked: Asked) -> None:
     begins = asked.act == "--execute"
     async with session.admin() as admin:
         if asked.act in ("--verify", "--cancel"):
-            await under_way.look(session, admin, asked.topics, cancel=asked.act == "--cancel")
+            await reassignments.look(session, admin, asked.topics, cancel=asked.act == "--cancel")
             return
         moves = await (_make_plan(admin, asked) if asked.plan is None else _read_plan(admin, asked.plan))
         if begins:
@@ -165,9 +165,9 @@ async def carry_out(session: Session, asked: Asked) -> None:
             await _begin(admin, moves)
         _show(session, moves, begins)
         if begins and asked.wait:
-            await under_way.wait(admin, len(moves))
+            await reassignments.wait(admin, len(moves))
             if asked.throttle is not None:
-                under_way.tell_left(await throttles.remove(admin))
+                reassignments.tell_left(await throttles.remove(admin))
 
 
 async def _begin(admin: Admin, moves: list[Move]) -> None:
@@ -241,7 +241,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], D
 
 
 async def _read_plan(admin: Admin, file: Any) -> list[Move]:
-    from tidelog.cli.plan_file import BadPlan, read_plan
+    from tidelog.cli.partitions.reassignment_file import BadPlan, read_plan
     from tidelog.client.placement import Move
 
     try:
@@ -338,7 +338,7 @@ def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
 
 
 def _partition(text: str) -> Any:
-    from tidelog.cli.plan_file import NUMBER_MAX
+    from tidelog.cli.partitions.reassignment_file import NUMBER_MAX
     from tidelog.types import TopicPartition
 
     topic, colon, index = text.rpartition(":")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.commands import invoke
-from tidelog.cli.recover import _chosen, _show
+from tidelog.cli.partitions.recover import _chosen, _show
 from tidelog.cli.session import Failure
 from tidelog.client.recovery import Choices, choices
 from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog

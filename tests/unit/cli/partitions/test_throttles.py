@@ -3,8 +3,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from tidelog.cli.partitions import _rate
-from tidelog.cli.throttles import FOLLOWERS, LEADERS, Copy, nodes_of, replicas
+from tidelog.cli.partitions.command import _rate
+from tidelog.cli.partitions.throttles import FOLLOWERS, LEADERS, Copy, nodes_of, replicas
 
 
 def test_whoever_may_lead_is_throttled_as_leader_and_who_is_new_as_follower() -> None:

@@ -17,7 +17,7 @@ from tidelog.model.plot import Chart, Curve, svg, terminal
 from tidelog.model.scalability import Scalability
 
 if TYPE_CHECKING:
-    from tidelog.cli.model_measure import Watched
+    from tidelog.cli.model.measure import Watched
 
 ROWS_MAX = 24
 

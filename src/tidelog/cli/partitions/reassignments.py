@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tidelog.cli import throttles
 from tidelog.cli.disks import Disks, disks, tell_silent
 from tidelog.cli.output import Progress, bytes_text, print_json, print_table
+from tidelog.cli.partitions import throttles
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
