@@ -1,5 +1,5 @@
-"""The few files that pages need: a style sheet, a script, a picture.  They lie in the package, so nothing is fetched from
-anywhere else."""
+"""The static files of the console: a style sheet, a script, an icon.  They are part of the package, so that a page loads
+nothing from other sites."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tidelog.gateways.console.records.registry_client import Registry
+from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest.codec import Codec, codec_of
@@ -74,7 +74,7 @@ class Kept(Generic[K, V]):
 
 class Schemas:
     def __init__(self, around: Surroundings) -> None:
-        self._registry = Registry(around)
+        self._registry = RegistryClient(around)
         self._codecs: Kept[tuple[str, int], Codec] = Kept()
         self._given: Kept[tuple[str, str, str], tuple[Chosen, float]] = Kept()
         self._formats = Formats()

@@ -1,6 +1,6 @@
-"""The alerts: the rules of `deploy/prometheus/tidelog.rules.yml`, worked out on what the console sees.  Pure.
+"""The alert rules of `deploy/prometheus/tidelog.rules.yml`, evaluated on what the console polls.  Pure.
 
-A rule that holds is pending first; after its time it fires."""
+A rule whose condition holds is pending; once the condition has held for `after_ms` the rule fires."""
 
 from __future__ import annotations
 
@@ -8,160 +8,164 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidelog.gateways.console.cluster.health import many
+
 LAG_LARGE, LAG_HUGE = 10_000, 1_000_000
 DISK_FILLING, DISK_FULL = 0.8, 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AlertFacts:
     under_replicated: int = 0
     offline: int = 0
     below_min: int = 0
     awaiting: Mapping[int, int] = field(default_factory=dict)
-    """How many partitions without a leader wait for a broker."""
+    """By broker: how many partitions without a leader wait for that broker."""
     needing_recovery: int = 0
     unproven_leases: tuple[int, ...] = ()
     """Brokers that cannot renew their registration."""
     missing_brokers: tuple[int, ...] = ()
     lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By group and topic."""
+    """In offsets, by group and topic."""
     rebalancing: tuple[str, ...] = ()
-    """Names of groups."""
+    """Groups that are rebalancing."""
     disks: Mapping[str, float] = field(default_factory=dict)
-    """What share of each disk is used, by broker and folder."""
+    """The used share of each disk, by broker and log directory."""
     offline_folders: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
-    """Logs with damaged records, by broker."""
+    """One text per log with damaged records: the partition, the broker and the offsets."""
     isr_shrinks: int = 0
     """In the last five minutes."""
 
 
-class Rule(NamedTuple):
+class AlertRule(NamedTuple):
     name: str
     severity: str
     after_ms: int
     about: str
-    holds: Callable[[Facts], list[str]]
-    """What it holds for, in words; empty when all is well."""
+    holds: Callable[[AlertFacts], list[str]]
+    """What the rule applies to now, one text for each; empty when the condition does not hold."""
 
 
-def _number(count: int, words: str) -> list[str]:
-    return [f"{count:,} {words}"] if count else []
+def _counted(count: int, noun: str) -> list[str]:
+    return [many(count, noun)] if count else []
 
 
-def _lag(facts: Facts, least: int) -> list[str]:
+def _lag(facts: AlertFacts, least: int) -> list[str]:
     return [
-        f"group {name}: {lag:,} messages behind" for name, lag in sorted(facts.lags.items()) if lag > least
+        f"group {group}, topic {topic}: lag of {lag:,} messages"
+        for (group, topic), lag in sorted(facts.lags.items())
+        if lag > least
     ]
 
 
-def _disk(facts: Facts, least: float) -> list[str]:
+def _disk(facts: AlertFacts, least: float) -> list[str]:
     return [f"{name}: {used * 100:.0f} % used" for name, used in sorted(facts.disks.items()) if used > least]
 
 
 MINUTE = 60_000
 RULES = (
-    Rule(
+    AlertRule(
         "UnderReplicatedPartitions",
         "P0",
         MINUTE,
-        "Partitions lack replicas: another failure may lose messages.",
-        lambda facts: _number(facts.under_replicated, "partitions"),
+        "Some partitions have fewer in-sync replicas than replicas: another failure may lose messages.",
+        lambda facts: _counted(facts.under_replicated, "partition"),
     ),
-    Rule(
+    AlertRule(
         "PartitionsBelowMinInSync",
         "P0",
         MINUTE // 2,
-        "Fewer replicas are in sync than min.insync.replicas asks for: producers with acks=all are refused.",
-        lambda facts: _number(facts.below_min, "partitions"),
+        "The ISR is smaller than min.insync.replicas: producers with acks=all get NOT_ENOUGH_REPLICAS.",
+        lambda facts: _counted(facts.below_min, "partition"),
     ),
-    Rule(
+    AlertRule(
         "OfflinePartitions",
         "P0",
         MINUTE // 2,
         "Partitions without a leader can be neither read nor written.",
-        lambda facts: _number(facts.offline, "partitions"),
+        lambda facts: _counted(facts.offline, "partition"),
     ),
-    Rule(
+    AlertRule(
         "PartitionsAwaitReplicas",
         "P0",
         MINUTE // 2,
-        "Partitions have no leader until a broker is back: only brokers that are not running have all of their records.",
+        "Partitions have no leader until a broker returns: only brokers that are not running have all of their records.",
         lambda facts: [
-            f"broker {node}: {count:,} partitions" for node, count in sorted(facts.awaiting.items())
+            f"broker {node}: {many(count, 'partition')}" for node, count in sorted(facts.awaiting.items())
         ],
     ),
-    Rule(
+    AlertRule(
         "PartitionsNeedRecovery",
         "P0",
         MINUTE // 2,
-        "No replica is known to have all records of these partitions: tidelog partitions recover shows what there is.",
-        lambda facts: _number(facts.needing_recovery, "partitions"),
+        "No replica is known to have all records of these partitions: `tidelog partitions recover` compares the replicas.",
+        lambda facts: _counted(facts.needing_recovery, "partition"),
     ),
-    Rule(
+    AlertRule(
         "BrokerDown",
         "P0",
         MINUTE // 2,
-        "A broker that holds replicas is not there.",
+        "A broker that holds replicas is not running or cannot be reached.",
         lambda facts: [f"broker {node}" for node in facts.missing_brokers],
     ),
-    Rule(
+    AlertRule(
         "DiskFull",
         "P0",
         MINUTE,
-        "A disk is almost full: producers will get KAFKA_STORAGE_ERROR.",
+        "A disk is almost full: when it is, producers get KAFKA_STORAGE_ERROR.",
         lambda facts: _disk(facts, DISK_FULL),
     ),
-    Rule(
+    AlertRule(
         "DataDirectoryOffline",
         "P0",
         MINUTE // 2,
-        "A disk failed: its partitions are not served by this broker until it is repaired.",
+        "A log directory failed: the broker does not serve its partitions until the disk is repaired.",
         lambda facts: list(facts.offline_folders),
     ),
-    Rule(
+    AlertRule(
         "DamagedPartitions",
         "P1",
         5 * MINUTE,
-        "Records on a disk are damaged and are not repaired from another replica.",
+        "Records on a disk are damaged and cannot be repaired from another replica.",
         lambda facts: list(facts.damaged),
     ),
-    Rule(
+    AlertRule(
         "ConsumerLagHuge",
         "P1",
         5 * MINUTE,
-        "A group is more than a million messages behind: its consumers are too few, too slow, or gone.",
+        "A group lags by more than a million messages: its consumers are too few, too slow, or gone.",
         lambda facts: _lag(facts, LAG_HUGE),
     ),
-    Rule(
+    AlertRule(
         "InSyncReplicasShrinking",
         "P1",
         0,
-        "Replicas fell behind in the last five minutes: a follower is down, slow, or cut off.",
-        lambda facts: _number(facts.isr_shrinks, "times"),
+        "Replicas left the ISR in the last five minutes: a follower is down, slow, or cut off.",
+        lambda facts: _counted(facts.isr_shrinks, "ISR shrink"),
     ),
-    Rule(
+    AlertRule(
         "BrokerLeaseNotProven",
         "P1",
         MINUTE,
         "A broker cannot renew its registration: it is cut off from etcd, or etcd is slow.",
         lambda facts: [f"broker {node}" for node in facts.unproven_leases],
     ),
-    Rule(
+    AlertRule(
         "ConsumerLag",
         "P2",
         5 * MINUTE,
-        "A group is more than ten thousand messages behind: watch whether it grows.",
+        "A group lags by more than ten thousand messages: watch whether the lag grows.",
         lambda facts: _lag(facts, LAG_LARGE),
     ),
-    Rule(
+    AlertRule(
         "RebalanceInProgress",
         "P2",
         MINUTE,
-        "Members of a group wait for their partitions.",
+        "Members of a group are waiting for their partitions.",
         lambda facts: [f"group {name}" for name in facts.rebalancing],
     ),
-    Rule(
+    AlertRule(
         "DiskUsageHigh",
         "P2",
         10 * MINUTE,
@@ -171,10 +175,10 @@ RULES = (
 )
 
 
-class Standing(NamedTuple):
-    """How a rule stands: `since_ms` is when it began to hold, None while it does not."""
+class AlertStatus(NamedTuple):
+    """The state of a rule.  `since_ms`: when its condition began to hold, None while it does not."""
 
-    rule: Rule
+    rule: AlertRule
     since_ms: int | None
     details: list[str]
 
@@ -185,13 +189,13 @@ class Standing(NamedTuple):
 
 
 class Alerts:
-    def __init__(self, rules: tuple[Rule, ...] = RULES) -> None:
+    def __init__(self, rules: tuple[AlertRule, ...] = RULES) -> None:
         self._rules = rules
         self._since: dict[str, int] = {}
-        self.standings = [Standing(rule, None, []) for rule in rules]
+        self.statuses = [AlertStatus(rule, None, []) for rule in rules]
 
-    def seen(self, facts: Facts, now_ms: int) -> None:
-        self.standings = []
+    def evaluate(self, facts: AlertFacts, now_ms: int) -> None:
+        self.statuses = []
         for rule in self._rules:
             details = rule.holds(facts)
             if details:
@@ -199,7 +203,7 @@ class Alerts:
             else:
                 self._since.pop(rule.name, None)
                 since = None
-            self.standings.append(Standing(rule, since, details))
+            self.statuses.append(AlertStatus(rule, since, details))
 
-    def firing(self, now_ms: int) -> list[Standing]:
-        return [one for one in self.standings if one.state(now_ms) == "firing"]
+    def firing(self, now_ms: int) -> list[AlertStatus]:
+        return [status for status in self.statuses if status.state(now_ms) == "firing"]

@@ -1,4 +1,5 @@
-"""How the cluster is, from its metadata alone: who is missing, which partitions nobody leads.  Pure."""
+"""The health of the cluster, from its metadata alone: missing brokers, and offline, under-replicated and
+below-min-ISR partitions.  Pure."""
 
 from __future__ import annotations
 
@@ -17,41 +18,44 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import Image, Partition, Topic
 
 
+HEALTHY = "Healthy"
+
+
 @dataclass
-class Condition:
+class ClusterHealth:
     topics: int = 0
     partitions: int = 0
     brokers: int = 0
     missing: set[NodeId] = field(default_factory=set)
-    """Brokers that hold replicas and are not there."""
+    """Brokers that hold replicas and cannot be reached."""
     offline: list[TopicPartition] = field(default_factory=list)
     under_replicated: list[TopicPartition] = field(default_factory=list)
     below_min: list[TopicPartition] = field(default_factory=list)
-    """With fewer replicas in sync than producers with acks=all need."""
+    """Partitions whose ISR is too small for producers with acks=all."""
     awaiting: Counter[int] = field(default_factory=Counter)
-    """By broker: how many partitions without a leader have one again when it returns."""
+    """By broker: how many partitions without a leader get one when that broker returns."""
     needing_recovery: int = 0
-    """Partitions without a leader that only an operator can decide."""
+    """How many partitions without a leader need an operator to choose one."""
 
     @property
-    def words(self) -> tuple[str, str]:
-        """A level and a sentence."""
+    def summary(self) -> tuple[str, str]:
+        """A level and a sentence: the worst problem."""
         if self.offline:
             return "bad", f"{many(len(self.offline), 'partition')} without a leader{self._why_offline()}"
         if self.below_min:
-            return "bad", f"{many(len(self.below_min), 'partition')} cannot take acks=all"
+            return "bad", f"{many(len(self.below_min), 'partition')} below min.insync.replicas"
         if self.missing:
             return "warn", f"{many(len(self.missing), 'broker')} missing"
         if self.under_replicated:
             return "warn", f"{many(len(self.under_replicated), 'partition')} under-replicated"
-        return "good", "All well"
+        return "good", HEALTHY
 
     def _why_offline(self) -> str:
         reasons = []
         if self.awaiting:
             reasons.append(f"waiting for {brokers_text(sorted(self.awaiting))}")
         if self.needing_recovery:
-            reasons.append(f"{self.needing_recovery:,} for an operator to decide")
+            reasons.append(f"{self.needing_recovery:,} need an operator")
         return f": {', '.join(reasons)}" if reasons else ""
 
 
@@ -60,30 +64,30 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def condition(image: Image, min_default: int) -> Condition:
-    """`min_default`: of min.insync.replicas, for topics that do not say."""
-    found = Condition()
-    live = {one.node_id for one in image.reachable_brokers}
-    leading = {one.node_id for one in image.live_brokers}
-    found.brokers = len(live)
+def cluster_health(image: Image, min_default: int) -> ClusterHealth:
+    """`min_default`: min.insync.replicas of topics without an override."""
+    health = ClusterHealth()
+    live = {broker.node_id for broker in image.reachable_brokers}
+    leading = {broker.node_id for broker in image.live_brokers}
+    health.brokers = len(live)
     for topic in image.topics.values():
-        found.topics += 1
-        found.partitions += len(topic.partitions)
+        health.topics += 1
+        health.partitions += len(topic.partitions)
         least = min_in_sync(image, topic, min_default)
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.index)
-            found.missing.update(node for node in one.replicas if node not in live)
-            if one.leader not in live:
-                found.offline.append(name)
-                if one.leader is None and choose_leader(one, leading, leading) is None:
-                    nodes = awaited(one, leading)
-                    found.awaiting.update(nodes)
-                    found.needing_recovery += not nodes
-            elif len(one.in_sync) < min(least, len(one.replicas)):
-                found.below_min.append(name)
-            if behind(one):
-                found.under_replicated.append(name)
-    return found
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.index)
+            health.missing.update(node for node in partition.replicas if node not in live)
+            if partition.leader not in live:
+                health.offline.append(name)
+                if partition.leader is None and choose_leader(partition, leading, leading) is None:
+                    nodes = awaited(partition, leading)
+                    health.awaiting.update(nodes)
+                    health.needing_recovery += not nodes
+            elif len(partition.in_sync) < min(least, len(partition.replicas)):
+                health.below_min.append(name)
+            if is_under_replicated(partition):
+                health.under_replicated.append(name)
+    return health
 
 
 def min_in_sync(image: Image, topic: Topic, default: int) -> int:
@@ -91,16 +95,16 @@ def min_in_sync(image: Image, topic: Topic, default: int) -> int:
     return int(text) if text.isdecimal() else default
 
 
-def behind(partition: Partition) -> bool:
-    """A replica that is being added does not count before it is there."""
+def is_under_replicated(partition: Partition) -> bool:
+    """True if the partition is under-replicated; a replica that is still being added does not count."""
     return under_replicated(partition.replicas, partition.adding, partition.in_sync)
 
 
-def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
-    """Levels and words for what is wrong with a topic."""
-    live = {one.node_id for one in image.reachable_brokers}
-    offline = sum(one.leader not in live for one in topic.partitions)
-    late = sum(behind(one) for one in topic.partitions)
+def topic_problems(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
+    """Levels and texts: what is wrong with the partitions of a topic."""
+    live = {broker.node_id for broker in image.reachable_brokers}
+    offline = sum(partition.leader not in live for partition in topic.partitions)
+    late = sum(is_under_replicated(partition) for partition in topic.partitions)
     if offline:
         yield "bad", f"{offline} offline"
     if late:
@@ -108,13 +112,13 @@ def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
 
 
 def why_leaderless(partition: Partition, live: Collection[NodeId]) -> list[str]:
-    """Sentences: what a partition without a leader waits for, and why replicas are in doubt.  `live`: brokers that may
-    lead."""
+    """Sentences: what a partition without a leader waits for, and why its replicas are in doubt.  `live`: the brokers
+    that may lead."""
     if partition.leader is not None or choose_leader(partition, live, live) is not None:
         return []
     nodes = awaited(partition, live)
     if nodes:
-        words = [f"Waits for {brokers_text(nodes)}."]
+        reasons = [f"Waiting for {brokers_text(nodes)}."]
     else:
-        words = ["An operator has to decide: see tidelog partitions recover."]
-    return words + [f"Broker {tail.node}: {cause_words(tail.cause)}." for tail in partition.doubts]
+        reasons = ["An operator has to choose a leader: see `tidelog partitions recover`."]
+    return reasons + [f"Broker {tail.node}: {cause_words(tail.cause)}." for tail in partition.doubts]

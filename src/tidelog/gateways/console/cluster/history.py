@@ -1,6 +1,7 @@
-"""What the last minutes looked like: figures of topics and groups, one point for each look at the cluster.  Pure.
+"""Figures of the last minutes, of topics, groups and the cluster, one point for each poll.  Pure.
 
-Bounded: so many points, and so many topics and groups with a line of their own; those beyond it count in the totals only."""
+Bounded: at most `POINTS_MAX` points, and `LINES_MAX` topics and groups with a series of their own; those beyond the bound
+count in the totals only."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from collections.abc import Mapping, Sequence
 POINTS_MAX = 180
 LINES_MAX = 2_000
 MISSING = -1
-LATE_MS = 60_000
+RECENT_MS = 60_000
 
 
-class Lines:
-    """A line of numbers for each name, all of the same length; a name that was not there at a time has a gap."""
+class Series:
+    """A series of numbers for each name, all of the same length; a name without a number at a time has a gap."""
 
     def __init__(self, points_max: int = POINTS_MAX, lines_max: int = LINES_MAX) -> None:
         self._points_max = points_max
@@ -41,16 +42,16 @@ class Lines:
         return [None if value == MISSING else value for value in line]
 
 
-class History:
+class ClusterHistory:
     def __init__(self, points_max: int = POINTS_MAX) -> None:
         self._points_max = points_max
         self.times_ms: list[int] = []
-        self.ends = Lines(points_max)
-        """The sum of the ends of a topic's partitions."""
-        self.lags = Lines(points_max)
+        self.ends = Series(points_max)
+        """By topic: the sum of the end offsets of its partitions."""
+        self.lags = Series(points_max)
         """By group."""
-        self.totals = Lines(points_max)
-        """By name of the figure."""
+        self.totals = Series(points_max)
+        """By name of the figure, of the whole cluster."""
 
     def add(
         self, now_ms: int, ends: Mapping[str, int], lags: Mapping[str, int], totals: Mapping[str, int]
@@ -62,40 +63,40 @@ class History:
         self.totals.add(totals)
 
     def rates(self, counts: Sequence[int | None]) -> list[float | None]:
-        """By how much a growing number grew each second, at each time."""
+        """The growth of a counter per second, at each point."""
         return rates(self.times_ms, counts)
 
-    def rate_of_late(self, counts: Sequence[int | None]) -> float | None:
-        """By how much it grew each second in the last minute, as far as that is known."""
+    def recent_rate(self, counts: Sequence[int | None]) -> float | None:
+        """The growth of a counter per second over the last minute; None with fewer than two points."""
         if not self.times_ms:
             return None
-        since = self.times_ms[-1] - LATE_MS
-        known = [
+        since = self.times_ms[-1] - RECENT_MS
+        points = [
             (time, count)
             for time, count in zip(self.times_ms, counts, strict=True)
             if time >= since and count is not None
         ]
-        if len(known) < 2:
+        if len(points) < 2:
             return None
-        return max(0, known[-1][1] - known[0][1]) / ((known[-1][0] - known[0][0]) / 1000)
+        return max(0, points[-1][1] - points[0][1]) / ((points[-1][0] - points[0][0]) / 1000)
 
 
 def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float | None]:
-    """The first point has nothing before it; a number that shrank began anew."""
-    found: list[float | None] = [None] if counts else []
+    """The first point has no rate; a counter that shrank was reset, which counts as no growth."""
+    growth: list[float | None] = [None] if counts else []
     for at in range(1, len(counts)):
         before, now = counts[at - 1], counts[at]
         seconds = (times_ms[at] - times_ms[at - 1]) / 1000
         if before is None or now is None or seconds <= 0:
-            found.append(None)
+            growth.append(None)
         else:
-            found.append(max(0, now - before) / seconds)
-    return found
+            growth.append(max(0, now - before) / seconds)
+    return growth
 
 
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """Below which so large a share lies.  `counts`: how many were at most each of the bounds, and how many there were.
-    Between two bounds they are taken as evenly spread; None when nothing was counted."""
+    """The quantile of a histogram.  `counts`: cumulative, for each of the bounds, then in all.  Values between two bounds
+    are taken as evenly spread; None when nothing was counted."""
     if not counts or counts[-1] <= 0:
         return None
     wanted, below, low = share * counts[-1], 0, 0.0

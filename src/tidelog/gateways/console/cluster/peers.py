@@ -1,4 +1,4 @@
-"""What only one broker knows, asked of it: delivery counts of what it leads, figures of its process."""
+"""Asks another broker for what only that broker knows: delivery counts of the partitions it leads, process figures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ ANSWER_BYTES_MAX = 4 << 20
 
 
 async def ask(around: Surroundings, node: NodeId, address: str) -> Any:
-    """What another broker answers, in JSON; None when it cannot be asked."""
-    there = around.http_of(node)
-    if there is None:
+    """The broker's answer, parsed from JSON; None when the broker cannot be asked."""
+    http_address = around.http_of(node)
+    if http_address is None:
         return None
     try:
         async with asyncio.timeout(WAIT_S):
-            answer = await send(there, "GET", address, {"accept": "application/json"}, b"", ANSWER_BYTES_MAX)
+            answer = await send(
+                http_address, "GET", address, {"accept": "application/json"}, b"", ANSWER_BYTES_MAX
+            )
         return json.loads(answer.body) if answer.status == 200 else None
     except (NotSent, NoAnswer, TimeoutError, ValueError) as problem:
         log.info("broker %s could not be asked for %s: %s", node, address, problem)

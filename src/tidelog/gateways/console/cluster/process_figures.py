@@ -1,4 +1,4 @@
-"""What a broker says of itself: its traffic since the start, its process.  Other brokers ask for it over HTTP."""
+"""Figures of this broker: its traffic since the start, its process.  Other brokers ask for them over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTERS = ("messages_in", "messages_out", "bytes_in", "bytes_out", "requests", 
 
 
 def process_figures(around: Surroundings) -> dict[str, Any]:
-    """Plain numbers and lists of them, and which logs are damaged.  Counters begin at 0 with the process."""
+    """Numbers, lists of numbers, and the damaged logs.  Counters start at 0 with the process."""
     counts = around.partitions.counts()
     tally = around.services.tallies.requests
     requests, produce_times = 0, []

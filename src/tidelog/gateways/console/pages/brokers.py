@@ -1,4 +1,4 @@
-"""The brokers: which are there, what they lead, how full their disks are."""
+"""The list of brokers: their states, what they lead, how full their disks are."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidelog.gateways.console.cluster.health import condition
+from tidelog.gateways.console.cluster.health import cluster_health
 from tidelog.gateways.console.cluster.process_figures import process_figures
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.pages.overview import live, problem_of
-from tidelog.gateways.console.pages.settings import settings
 from tidelog.gateways.console.parts.amounts import count, duration, percent, size
 from tidelog.gateways.console.parts.chart import bar
-from tidelog.gateways.console.parts.layout import notice, page, part
-from tidelog.gateways.console.parts.markup import Child, Markup, h, path
-from tidelog.gateways.console.parts.table import Column, badge, card, figure, pairs, table
-from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.console.parts.layout import fragment, notice, page
+from tidelog.gateways.console.parts.markup import Child, h, path
+from tidelog.gateways.console.parts.table import Column, badge, figure, table
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
@@ -41,27 +39,27 @@ async def brokers(console: Console, request: Request) -> Response:
 
 
 async def brokers_live(console: Console, request: Request) -> Response:
-    return part(_content(console))
+    return fragment(_content(console))
 
 
 def _content(console: Console) -> list[Child]:
     image = console.around.image
-    found = condition(image, console.around.config.topic_defaults.min_insync_replicas)
-    leads, holds = _shares(console)
-    figures = console.lookout.look.processes
+    health = cluster_health(image, console.around.config.topic_defaults.min_insync_replicas)
+    leads, holds = partitions_by_broker(console)
+    figures = console.poller.snapshot.processes
     rows: list[list[Child]] = []
-    for node in sorted({*image.brokers, *found.missing}):
-        broker, disks = image.brokers.get(node), console.lookout.look.disks.get(node, [])
+    for node in sorted({*image.brokers, *health.missing}):
+        broker, disks = image.brokers.get(node), console.poller.snapshot.disks.get(node, [])
         rows.append(
             [
                 h.a(node, href=path("brokers", node), class_="name") if broker else node,
-                _state(console, node),
+                broker_state(console, node),
                 h.span(f"{broker.host}:{broker.port}" if broker else "–", class_="nowrap"),
                 (broker.rack if broker else None) or "–",
                 count(leads[node]),
                 count(holds[node]),
-                _disk(disks),
-                *_told(figures.get(node)),
+                disk_usage(disks),
+                *_process(figures.get(node)),
             ]
         )
     columns = [
@@ -69,46 +67,46 @@ def _content(console: Console) -> list[Child]:
         Column("State"),
         Column("Address"),
         Column("Rack"),
-        Column("Leads", True),
+        Column("Leads", True, hint="Partitions that the broker leads"),
         Column("Replicas", True),
         Column("Disk"),
         Column("Memory", True),
         Column("Connections", True),
-        Column("Up for", True),
+        Column("Uptime", True),
     ]
     return [
         h.div(
             figure(
                 "Brokers",
-                count(found.brokers),
-                f"{len(found.missing)} missing",
-                "warn" if found.missing else "",
+                count(health.brokers),
+                f"{len(health.missing)} missing",
+                "warn" if health.missing else "",
             ),
             figure(
                 "Under-replicated",
-                count(len(found.under_replicated)),
+                count(len(health.under_replicated)),
                 "partitions",
-                _level(found.under_replicated),
+                _level(health.under_replicated),
             ),
             figure(
-                "Without a leader", count(len(found.offline)), "partitions", "bad" if found.offline else ""
+                "Without a leader", count(len(health.offline)), "partitions", "bad" if health.offline else ""
             ),
             figure(
-                "Below min.insync.replicas",
-                count(len(found.below_min)),
+                "Below min ISR",
+                count(len(health.below_min)),
                 "partitions",
-                "bad" if found.below_min else "",
+                "bad" if health.below_min else "",
             ),
             figure(
                 "Damaged",
-                count(len(console.lookout.look.damaged)),
+                count(len(console.poller.snapshot.damaged)),
                 "replicas",
-                "bad" if console.lookout.look.damaged else "",
+                "bad" if console.poller.snapshot.damaged else "",
             ),
             class_="figures",
         ),
-        table(columns, rows, "No broker is known.", "Brokers"),
-        *(notice(f"Damaged: {words}", "bad") for words in console.lookout.look.damaged[:DAMAGED_MAX]),
+        table(columns, rows, "There are no brokers.", "Brokers"),
+        *(notice(f"Damaged: {text}", "bad") for text in console.poller.snapshot.damaged[:DAMAGED_MAX]),
     ]
 
 
@@ -116,51 +114,51 @@ def _level(partitions: list[Any]) -> str:
     return "warn" if partitions else ""
 
 
-def _shares(console: Console) -> tuple[Counter[NodeId], Counter[NodeId]]:
+def partitions_by_broker(console: Console) -> tuple[Counter[NodeId], Counter[NodeId]]:
     """How many partitions each broker leads and holds."""
     leads: Counter[NodeId] = Counter()
     holds: Counter[NodeId] = Counter()
     for topic in console.around.image.topics.values():
-        for one in topic.partitions:
-            holds.update(one.replicas)
-            if one.leader is not None:
-                leads[one.leader] += 1
+        for partition in topic.partitions:
+            holds.update(partition.replicas)
+            if partition.leader is not None:
+                leads[partition.leader] += 1
     return leads, holds
 
 
-def _state(console: Console, node: NodeId) -> list[Child]:
+def broker_state(console: Console, node: NodeId) -> list[Child]:
     image = console.around.image
     broker = image.brokers.get(node)
     if broker is None:
         return [badge("missing", "bad")]
-    told: list[Child] = []
+    badges: list[Child] = []
     if broker.fenced:
-        told.append(badge("fenced", "bad"))
+        badges.append(badge("fenced", "bad"))
     elif broker.leaving:
-        told.append(badge("leaving", "warn"))
+        badges.append(badge("leaving", "warn"))
     else:
-        told.append(badge("ready", "good"))
+        badges.append(badge("ready", "good"))
     if image.controller == node:
-        told.append(badge("controller"))
+        badges.append(badge("controller"))
     if console.around.node_id == node:
-        told.append(badge("this one"))
-    return told
+        badges.append(badge("this broker"))
+    return badges
 
 
-def _disk(disks: list[LogDir]) -> Child:
-    total = sum(one.total_bytes for one in disks if one.total_bytes > 0)
-    usable = sum(one.usable_bytes for one in disks if one.usable_bytes >= 0)
-    if any(one.problem is not None for one in disks):
-        return badge("a folder is offline", "bad")
+def disk_usage(disks: list[LogDir]) -> Child:
+    total = sum(log_dir.total_bytes for log_dir in disks if log_dir.total_bytes > 0)
+    usable = sum(log_dir.usable_bytes for log_dir in disks if log_dir.usable_bytes >= 0)
+    if any(log_dir.problem is not None for log_dir in disks):
+        return badge("log directory offline", "bad")
     if not total:
         return "–"
     used = 1 - usable / total
     level = "bad" if used >= FULL else "warn" if used >= FILLING else ""
-    words = f"{percent(used)} of {size(total)}"
-    return [h.span(words, class_="small"), bar(used, f"disk: {words}", level)]
+    text = f"{percent(used)} of {size(total)}"
+    return [h.span(text, class_="small"), bar(used, f"Disk: {text}", level)]
 
 
-def _told(figures: dict[str, Any] | None) -> list[Child]:
+def _process(figures: dict[str, Any] | None) -> list[Child]:
     if figures is None:
         return ["–", "–", "–"]
     return [size(figures["memory_bytes"]), count(figures["connections"]), duration(figures["up_ms"])]
@@ -168,59 +166,3 @@ def _told(figures: dict[str, Any] | None) -> list[Child]:
 
 async def peer_process(console: Console, request: Request) -> Response:
     return JSONResponse(process_figures(console.around))
-
-
-async def broker(console: Console, request: Request) -> Response:
-    node = NodeId(request.path_params["node"])
-    found = console.around.image.brokers.get(node)
-    if found is None:
-        raise Problem(404, f"there is no broker {node} in the cluster now")
-    leads, holds = _shares(console)
-    disks = (await (await console.admin()).describe_log_dirs([node])).get(node, [])
-    return page(
-        request,
-        f"Broker {node}",
-        card(
-            pairs(
-                {
-                    "State": _state(console, node),
-                    "Listeners": ", ".join(
-                        f"{one.listener} {one.host}:{one.port}" for one in found.endpoints
-                    ),
-                    "HTTP": found.http or "not to be reached from other machines",
-                    "Rack": found.rack or "–",
-                    "Leads": f"{count(leads[node])} partitions",
-                    "Holds": f"{count(holds[node])} replicas",
-                    "Epoch": found.epoch,
-                }
-            )
-        ),
-        card(_folders(disks), title="Log folders"),
-        h.h2("Settings"),
-        await settings(console, request, "broker", str(node), path("brokers", node)),
-        place="Brokers",
-        crumbs={"Brokers": path("brokers")},
-    )
-
-
-def _folders(disks: list[LogDir]) -> Markup:
-    rows: list[list[Child]] = [
-        [
-            h.code(one.path),
-            badge("offline: " + str(one.problem), "bad") if one.problem else badge("in use", "good"),
-            count(len(one.partitions)),
-            size(sum(one.partitions.values())),
-            size(one.usable_bytes),
-            _disk([one]),
-        ]
-        for one in disks
-    ]
-    columns = [
-        Column("Folder"),
-        Column("State"),
-        Column("Partitions", True),
-        Column("Size", True),
-        Column("Free", True),
-        Column("Disk"),
-    ]
-    return table(columns, rows, "No folder is known.", "Log folders")

@@ -1,4 +1,4 @@
-"""Offsets of a group, set anew: first shown, then done."""
+"""The reset of a group's offsets: a preview first, then the reset itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.pages.messages import OFFSET_MAX, time_of
 from tidelog.gateways.console.parts.amounts import count
 from tidelog.gateways.console.parts.forms import choice, field, form, sent
-from tidelog.gateways.console.parts.layout import go, page
+from tidelog.gateways.console.parts.layout import notice, page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, card, table
 from tidelog.gateways.http.problem import Problem
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from tidelog.client.admin import Admin
 
 TARGETS = {
-    "earliest": "the first message",
-    "latest": "the end",
+    "earliest": "the first offset",
+    "latest": "the end offset",
     "offset": "this offset",
-    "shift": "so many on (or back with -)",
+    "shift": "this many forward (or back with -)",
     "time": "this time",
 }
 FIELDS = ("name", "topic", "to", "number", "time")
 ROWS_MAX = 1_000
 
 
-def reset_form(name: str, given: Mapping[str, str]) -> Markup:
+def reset_form(name: str, fields: Mapping[str, str]) -> Markup:
     return h.form(
         h.input(type="hidden", name="name", value=name),
         field(
             "Topic",
-            h.input(name="topic", value=given.get("topic"), placeholder="all it has read", maxlength=249),
+            h.input(name="topic", value=fields.get("topic"), placeholder="all with offsets", maxlength=249),
         ),
-        field("To", choice("to", TARGETS, given.get("to"))),
+        field("To", choice("to", TARGETS, fields.get("to"))),
         field(
-            "Offset or number",
-            h.input(name="number", value=given.get("number"), inputmode="numeric", size=12),
+            "Offset or shift",
+            h.input(name="number", value=fields.get("number"), inputmode="numeric", size=12),
         ),
         field(
-            "Time, UTC", h.input(name="time", type="datetime-local", step="0.001", value=given.get("time"))
+            "Time (UTC)", h.input(name="time", type="datetime-local", step="0.001", value=fields.get("time"))
         ),
         h.button("Preview"),
         method="get",
@@ -59,43 +59,50 @@ def reset_form(name: str, given: Mapping[str, str]) -> Markup:
 
 
 async def preview(console: Console, request: Request) -> Response:
-    given = {name: request.query_params.get(name, "").strip() for name in FIELDS}
-    given["name"] = request.query_params.get("name", "")
-    name = given["name"]
-    before, after = await _planned(await console.admin(), given)
+    fields = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    fields["name"] = request.query_params.get("name", "")
+    name = fields["name"]
+    admin = await console.admin()
+    members = (await admin.describe_groups([name]))[name].members
+    before, after = await _planned(admin, fields)
     rows: list[list[Child]] = [
         [
-            one.topic,
-            one.partition,
-            count(before.get(one)),
-            count(after[one]),
-            "–" if one not in before else f"{after[one] - before[one]:+,}",
+            partition.topic,
+            partition.partition,
+            count(before.get(partition)),
+            count(after[partition]),
+            "–" if partition not in before else f"{after[partition] - before[partition]:+,}",
         ]
-        for one in sorted(after)[:ROWS_MAX]
+        for partition in sorted(after)[:ROWS_MAX]
     ]
     columns = [
         Column("Topic"),
         Column("Partition", True),
-        Column("Now", True),
-        Column("Then", True),
+        Column("Current offset", True),
+        Column("New offset", True),
         Column("Change", True),
     ]
-    changed = sum(before.get(one) != after[one] for one in after)
+    changed = sum(before.get(partition) != after[partition] for partition in after)
     return page(
         request,
         "Reset offsets",
-        card(reset_form(name, given), title=f"Of group {name}"),
+        notice(
+            f"{active_text(name, len(members))}: the reset will be refused until they have stopped.", "warn"
+        )
+        if members
+        else None,
+        card(reset_form(name, fields), title=f"Group {name}"),
         card(
-            table(columns, rows, "There is nothing to reset.", "Offsets now and then"),
+            table(columns, rows, "There is nothing to reset.", "Current and new offsets"),
             form(
                 request,
                 path("groups", "reset"),
-                [h.input(type="hidden", name=key, value=value) for key, value in given.items()],
+                [h.input(type="hidden", name=key, value=value) for key, value in fields.items()],
                 h.button(f"Reset {count(changed)} of {count(len(after))} partitions", class_="main"),
-                h.a("Leave it", href=path("groups", "show", name=name), class_="button"),
+                h.a("Cancel", href=path("groups", "show", name=name), class_="button"),
                 class_="grid",
             ),
-            title="Preview: nothing has been changed",
+            title="Preview: nothing has been changed yet",
         ),
         place="Groups",
         crumbs={"Groups": path("groups"), name or "(no name)": path("groups", "show", name=name)},
@@ -103,50 +110,55 @@ async def preview(console: Console, request: Request) -> Response:
 
 
 async def execute(console: Console, request: Request) -> Response:
-    given = await sent(request)
-    name = given.get("name", "")
+    fields = await sent(request)
+    name = fields.get("name", "")
     admin = await console.admin()
     members = (await admin.describe_groups([name]))[name].members
     if members:
         raise errors.NonEmptyGroup(
-            f"nothing was reset: group {name!r} has {many(len(members), 'member')}, and they would go on where they are; "
-            "stop them first"
+            f"nothing was reset. {active_text(name, len(members))}, which would overwrite the offsets: stop them first"
         )
-    _, after = await _planned(admin, given)
+    _, after = await _planned(admin, fields)
     await set_offsets(admin, name, after)
-    # The page of a group knows where that of a share group is.
-    return go(path("groups", "show", name=name), f"{count(len(after))} partitions of {name} were reset.")
+    # The page of a group redirects to that of a share group.
+    return redirect(
+        path("groups", "show", name=name), f"{count(len(after))} partitions of {name} were reset."
+    )
+
+
+def active_text(name: str, members: int) -> str:
+    return f"Group {name} has {many(members, 'member')}"
 
 
 async def _planned(
-    admin: Admin, given: Mapping[str, str]
+    admin: Admin, fields: Mapping[str, str]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Offsets now, and then."""
-    name, topic, target = given.get("name", ""), given.get("topic", "").strip(), _target(given)
+    """The current offsets, and the new ones."""
+    name, topic, target = fields.get("name", ""), fields.get("topic", "").strip(), _target(fields)
     before = await offsets_of(admin, name)
     if topic:
         described = (await admin.describe_topics([topic]))[topic]
-        partitions = [TopicPartition(topic, one.index) for one in described.partitions]
+        partitions = [TopicPartition(topic, partition.index) for partition in described.partitions]
     else:
-        known = {one.name for one in await admin.list_topics(internal=True)}
-        partitions = [one for one in before if one.topic in known]
+        topics = {listed.name for listed in await admin.list_topics(internal=True)}
+        partitions = [partition for partition in before if partition.topic in topics]
     if not partitions:
-        raise Problem(400, f"group {name!r} has no offsets: name a topic")
+        raise Problem(400, f"group {name!r} has no committed offsets: enter a topic")
     try:
         return before, await plan_reset(admin, target, partitions, before)
     except NothingToShift as problem:
         raise Problem(400, str(problem)) from None
 
 
-def _target(given: Mapping[str, str]) -> Target:
-    kind = given.get("to", "")
+def _target(fields: Mapping[str, str]) -> Target:
+    kind = fields.get("to", "")
     if kind not in TARGETS:
-        raise Problem(400, f"{kind!r} is no place to reset to")
+        raise Problem(400, f"offsets cannot be reset to {kind!r}")
     if kind == "time":
-        return Target(kind, time_of(given.get("time", "").strip()))
+        return Target(kind, time_of(fields.get("time", "").strip()))
     if kind in ("offset", "shift"):
-        text = given.get("number", "").strip().replace(",", "")
+        text = fields.get("number", "").strip().replace(",", "")
         if not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
-            raise Problem(400, f"{text[:40]!r} is no whole number: write one into the field Offset or number")
+            raise Problem(400, f"{text[:40]!r} is not a whole number: enter one in 'Offset or shift'")
         return Target(kind, max(-OFFSET_MAX, min(int(text), OFFSET_MAX)))
     return Target(kind)

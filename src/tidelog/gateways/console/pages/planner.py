@@ -1,4 +1,4 @@
-"""The capacity planner: what a load needs, beside what this cluster has and does now."""
+"""The capacity planner: what a load needs, compared with what this cluster has and does now."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tidelog.model.amounts import BadAmount, size_text
 from tidelog.model.capacity import BadLoad, Comparison, Load, Machine, Measured, Need, Plan, compare, plan
 
 WORDS = {
-    "throughput": "Throughput of brokers",
+    "throughput": "Broker throughput",
     "storage": "Disks",
     "network": "Network",
-    "replicas": "Replicas on a broker",
-    "replication": "A broker for each copy",
+    "replicas": "Replicas per broker",
+    "replication": "Brokers for the replication factor",
     "partitions": "Partitions",
-    "consumers": "Speed of consumers",
-    "writes": "Speed of a partition",
+    "consumers": "Consumer throughput",
+    "writes": "Partition throughput",
 }
 RATES = frozenset({"throughput", "network"})
 
 
-class Asked(NamedTuple):
+class PlannerField(NamedTuple):
     """One field of the form."""
 
     label: str
@@ -48,49 +48,49 @@ def _whole(text: str) -> float:
 
 
 LOAD = {
-    "messages": Asked("Messages a day", "1e9", amounts.count),
-    "size": Asked("Size of a message", "1KB", amounts.size),
-    "retention": Asked("Kept for", "7d", amounts.duration),
-    "replication": Asked("Copies of each", "3", _whole),
-    "peak": Asked("Busiest time, times the mean", "2", amounts.count),
-    "throughput": Asked("Or: written at the busiest time", "", amounts.size),
-    "groups": Asked("Groups that read all of it", "1", _whole),
+    "messages": PlannerField("Messages per day", "1e9", amounts.count),
+    "size": PlannerField("Message size", "1KB", amounts.size),
+    "retention": PlannerField("Retention", "7d", amounts.duration),
+    "replication": PlannerField("Replication factor", "3", _whole),
+    "peak": PlannerField("Peak factor", "2", amounts.count),
+    "throughput": PlannerField("Or peak throughput", "", amounts.size),
+    "groups": PlannerField("Consumer groups", "1", _whole),
 }
 MACHINE = {
-    "broker": Asked("A broker takes", "50MB/s", amounts.size),
-    "consumer": Asked("A consumer reads", "10MB/s", amounts.size),
-    "network": Asked("Network of a broker", "10Gbit", amounts.size),
-    "disk": Asked("Disk of a broker", "4TB", amounts.size),
+    "broker": PlannerField("Broker throughput", "50MB/s", amounts.size),
+    "consumer": PlannerField("Consumer throughput", "10MB/s", amounts.size),
+    "network": PlannerField("Broker network", "10Gbit", amounts.size),
+    "disk": PlannerField("Broker disk", "4TB", amounts.size),
 }
 
 
 async def planner(console: Console, request: Request) -> Response:
     given = {
-        name: request.query_params.get(name, "").strip() or one.default
-        for name, one in (LOAD | MACHINE).items()
+        name: request.query_params.get(name, "").strip() or planned.default
+        for name, planned in (LOAD | MACHINE).items()
     }
-    form = card(_form(given), title="What is asked of the cluster")
+    form = card(_form(given), title="Load")
     try:
         load, machine = _read(given)
         wanted = plan(load, machine)
     except (BadAmount, BadLoad) as problem:
-        words = str(problem)
-        told = notice(f"{words[:1].upper()}{words[1:]}.", "bad")
-        return page(request, "Planner", told, form, place="Planner", status=400)
+        text = str(problem)
+        message = notice(f"{text[:1].upper()}{text[1:]}.", "bad")
+        return page(request, "Planner", message, form, place="Planner", status=400)
     measured = await measure(console)
     return page(
         request,
         "Planner",
         form,
         _figures(load, wanted),
-        card(_comparison(compare(load, machine, measured), measured), title="On this cluster"),
-        card(_limits(wanted), title="Why so many brokers"),
+        card(_comparison(compare(load, machine, measured), measured), title="This cluster"),
+        card(_limits(wanted), title="Brokers by resource"),
         place="Planner",
     )
 
 
 def _read(given: dict[str, str]) -> tuple[Load, Machine]:
-    read = {name: one.read(given[name]) for name, one in (LOAD | MACHINE).items() if given[name]}
+    read = {name: planned.read(given[name]) for name, planned in (LOAD | MACHINE).items() if given[name]}
     load = Load(
         messages_per_day=read["messages"],
         message_bytes=read["size"],
@@ -110,18 +110,18 @@ def _read(given: dict[str, str]) -> tuple[Load, Machine]:
 
 
 def _form(given: dict[str, str]) -> Markup:
-    def fields(asked: dict[str, Asked]) -> list[Markup]:
+    def fields(planned: dict[str, PlannerField]) -> list[Markup]:
         return [
-            field(one.label, h.input(name=name, value=given[name], size=10, spellcheck="false"))
-            for name, one in asked.items()
+            field(item.label, h.input(name=name, value=given[name], size=10, spellcheck="false"))
+            for name, item in planned.items()
         ]
 
     return h.form(
         fields(LOAD),
         h.details(
-            h.summary("What one broker and one consumer can do"),
+            h.summary("Capacity of one broker and one consumer"),
             h.div(fields(MACHINE), class_="grid-form"),
-            open=any(given[name] != one.default for name, one in MACHINE.items()),
+            open=any(given[name] != planned.default for name, planned in MACHINE.items()),
             class_="field wide",
         ),
         h.button("Plan", class_="main"),
@@ -133,12 +133,12 @@ def _form(given: dict[str, str]) -> Markup:
 
 def _figures(load: Load, wanted: Plan) -> Markup:
     return h.div(
-        figure("Storage", size_text(wanted.storage_bytes), "all copies"),
+        figure("Storage", size_text(wanted.storage_bytes), "all replicas"),
         figure("Brokers", count(wanted.brokers), f"limited by {WORDS[wanted.limit].lower()}"),
         figure("Partitions", count(wanted.partitions), "at least"),
-        figure("Written at the peak", f"{size_text(load.peak_rate)}/s", "by producers"),
-        figure("Into all brokers", f"{size_text(wanted.rate_in)}/s", "with replication"),
-        figure("Out of all brokers", f"{size_text(wanted.rate_out)}/s", "replication and readers"),
+        figure("Peak produce rate", f"{size_text(load.peak_rate)}/s", "from producers"),
+        figure("Network in", f"{size_text(wanted.rate_in)}/s", "producers and replication, all brokers"),
+        figure("Network out", f"{size_text(wanted.rate_out)}/s", "replication and consumers, all brokers"),
         class_="figures",
     )
 
@@ -147,45 +147,54 @@ def _limits(wanted: Plan) -> Markup:
     most = max(wanted.brokers_by.values())
     rows: list[list[Child]] = [
         [
-            [WORDS[name], " ", badge("limits first", "warn") if name == wanted.limit else None],
+            [WORDS[name], " ", badge("bottleneck", "warn") if name == wanted.limit else None],
             count(needed),
             bar(needed / most, f"{needed} brokers"),
         ]
-        for name, needed in sorted(wanted.brokers_by.items(), key=lambda one: -one[1])
+        for name, needed in sorted(wanted.brokers_by.items(), key=lambda item: -item[1])
     ]
-    return table([Column("By"), Column("Brokers", True), Column("")], rows, caption="Brokers by resource")
+    return table(
+        [Column("Resource"), Column("Brokers", True), Column("")], rows, caption="Brokers by resource"
+    )
 
 
-def _comparison(found: Comparison, measured: Measured) -> list[Child]:
-    limit = WORDS[found.limit.resource].lower()
-    told = f"It would fit. Used most: {limit}, {percent(found.limit.share)} of what is there."
-    if not found.fits:
-        told = f"It would not fit. What limits first: {limit}, needed {found.limit.share:,.1f} times."
+def _comparison(comparison: Comparison, measured: Measured) -> list[Child]:
+    limit = WORDS[comparison.limit.resource].lower()
+    verdict = (
+        f"The load fits this cluster. Bottleneck: {limit}, at {percent(comparison.limit.share)} of capacity."
+    )
+    if not comparison.fits:
+        verdict = (
+            f"The load does not fit this cluster. Bottleneck: {limit}, "
+            f"at {comparison.limit.share:,.1f} times the capacity."
+        )
     rows: list[list[Child]] = [
         [
-            WORDS[one.resource],
-            _amount(one, one.needed),
-            _amount(one, one.there),
-            "–" if one.now is None else _amount(one, one.now),
-            bar(min(1.0, one.share), f"{WORDS[one.resource]}: {one.share:.2f} of what is there", _level(one)),
+            WORDS[need.resource],
+            _amount(need, need.needed),
+            _amount(need, need.there),
+            "–" if need.now is None else _amount(need, need.now),
+            bar(min(1.0, need.share), f"{WORDS[need.resource]}: {need.share:.2f} of capacity", _level(need)),
         ]
-        for one in found.needs
+        for need in comparison.needs
     ]
     columns = [
-        Column(""),
+        Column("Resource"),
         Column("Needed", True),
-        Column("There", True),
+        Column("Available", True),
         Column("Used now", True),
         Column(""),
     ]
-    now = f"Now {measured.messages_per_s:,.0f} messages come each second"
-    if found.message_bytes is not None:
-        now += f", of {size_text(found.message_bytes)} each"
-    if found.disk_full_s is not None:
-        now += f"; at this pace, and if nothing is deleted, disks are full in {duration(1000 * found.disk_full_s)}"
+    now = f"Current load: {measured.messages_per_s:,.0f} messages per second"
+    if comparison.message_bytes is not None:
+        now += f", of {size_text(comparison.message_bytes)} each"
+    if comparison.disk_full_s is not None:
+        now += (
+            f"; at this rate, without retention, disks are full in {duration(1000 * comparison.disk_full_s)}"
+        )
     return [
-        notice(told, "good" if found.fits else "warn"),
-        table(columns, rows, caption="What is needed and what is there"),
+        notice(verdict, "good" if comparison.fits else "warn"),
+        table(columns, rows, caption="Needed and available capacity"),
         h.p(f"{now}.", class_="muted small"),
     ]
 
@@ -201,22 +210,24 @@ def _amount(need: Need, amount: float) -> str:
 
 
 async def measure(console: Console) -> Measured:
-    """From what the lookout has seen; disks are looked at now when it has not come to them yet."""
-    image, look = console.around.image, console.lookout.look
-    topics = [one for one in image.topics.values() if not is_internal(one.name)]
-    known = look.disks or await (await console.admin()).describe_log_dirs()
-    disks = [one for folders in known.values() for one in folders if one.total_bytes > 0]
-    messages = sum(one["messages_in"] for one in look.processes.values())
-    rate = console.lookout.rates("messages_in")
+    """Figures of the last poll; the disks are asked now if no poll has asked them yet."""
+    image, snapshot = console.around.image, console.poller.snapshot
+    topics = [topic for topic in image.topics.values() if not is_internal(topic.name)]
+    log_dirs_by_node = snapshot.disks or await (await console.admin()).describe_log_dirs()
+    disks = [
+        log_dir for log_dirs in log_dirs_by_node.values() for log_dir in log_dirs if log_dir.total_bytes > 0
+    ]
+    messages = sum(figures["messages_in"] for figures in snapshot.processes.values())
+    rates = console.poller.rates("messages_in")
     return Measured(
         brokers=len(image.reachable_brokers),
-        partitions=sum(len(one.partitions) for one in topics),
-        replicas=sum(len(part.replicas) for one in topics for part in one.partitions),
-        stored_bytes=sum(look.topic_sizes().values()),
-        disk_bytes=sum(one.total_bytes for one in disks),
-        disk_free_bytes=sum(one.usable_bytes for one in disks),
-        messages_per_s=(rate[-1] or 0) if rate else 0,
-        message_bytes=sum(one["bytes_in"] for one in look.processes.values()) / messages
+        partitions=sum(len(topic.partitions) for topic in topics),
+        replicas=sum(len(partition.replicas) for topic in topics for partition in topic.partitions),
+        stored_bytes=sum(snapshot.topic_sizes().values()),
+        disk_bytes=sum(log_dir.total_bytes for log_dir in disks),
+        disk_free_bytes=sum(log_dir.usable_bytes for log_dir in disks),
+        messages_per_s=(rates[-1] or 0) if rates else 0,
+        message_bytes=sum(figures["bytes_in"] for figures in snapshot.processes.values()) / messages
         if messages
         else None,
     )

@@ -1,16 +1,18 @@
-"""Settings of topics, brokers and groups, shown and changed in place."""
+"""Settings of topics, brokers and groups, shown and edited in place."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.gateways.console.console import Console, asked
+from tidelog.gateways.console.cluster.health import many
+from tidelog.gateways.console.console import Console, query_text
 from tidelog.gateways.console.pages.topic import topic_of, topic_page
 from tidelog.gateways.console.parts.forms import form, sent
-from tidelog.gateways.console.parts.layout import go
+from tidelog.gateways.console.parts.layout import redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, badge, table
 from tidelog.gateways.http.problem import Problem
@@ -28,28 +30,42 @@ async def topic_settings(console: Console, request: Request) -> Response:
 
 
 async def settings(console: Console, request: Request, kind: str, name: str, place: str) -> list[Child]:
-    """What this resource has; those it has of its own come first."""
+    """The settings of a resource, its overrides first."""
     from tidelog.client.configs import ConfigResource
 
     resource = ConfigResource(kind, name)
     entries = (await (await console.admin()).describe_configs([resource], documentation=True))[resource]
-    wanted = asked(request, "q").lower()
-    shown = [one for one in entries if wanted in one.name.lower()]
-    shown.sort(key=lambda one: (not _is_own(one, kind), one.name))
-    own = sum(_is_own(one, kind) for one in entries)
-    rows = [_row(request, kind, name, place, one) for one in shown]
-    columns = [Column("Setting"), Column("Value"), Column("From"), Column("Default")]
+    wanted = query_text(request, "q").lower()
+    shown = [entry for entry in entries if wanted in entry.name.lower()]
+    shown.sort(key=lambda entry: (not _is_override(entry, kind), not _is_static(entry), entry.name))
+    rows = [_row(request, kind, name, place, entry) for entry in shown]
+    columns = [Column("Setting"), Column("Value"), Column("Source"), Column("Default")]
     return [
         h.div(
             _search(request, place),
-            h.span(f"{len(entries)} settings, {own} of its own", class_="muted"),
+            h.span(counts_text(entries, kind), class_="muted"),
             class_="bar-row",
         ),
-        table(columns, rows, f"No setting has {wanted!r} in its name.", f"Settings of {kind} {name}"),
+        table(columns, rows, f"No setting name contains {wanted!r}.", f"Settings of {kind} {name}"),
     ]
 
 
-def _is_own(entry: ConfigEntry, kind: str) -> bool:
+def counts_text(entries: Sequence[ConfigEntry], kind: str) -> str:
+    """How many settings there are, and where those without their default come from."""
+    texts = [
+        many(len(entries), "setting"),
+        many(sum(_is_override(entry, kind) for entry in entries), "override"),
+    ]
+    if static := sum(_is_static(entry) for entry in entries):
+        texts.append(f"{static} from the broker's configuration")
+    return ", ".join(texts)
+
+
+def _is_static(entry: ConfigEntry) -> bool:
+    return entry.source.name.lower().startswith("static")
+
+
+def _is_override(entry: ConfigEntry, kind: str) -> bool:
     return (
         entry.source.name.lower().startswith(f"dynamic_{kind}") and "default" not in entry.source.name.lower()
     )
@@ -63,8 +79,10 @@ def _search(request: Request, place: str) -> Markup:
     ]
     return h.form(
         kept,
-        h.label("Setting has", for_="q", class_="hidden"),
-        h.input(type="search", id="q", name="q", value=asked(request, "q"), placeholder="Name has…"),
+        h.label("Name contains", for_="q", class_="hidden"),
+        h.input(
+            type="search", id="q", name="q", value=query_text(request, "q"), placeholder="Name contains…"
+        ),
         h.button("Search"),
         method="get",
         action=place.partition("?")[0],
@@ -74,18 +92,18 @@ def _search(request: Request, place: str) -> Markup:
 
 
 def _row(request: Request, kind: str, name: str, place: str, entry: ConfigEntry) -> list[Child]:
-    own = _is_own(entry, kind)
+    override = _is_override(entry, kind)
     about = h.p(entry.documentation, class_="muted small") if entry.documentation else None
     return [
         [h.code(entry.name), about],
-        _editor(request, kind, name, place, entry, own),
-        badge("its own", "good") if own else badge(entry.source.name.lower().replace("_", " ")),
+        _editor(request, kind, name, place, entry, override),
+        badge("override", "good") if override else badge(entry.source.name.lower().replace("_", " ")),
         h.code(entry.default if entry.default is not None else "–"),
     ]
 
 
 def _editor(
-    request: Request, kind: str, name: str, place: str, entry: ConfigEntry, own: bool
+    request: Request, kind: str, name: str, place: str, entry: ConfigEntry, override: bool
 ) -> Markup | list[Markup]:
     value = "(hidden)" if entry.sensitive else entry.value if entry.value is not None else ""
     if entry.read_only:
@@ -108,7 +126,7 @@ def _editor(
             class_="mono",
         ),
         h.button("Save", name="do", value="save"),
-        h.button("Back to default", name="do", value="reset", class_="quiet") if own else None,
+        h.button("Reset to default", name="do", value="reset", class_="quiet") if override else None,
         class_="inline",
         label=label,
     )
@@ -117,12 +135,14 @@ def _editor(
 async def change(console: Console, request: Request) -> Response:
     from tidelog.client.configs import ConfigResource
 
-    given = await sent(request)
-    kind, name, key = (given.get(one, "") for one in ("kind", "name", "key"))
+    fields = await sent(request)
+    kind, name, key = (fields.get(field, "") for field in ("kind", "name", "key"))
     if kind not in KINDS or not key:
-        raise Problem(400, f"the settings of a {kind!r} cannot be changed here")
-    value = None if given.get("do") == "reset" else given.get("value", "")
+        raise Problem(400, f"settings of {kind!r} cannot be changed here: only those of {', '.join(KINDS)}")
+    value = None if fields.get("do") == "reset" else fields.get("value", "")
     await (await console.admin()).alter_configs({ConfigResource(kind, name): {key: value}})
-    back = given.get("back", "")
-    told = f"{key} of {name} is back to its default." if value is None else f"{key} of {name} is {value} now."
-    return go(back if back.startswith("/console/") else "/", told)
+    back = fields.get("back", "")
+    message = (
+        f"{key} of {name} was reset to its default." if value is None else f"{key} of {name} is now {value}."
+    )
+    return redirect(back if back.startswith("/console/") else "/", message)

@@ -1,4 +1,4 @@
-"""One topic: its partitions, who reads it, what can be done with it."""
+"""One topic: its partitions, the groups that read it, and forms to grow and delete it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog import errors
-from tidelog.gateways.console.cluster.health import behind, why_leaderless
-from tidelog.gateways.console.console import Console, number
+from tidelog.gateways.console.cluster.health import is_under_replicated, why_leaderless
+from tidelog.gateways.console.console import Console, query_number
 from tidelog.gateways.console.pages.overview import live, per_second, problem_of, state_badge
 from tidelog.gateways.console.parts.amounts import count, short, size
 from tidelog.gateways.console.parts.chart import WIDE, Line, line_chart
 from tidelog.gateways.console.parts.forms import field, form, sent
-from tidelog.gateways.console.parts.layout import go, page, part
+from tidelog.gateways.console.parts.layout import fragment, page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, Pages, badge, card, figure, table
 from tidelog.gateways.http.problem import Problem
@@ -33,14 +33,14 @@ TABS = (
 
 def topic_of(console: Console, request: Request) -> Topic:
     name = request.path_params["topic"]
-    found = console.around.image.topics.get(name)
-    if found is None:
-        raise errors.UnknownTopicOrPartition(f"there is no topic {name!r}: check the name")
-    return found
+    topic = console.around.image.topics.get(name)
+    if topic is None:
+        raise errors.UnknownTopicOrPartition(f"topic {name!r} does not exist: check the name")
+    return topic
 
 
 def topic_page(request: Request, name: str, tab: str, *body: Child, status: int = 200) -> Response:
-    """A page of a topic, with the way to its others."""
+    """One of the pages of a topic, with tabs for the others."""
     tabs = h.nav(
         h.ul(
             [
@@ -62,86 +62,90 @@ def topic_page(request: Request, name: str, tab: str, *body: Child, status: int 
 
 
 async def topic(console: Console, request: Request) -> Response:
-    found = topic_of(console, request)
-    pages = Pages(f"topics/{found.name}", number(request, "page", 1, 1, 1_000_000), len(found.partitions), {})
-    shown = pages.cut(found.partitions)
+    topic = topic_of(console, request)
+    pages = Pages(
+        f"topics/{topic.name}", query_number(request, "page", 1, 1, 1_000_000), len(topic.partitions), {}
+    )
+    page_partitions = pages.cut(topic.partitions)
     return topic_page(
         request,
-        found.name,
+        topic.name,
         "Partitions",
         problem_of(console),
-        live(path("topics", found.name, "live"), _figures(console, found)),
+        live(path("topics", topic.name, "live"), _figures(console, topic)),
         card(
-            await _partitions(console, found, [one.index for one in shown]), pages.links(), title="Partitions"
+            await _partitions(console, topic, [partition.index for partition in page_partitions]),
+            pages.links(),
+            title="Partitions",
         ),
-        card(await _readers(console, found.name), title="Groups that read it"),
-        _deeds(request, found),
+        card(await _readers(console, topic.name), title="Consumer groups"),
+        _actions(request, topic),
     )
 
 
 async def topic_live(console: Console, request: Request) -> Response:
-    return part(_figures(console, topic_of(console, request)))
+    return fragment(_figures(console, topic_of(console, request)))
 
 
-def _figures(console: Console, found: Topic) -> list[Child]:
-    history, look = console.lookout.history, console.lookout.look
-    rates = history.rates(history.ends.of(found.name))
-    settings = console.around.image.topic_overrides(found.name)
+def _figures(console: Console, topic: Topic) -> list[Child]:
+    history, snapshot = console.poller.history, console.poller.snapshot
+    rates = history.rates(history.ends.of(topic.name))
+    settings = console.around.image.topic_overrides(topic.name)
     return [
         h.div(
             figure("Messages in", per_second(rates[-1] if rates else None)),
-            figure("Size", size(look.topic_sizes().get(found.name)), "all replicas"),
+            figure("Size", size(snapshot.topic_sizes().get(topic.name)), "all replicas"),
             figure(
                 "Partitions",
-                count(len(found.partitions)),
-                _each(len(found.partitions[0].replicas)),
+                count(len(topic.partitions)),
+                _replication(len(topic.partitions[0].replicas)),
             ),
             figure(
-                "Settings of its own",
+                "Overrides",
                 count(len(settings)),
-                ", ".join(sorted(settings)[:2]) or "all as the brokers have them",
-                href=path("topics", found.name, "settings"),
+                ", ".join(sorted(settings)[:2]) or "all settings use broker defaults",
+                href=path("topics", topic.name, "settings"),
             ),
             class_="figures",
         ),
         card(
             line_chart(
-                f"Messages in to {found.name}", history.times_ms, [Line("in", rates)], per_second, WIDE
+                f"Messages in to {topic.name}", history.times_ms, [Line("in", rates)], per_second, WIDE
             ),
             title="Messages in",
         ),
     ]
 
 
-def _each(replicas: int) -> str:
-    return "one replica each" if replicas == 1 else f"{replicas} replicas each"
+def _replication(replicas: int) -> str:
+    return "replication factor 1" if replicas == 1 else f"replication factor {replicas}"
 
 
-async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Markup:
-    image, look = console.around.image, console.lookout.look
-    live_nodes = {one.node_id for one in image.reachable_brokers}
-    leading = {one.node_id for one in image.live_brokers}
-    wanted = [
-        TopicPartition(found.name, index) for index in indexes if found.partitions[index].leader in live_nodes
+async def _partitions(console: Console, topic: Topic, indexes: list[int]) -> Markup:
+    image, snapshot = console.around.image, console.poller.snapshot
+    live_nodes = {broker.node_id for broker in image.reachable_brokers}
+    leading = {broker.node_id for broker in image.live_brokers}
+    led = [
+        TopicPartition(topic.name, index) for index in indexes if topic.partitions[index].leader in live_nodes
     ]
     admin = await console.admin()
-    starts = await admin.list_offsets(dict.fromkeys(wanted, "earliest")) if wanted else {}
-    ends = await admin.list_offsets(dict.fromkeys(wanted, "latest")) if wanted else {}
-    sizes = _sizes(look.disks, found.name)
+    starts = await admin.list_offsets(dict.fromkeys(led, "earliest")) if led else {}
+    ends = await admin.list_offsets(dict.fromkeys(led, "latest")) if led else {}
+    sizes = _sizes(snapshot.disks, topic.name)
     rows: list[list[Child]] = []
     for index in indexes:
-        one, name = found.partitions[index], TopicPartition(found.name, index)
+        partition, name = topic.partitions[index], TopicPartition(topic.name, index)
         start, end = starts.get(name), ends.get(name)
         rows.append(
             [
-                h.a(index, href=path("topics", found.name, "messages", partition=index)),
-                one.leader if one.leader in live_nodes else badge("none", "bad"),
-                _nodes(one.replicas, set(one.in_sync)),
-                _state(one, leading),
+                h.a(index, href=path("topics", topic.name, "messages", partition=index)),
+                partition.leader if partition.leader in live_nodes else badge("none", "bad"),
+                _nodes(partition.replicas, set(partition.in_sync)),
+                _state(partition, leading),
                 count(start.offset if start else None),
                 count(end.offset if end else None),
                 count(end.offset - start.offset if start and end else None),
-                size(sizes.get((index, one.leader if one.leader is not None else -1))),
+                size(sizes.get((index, partition.leader if partition.leader is not None else -1))),
             ]
         )
     columns = [
@@ -150,18 +154,22 @@ async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Mar
         Column("Replicas"),
         Column("State"),
         Column("First offset", True),
-        Column("End", True),
-        Column("Offsets", True, hint="Markers of transactions and what compaction took are counted too"),
+        Column("End offset", True),
+        Column(
+            "Offsets",
+            True,
+            hint="End offset minus first offset; counts transaction markers and compacted messages, too",
+        ),
         Column("Size", True, hint="On the leader's disk"),
     ]
-    return table(columns, rows, "No partitions.", f"Partitions of {found.name}")
+    return table(columns, rows, "There are no partitions.", f"Partitions of {topic.name}")
 
 
 def _state(partition: Partition, live: set[NodeId]) -> Child:
     reasons = why_leaderless(partition, live)
     if reasons:
         return [badge("offline", "bad"), [h.p(reason, class_="muted small") for reason in reasons]]
-    return badge("catching up", "warn") if behind(partition) else badge("in sync", "good")
+    return badge("under-replicated", "warn") if is_under_replicated(partition) else badge("in sync", "good")
 
 
 def _sizes(disks: object, topic: str) -> dict[tuple[int, int], int]:
@@ -181,23 +189,28 @@ def _nodes(replicas: tuple[int, ...], in_sync: set[int]) -> list[Child]:
         h.span(
             node,
             class_="node" if node in in_sync else "node late",
-            title=f"broker {node}" + ("" if node in in_sync else ": not in sync"),
+            title=f"Broker {node}" + ("" if node in in_sync else " is not in sync"),
         )
         for node in replicas
     ]
 
 
 async def _readers(console: Console, name: str) -> Markup:
-    look = console.lookout.look
-    listed = {one.group_id: one for one in look.groups}
+    snapshot = console.poller.snapshot
+    listed = {group.group_id: group for group in snapshot.groups}
     offsets = await (await console.admin()).list_groups_offsets(
-        [one for one in listed if listed[one].type != "share"]
+        [group for group in listed if listed[group].type != "share"]
     )
     rows = []
     for group, committed in offsets.items():
-        of_topic = {one: offset.offset for one, offset in committed.items() if one.topic == name}
+        of_topic = {
+            partition: offset.offset for partition, offset in committed.items() if partition.topic == name
+        }
         if of_topic:
-            lag = sum(max(0, look.ends.get(one, offset) - offset) for one, offset in of_topic.items())
+            lag = sum(
+                max(0, snapshot.ends.get(partition, offset) - offset)
+                for partition, offset in of_topic.items()
+            )
             rows.append(
                 (
                     h.a(group, href=path("groups", "show", name=group)),
@@ -207,50 +220,52 @@ async def _readers(console: Console, name: str) -> Markup:
                 )
             )
     columns = [Column("Group"), Column("State"), Column("Partitions", True), Column("Lag", True)]
-    return table(columns, rows, "No group has committed an offset for it.", f"Groups that read {name}")
+    return table(
+        columns, rows, "No group has committed offsets for this topic.", f"Consumer groups of {name}"
+    )
 
 
-def _deeds(request: Request, found: Topic) -> Markup:
+def _actions(request: Request, topic: Topic) -> Markup:
     return card(
         form(
             request,
-            path("topics", found.name, "partitions"),
+            path("topics", topic.name, "partitions"),
             field(
-                "Partitions in the end",
-                h.input(name="total", type="number", min=len(found.partitions) + 1, max=10000, required=True),
-                "keys go to other partitions from then on",
+                "New number of partitions",
+                h.input(name="total", type="number", min=len(topic.partitions) + 1, max=10000, required=True),
+                "messages with the same key may go to another partition than before",
             ),
             h.button("Add partitions"),
             class_="grid",
         ),
         form(
             request,
-            path("topics", found.name, "delete"),
+            path("topics", topic.name, "delete"),
             field(
-                "Write the name of the topic",
+                "Enter the topic name to confirm",
                 h.input(name="name", required=True, autocomplete="off", spellcheck="false"),
-                "its messages are gone for good",
+                "deletes all of its messages; this cannot be undone",
             ),
             h.button("Delete topic", class_="bad"),
             class_="grid",
         ),
-        title="Change it",
+        title="Actions",
     )
 
 
 async def add_partitions(console: Console, request: Request) -> Response:
-    given = await sent(request)
-    name, total = topic_of(console, request).name, given.get("total", "").strip()
+    fields = await sent(request)
+    name, total = topic_of(console, request).name, fields.get("total", "").strip()
     if not total.isdecimal():
-        raise Problem(400, f"{total!r} is no number of partitions: write a whole number")
+        raise Problem(400, f"{total!r} is not a number of partitions: enter a whole number")
     await (await console.admin()).create_partitions({name: int(total)})
-    return go(path("topics", name), f"{name} has {total} partitions.")
+    return redirect(path("topics", name), f"{name} now has {total} partitions.")
 
 
 async def delete(console: Console, request: Request) -> Response:
-    given = await sent(request)
+    fields = await sent(request)
     name = topic_of(console, request).name
-    if given.get("name", "").strip() != name:
-        raise errors.InvalidRequest(f"nothing was deleted: write {name} into the field to delete it")
+    if fields.get("name", "").strip() != name:
+        raise errors.InvalidRequest(f"nothing was deleted: enter {name} in the field to delete the topic")
     await (await console.admin()).delete_topics([name])
-    return go(path("topics"), f"Topic {name} is deleted.")
+    return redirect(path("topics"), f"Topic {name} was deleted.")

@@ -1,22 +1,21 @@
-"""The topics of the cluster: found, sorted, made, deleted."""
+"""The list of topics, and the search for a topic or group that every page has."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.gateways.console.cluster.health import troubles
-from tidelog.gateways.console.console import Console, asked, number
+from tidelog.gateways.console.cluster.health import topic_problems
+from tidelog.gateways.console.console import Console, query_number, query_text
 from tidelog.gateways.console.pages.overview import per_second, problem_of
 from tidelog.gateways.console.parts.amounts import count, size
 from tidelog.gateways.console.parts.chart import sparkline
-from tidelog.gateways.console.parts.forms import field, form, search, sent
-from tidelog.gateways.console.parts.layout import go, page
+from tidelog.gateways.console.parts.forms import search
+from tidelog.gateways.console.parts.layout import page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
-from tidelog.gateways.console.parts.table import Column, Pages, Sort, badge, card, table
-from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.console.parts.table import Column, Pages, Sort, badge, table
 from tidelog.metadata.names import INTERNAL
 
 if TYPE_CHECKING:
@@ -27,46 +26,52 @@ COLUMNS = (
     Column("Partitions", True, "partitions"),
     Column("Replicas", True),
     Column(
-        "Messages", True, "messages", "What is between the ends and 0: more than is kept, after retention"
+        "Messages",
+        True,
+        "messages",
+        "The sum of the end offsets: more than the messages that retention has kept",
     ),
-    Column("In", True, "rate"),
-    Column("Last minutes"),
+    Column("Messages in", True, "rate"),
+    Column("Trend", hint="Messages in, over the last minutes"),
     Column("Size", True, "size", "On disk, all replicas"),
     Column("State"),
 )
-SORTS = frozenset(one.key for one in COLUMNS if one.key)
+SORTS = frozenset(column.key for column in COLUMNS if column.key)
 
 
 async def topics(console: Console, request: Request) -> Response:
-    wanted, internal = asked(request, "q"), asked(request, "internal") == "yes"
+    wanted, internal = query_text(request, "q"), query_text(request, "internal") == "yes"
     names = [
         name
         for name in console.around.image.topics
         if wanted.lower() in name.lower() and (internal or not is_internal(name))
     ]
-    sort_by = asked(request, "sort", "name")
+    sort_by = query_text(request, "sort", "name")
     query = {key: value for key, value in (("q", wanted), ("internal", "yes" if internal else "")) if value}
-    sort = Sort("topics", sort_by if sort_by in SORTS else "name", asked(request, "order") == "down", query)
-    facts = Facts(console)
+    sort = Sort(
+        "topics", sort_by if sort_by in SORTS else "name", query_text(request, "order") == "down", query
+    )
+    facts = TopicFigures(console)
     names.sort()
     if sort.by != "name":
         names.sort(key=lambda name: facts.of(sort.by, name), reverse=sort.down)
     elif sort.down:
         names.reverse()
     order = {**query, "sort": sort.by, "order": "down" if sort.down else "up"}
-    pages = Pages("topics", number(request, "page", 1, 1, 1_000_000), len(names), order)
+    pages = Pages("topics", query_number(request, "page", 1, 1, 1_000_000), len(names), order)
     rows = [_row(console, facts, console.around.image.topics[name]) for name in pages.cut(names)]
-    empty = f"No topic has {wanted!r} in its name." if wanted else "There are no topics yet: make the first."
+    empty = f"No topic name contains {wanted!r}." if wanted else "There are no topics yet."
     return page(
         request,
         "Topics",
         problem_of(console),
         h.div(
-            _search(wanted, internal), h.a("New topic", href="#new", class_="button main"), class_="bar-row"
+            _search(wanted, internal),
+            h.a("Create topic", href=path("create-topic"), class_="button main"),
+            class_="bar-row",
         ),
         table(COLUMNS, rows, empty, "Topics", sort),
         pages.links(),
-        _new(request),
         place="Topics",
     )
 
@@ -75,13 +80,13 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL or name == "_schemas"
 
 
-class Facts:
-    """Figures of all topics, each kind made once."""
+class TopicFigures:
+    """Figures of topics, for the rows and for sorting."""
 
     def __init__(self, console: Console) -> None:
         self._topics = console.around.image.topics
-        self._history = console.lookout.history
-        self.sizes = console.lookout.look.topic_sizes()
+        self._history = console.poller.history
+        self.sizes = console.poller.snapshot.topic_sizes()
 
     def of(self, key: str, name: str) -> float:
         if key == "partitions":
@@ -104,95 +109,41 @@ class Facts:
         return rates[-1] if rates else None
 
 
-def _row(console: Console, facts: Facts, topic: Topic) -> list[Child]:
-    wrong = list(troubles(console.around.image, topic))
+def _row(console: Console, facts: TopicFigures, topic: Topic) -> list[Child]:
+    problems = list(topic_problems(console.around.image, topic))
     return [
         h.a(topic.name, href=path("topics", topic.name), class_="name"),
         count(len(topic.partitions)),
         count(len(topic.partitions[0].replicas)),
         count(facts.messages(topic.name)),
         per_second(facts.rate(topic.name)),
-        sparkline(facts.rates(topic.name), f"messages in to {topic.name} in the last minutes"),
+        sparkline(facts.rates(topic.name), f"Messages in to {topic.name} over the last minutes"),
         size(facts.sizes.get(topic.name)),
-        [badge(words, level) for level, words in wrong] or badge("ok", "good"),
+        [badge(text, level) for level, text in problems] or badge("OK", "good"),
     ]
 
 
 def _search(wanted: str, internal: bool) -> Markup:
     box = h.label(
         h.input(type="checkbox", name="internal", value="yes", checked=internal),
-        " internal topics",
+        " Show internal topics",
         class_="check",
     )
     return search(path("topics"), wanted, box, length_max=249)
 
 
-def _new(request: Request) -> Markup:
-    return card(
-        form(
-            request,
-            path("topics"),
-            field("Name", h.input(name="name", required=True, maxlength=249, pattern="[a-zA-Z0-9._\\-]+")),
-            field(
-                "Partitions",
-                h.input(name="partitions", type="number", min=1, max=10000, placeholder="default"),
-            ),
-            field("Replicas", h.input(name="replicas", type="number", min=1, max=100, placeholder="default")),
-            field(
-                "Settings",
-                h.textarea(name="settings", rows=2, placeholder="cleanup.policy=compact", spellcheck="false"),
-                "one key=value on each line",
-                "wide",
-            ),
-            h.button("Make topic", class_="main"),
-            class_="grid",
-        ),
-        title="New topic",
-        id_="new",
-    )
-
-
-async def create(console: Console, request: Request) -> Response:
-    from tidelog.client.topics import NewTopic
-
-    given = await sent(request)
-    name = given.get("name", "").strip()
-    asked_for: dict[str, Any] = {"configs": settings_of(given.get("settings", ""))}
-    for key, option in (("partitions", "partitions"), ("replicas", "replication_factor")):
-        text = given.get(key, "").strip()
-        if text:
-            if not text.isdecimal():
-                raise Problem(400, f"{text!r} is no number of {key}: write a whole number")
-            asked_for[option] = int(text)
-    await (await console.admin()).create_topics([NewTopic(name, **asked_for)])
-    return go(path("topics", name), f"Topic {name} is there.")
-
-
-def settings_of(text: str) -> dict[str, str]:
-    """From lines of key=value."""
-    settings = {}
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise Problem(400, f"{line!r} is no setting: write key=value, one on each line")
-        settings[key.strip()] = value.strip()
-    return settings
-
-
 async def find(console: Console, request: Request) -> Response:
-    """The search of every page: straight to what bears this name, otherwise to what has it in its name."""
-    wanted = asked(request, "q")
+    """The search of every page: opens the topic or group of that name, otherwise lists the names that contain it."""
+    wanted = query_text(request, "q")
     image = console.around.image
     if wanted in image.topics:
-        return go(path("topics", wanted))
-    groups = [one for one in console.lookout.look.groups if wanted.lower() in one.group_id.lower()]
-    topics_found = any(wanted.lower() in name.lower() for name in image.topics)
-    exact = [one for one in groups if one.group_id == wanted]
-    if exact or (len(groups) == 1 and not topics_found):
-        one = (exact or groups)[0]
-        return go(path("shares" if one.type == "share" else "groups", "show", name=one.group_id))
-    if groups and not topics_found:
-        return go(path("groups", q=wanted))
-    return go(path("topics", q=wanted or None))
+        return redirect(path("topics", wanted))
+    groups = [group for group in console.poller.snapshot.groups if wanted.lower() in group.group_id.lower()]
+    any_topic = any(wanted.lower() in name.lower() for name in image.topics)
+    exact = [group for group in groups if group.group_id == wanted]
+    if exact or (len(groups) == 1 and not any_topic):
+        group = (exact or groups)[0]
+        return redirect(path("shares" if group.type == "share" else "groups", "show", name=group.group_id))
+    if groups and not any_topic:
+        return redirect(path("groups", q=wanted))
+    return redirect(path("topics", q=wanted or None))

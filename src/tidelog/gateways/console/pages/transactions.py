@@ -1,4 +1,4 @@
-"""Transactions: which are open, for how long, and where."""
+"""The list of transactions: their states, and how long they have been open."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog import errors
-from tidelog.gateways.console.console import Console, asked, number
-from tidelog.gateways.console.pages.groups import asked_name
-from tidelog.gateways.console.parts.amounts import count, duration, moment
-from tidelog.gateways.console.parts.forms import form, search, sent, state_choice
-from tidelog.gateways.console.parts.layout import go, page
-from tidelog.gateways.console.parts.markup import Child, Markup, h, path
-from tidelog.gateways.console.parts.table import Column, Pages, badge, card, pairs, table
-from tidelog.types import TopicPartition
+from tidelog.gateways.console.console import Console, query_number, query_text
+from tidelog.gateways.console.parts.amounts import count, duration
+from tidelog.gateways.console.parts.forms import search, state_choice
+from tidelog.gateways.console.parts.layout import page
+from tidelog.gateways.console.parts.markup import Child, h, path
+from tidelog.gateways.console.parts.table import Column, Pages, badge, table
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
@@ -24,34 +22,33 @@ if TYPE_CHECKING:
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 LEVELS = {"Ongoing": "warn", "CompleteCommit": "good", "CompleteAbort": ""}
-PARTITIONS_MAX = 200
 
 
 async def transactions(console: Console, request: Request) -> Response:
-    state, wanted = asked(request, "state"), asked(request, "q")
+    state, wanted = query_text(request, "state"), query_text(request, "q")
     admin = await console.admin()
     listed = await admin.list_transactions(states=[state] if state in STATES else ())
-    listed = [one for one in listed if wanted.lower() in one.transactional_id.lower()]
+    listed = [listing for listing in listed if wanted.lower() in listing.transactional_id.lower()]
     query = {key: value for key, value in (("state", state), ("q", wanted)) if value}
-    pages = Pages("transactions", number(request, "page", 1, 1, 1_000_000), len(listed), query)
+    pages = Pages("transactions", query_number(request, "page", 1, 1, 1_000_000), len(listed), query)
     shown = pages.cut(listed)
-    found = await asyncio.gather(*(_describe(admin, one.transactional_id) for one in shown))
+    descriptions = await asyncio.gather(*(_describe(admin, listing.transactional_id) for listing in shown))
     now_ms = console.now_ms()
     rows: list[list[Child]] = []
-    for one, described in zip(shown, found, strict=True):
-        open_ms = None if described is None else _open_ms(described, now_ms)
+    for listing, described in zip(shown, descriptions, strict=True):
+        open_ms = None if described is None else open_ms_of(described, now_ms)
         late = described is not None and open_ms is not None and open_ms > described.timeout_ms
         rows.append(
             [
                 h.a(
-                    one.transactional_id or "(no name)",
-                    href=path("transactions", "show", name=one.transactional_id),
+                    listing.transactional_id or "(no name)",
+                    href=path("transactions", "show", name=listing.transactional_id),
                     class_="name",
                 ),
-                badge(one.state, LEVELS.get(one.state, "warn")),
+                badge(listing.state, LEVELS.get(listing.state, "warn")),
                 badge(duration(open_ms), "bad") if late else duration(open_ms),
                 count(len(described.partitions)) if described else "–",
-                one.producer_id,
+                listing.producer_id,
             ]
         )
     columns = [
@@ -65,9 +62,10 @@ async def transactions(console: Console, request: Request) -> Response:
         request,
         "Transactions",
         h.div(
-            search(path("transactions"), wanted, state_choice(STATES, state), hint="Id has"), class_="bar-row"
+            search(path("transactions"), wanted, state_choice(STATES, state), hint="Id contains"),
+            class_="bar-row",
         ),
-        table(columns, rows, "No transactional producer is known.", "Transactions"),
+        table(columns, rows, "There are no transactional producers yet.", "Transactions"),
         pages.links(),
         place="Transactions",
     )
@@ -77,82 +75,10 @@ async def _describe(admin: Admin, name: str) -> TransactionDescription | None:
     try:
         return (await admin.describe_transactions([name]))[name]
     except errors.TidelogError:
-        return None  # gone since it was listed
+        return None  # it expired after it was listed
 
 
-def _open_ms(one: TransactionDescription, now_ms: int) -> int | None:
-    if one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort") or one.started_ms < 0:
+def open_ms_of(described: TransactionDescription, now_ms: int) -> int | None:
+    if described.state not in ("Ongoing", "PrepareCommit", "PrepareAbort") or described.started_ms < 0:
         return None
-    return max(0, now_ms - one.started_ms)
-
-
-async def transaction(console: Console, request: Request) -> Response:
-    name = asked_name(request)
-    admin = await console.admin()
-    found = (await admin.describe_transactions([name]))[name]
-    open_ms = _open_ms(found, console.now_ms())
-    return page(
-        request,
-        name or "(no name)",
-        card(
-            pairs(
-                {
-                    "State": badge(found.state, LEVELS.get(found.state, "warn")),
-                    "Open for": duration(open_ms),
-                    "Begun (UTC)": moment(found.started_ms),
-                    "Timeout": duration(found.timeout_ms),
-                    "Producer id": found.producer_id,
-                    "Producer epoch": found.producer_epoch,
-                }
-            )
-        ),
-        card(await _partitions(admin, found), title="Partitions in it"),
-        card(
-            form(
-                request,
-                path("transactions", "abort"),
-                h.input(type="hidden", name="name", value=name),
-                h.button("Fence its producer and abort", class_="bad"),
-                class_="grid",
-            ),
-            h.p("Whoever writes under this id now cannot go on.", class_="muted small"),
-            title="Change it",
-        ),
-        place="Transactions",
-        crumbs={"Transactions": path("transactions")},
-    )
-
-
-async def _partitions(admin: Admin, found: TransactionDescription) -> Markup:
-    shown = found.partitions[:PARTITIONS_MAX]
-    starts = await asyncio.gather(*(_start(admin, one, found.producer_id) for one in shown))
-    rows = [
-        (h.a(one.topic, href=path("topics", one.topic)), one.partition, count(start))
-        for one, start in zip(shown, starts, strict=True)
-    ]
-    columns = [Column("Topic"), Column("Partition", True), Column("First offset", True)]
-    return table(columns, rows, "None: no transaction is open.", "Partitions of the transaction")
-
-
-async def _start(admin: Admin, partition: TopicPartition, producer_id: int) -> int | None:
-    try:
-        producers = await admin.describe_producers(partition)
-    except errors.TidelogError:
-        return None
-    return next(
-        (
-            one.transaction_start
-            for one in producers
-            if one.producer_id == producer_id and one.transaction_start >= 0
-        ),
-        None,
-    )
-
-
-async def abort(console: Console, request: Request) -> Response:
-    name = (await sent(request)).get("name", "")
-    await (await console.admin()).fence_producer(name)
-    return go(
-        path("transactions", "show", name=name),
-        f"The producer of {name} is fenced; what it had open is aborted.",
-    )
+    return max(0, now_ms - described.started_ms)

@@ -38,7 +38,7 @@ def size(number: float | None) -> str:
 
 
 def _three(number: float) -> str:
-    """Three digits that matter."""
+    """Three significant digits."""
     if number >= 99.95 or number == int(number):
         return f"{number:.0f}"
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

@@ -1,6 +1,6 @@
 """Charts as SVG: lines over time, bars in tables.  Pure.
 
-Colours come from the style sheet by class: the same picture is good on light and on dark pages."""
+Colours come from the style sheet by class, so that a chart suits the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def line_chart(
     width: int = WIDTH,
     unit: int = 10,
 ) -> Markup:
-    """`unit`: 1024 for bytes.  None is a gap.  Too many points are thinned out, the newest kept."""
+    """`unit`: 1024 for bytes, otherwise 10.  None is a gap.  At most `POINTS_MAX` points are drawn, with the newest."""
     times, lines = _thinned(times_ms, lines)
-    known = [value for line in lines for value in line.values if value is not None]
-    if len(times) < 2 or not known:
-        words = "The first figures come in a few seconds." if len(times) < 3 else "Nothing was measured yet."
-        return h.div(h.p(words, class_="muted"), class_="chart chart-empty")
-    top = nice_top(max(known), unit)
+    measured = [value for line in lines for value in line.values if value is not None]
+    if len(times) < 2 or not measured:
+        text = "The first figures appear in a few seconds." if len(times) < 3 else "Nothing measured yet."
+        return h.div(h.p(text, class_="muted"), class_="chart chart-empty")
+    top = nice_top(max(measured), unit)
     left_ms, span_ms = times[0], max(1, times[-1] - times[0])
 
     def x(time_ms: int) -> float:
@@ -73,11 +73,11 @@ def _thinned(times: Sequence[int], lines: Sequence[Line]) -> tuple[Sequence[int]
     if step == 1:
         return times, lines
     kept = range((len(times) - 1) % step, len(times), step)
-    return [times[at] for at in kept], [Line(one.name, [one.values[at] for at in kept]) for one in lines]
+    return [times[at] for at in kept], [Line(line.name, [line.values[at] for at in kept]) for line in lines]
 
 
 def nice_top(value: float, unit: int = 10) -> float:
-    """The next of 1, 2, 4, 8, ... times a power of the unit."""
+    """The next larger of 1, 2, 4, 8, ... times a power of the unit."""
     power = 1.0
     while power * unit < value:
         power *= unit
@@ -126,12 +126,12 @@ def _hover(
     lines: Sequence[Line],
     shown: Callable[[float | None], str],
 ) -> Markup:
-    """A strip that tells its figures when pointed at."""
+    """An invisible strip over one point: pointing at it shows the figures."""
     before, after = x(times[max(0, at - 1)]), x(times[min(len(times) - 1, at + 1)])
     left, right = (before + x(times[at])) / 2, (after + x(times[at])) / 2
-    told = "\n".join(f"{line.name}: {shown(line.values[at])}" for line in lines)
+    figures = "\n".join(f"{line.name}: {shown(line.values[at])}" for line in lines)
     return h.rect(
-        h.title(f"{clock_time(times[at])}\n{told}"),
+        h.title(f"{clock_time(times[at])}\n{figures}"),
         x=f"{left:.1f}",
         y=TOP,
         width=f"{max(1.0, right - left):.1f}",
@@ -156,12 +156,12 @@ def legend(lines: Sequence[Line], shown: Callable[[float | None], str] = short) 
 
 def sparkline(values: Sequence[float | None], label: str) -> Markup:
     """A small line for a row of a table."""
-    known = [value for value in values[-60:] if value is not None]
-    if len(known) < 2:
+    recent = [value for value in values[-60:] if value is not None]
+    if len(recent) < 2:
         return h.span(class_="spark")
-    top = max(*known, 1e-9)
-    step = 96 / (len(known) - 1)
-    line = "L".join(f"{2 + at * step:.1f} {22 - value / top * 18:.1f}" for at, value in enumerate(known))
+    top = max(*recent, 1e-9)
+    step = 96 / (len(recent) - 1)
+    line = "L".join(f"{2 + at * step:.1f} {22 - value / top * 18:.1f}" for at, value in enumerate(recent))
     return h.svg(
         h.g(h.path(d=f"M{line}", class_="line"), class_="series-0"),
         class_="spark",
@@ -172,7 +172,7 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
 
 
 def bar(share: float, label: str, level: str = "") -> Markup:
-    """How much of something, from 0 to 1."""
+    """A horizontal bar for a share from 0 to 1."""
     width = 100 * min(1.0, max(0.0, share))
     return h.svg(
         h.rect(x=0, y=0, width=100, height=8, rx=4, class_="bar-back"),

@@ -1,8 +1,9 @@
-"""What all pages have: head, navigation, messages to the person, the policy that browsers enforce."""
+"""What all pages have: head, navigation, messages, and the content security policy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from starlette.requests import Request
@@ -20,12 +21,21 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
-TOLD_COOKIE = "tidelog_told"
+MESSAGE_COOKIE = "tidelog_told"
 THEME_COOKIE = "tidelog_theme"
-TOLD_MAX = 1_000
+MESSAGE_MAX = 1_000
 
-# The name of each place, its address, and the key that goes there after g.
-PLACES = (
+
+class BrokerIdentity(NamedTuple):
+    """What the foot of the navigation names: the version, and the broker and cluster that the console belongs to."""
+
+    version: str
+    cluster_id: str
+    node_id: int
+
+
+# The name of each section, its address, and the key that opens it after g.
+SECTIONS = (
     ("Overview", "/", "o"),
     ("Topics", path("topics"), "t"),
     ("Groups", path("groups"), "g"),
@@ -46,8 +56,8 @@ def page(
     crumbs: Mapping[str, str] | None = None,
     status: int = 200,
 ) -> Response:
-    """`crumbs`: what this page is below, name by address."""
-    told = request.cookies.get(TOLD_COOKIE)
+    """`place`: the section that the page belongs to.  `crumbs`: the pages above this one, address by name."""
+    message = request.cookies.get(MESSAGE_COOKIE)
     theme = request.cookies.get(THEME_COOKIE)
     document = h.html(
         h.head(
@@ -60,11 +70,11 @@ def page(
             h.script(src="/console/static/console.js", defer=True),
         ),
         h.body(
-            h.a("Skip to the page", href="#page", class_="skip"),
+            h.a("Skip to main content", href="#page", class_="skip"),
             _navigation(request, place),
             h.main(
                 _crumbs(crumbs or {}, title),
-                _message(told),
+                _message(message),
                 joined(body),
                 id="page",
                 tabindex="-1",
@@ -75,23 +85,23 @@ def page(
         data_theme=theme if theme in ("light", "dark") else None,
     )
     answer = HTMLResponse(f"<!doctype html>{document}", status, HEADERS)
-    if told is not None:
-        answer.delete_cookie(TOLD_COOKIE, path="/")
+    if message is not None:
+        answer.delete_cookie(MESSAGE_COOKIE, path="/")
     if request.cookies.get(TOKEN_COOKIE) != token_of(request):
         cookie(answer, TOKEN_COOKIE, token_of(request))
     return answer
 
 
-def part(content: Child) -> Response:
-    """A piece of a page that is asked for again and again."""
+def fragment(content: Child) -> Response:
+    """A piece of a page that the script fetches again and again."""
     return HTMLResponse(joined([content]), headers=HEADERS)
 
 
-def go(place: str, told: str = "", failed: bool = False) -> Response:
-    """To another page, after something was done; `told` is shown there once."""
-    answer = RedirectResponse(place, 303, HEADERS)
-    if told:
-        cookie(answer, TOLD_COOKIE, quote(("!" if failed else "") + told[:TOLD_MAX]))
+def redirect(address: str, message: str = "", failed: bool = False) -> Response:
+    """To another page, after an action; that page shows `message` once."""
+    answer = RedirectResponse(address, 303, HEADERS)
+    if message:
+        cookie(answer, MESSAGE_COOKIE, quote(("!" if failed else "") + message[:MESSAGE_MAX]))
     return answer
 
 
@@ -106,12 +116,12 @@ def _navigation(request: Request, place: str) -> Markup:
                 title=f"{name} (g then {key})",
             )
         )
-        for name, address, key in PLACES
+        for name, address, key in SECTIONS
     ]
     return h.header(
         h.a(h.span(class_="logo", aria_hidden="true"), "Tidelog", href="/", class_="brand"),
-        h.button("Menu", type="button", class_="menu quiet", aria_expanded="false", aria_controls="places"),
-        h.nav(h.ul(items), id="places", aria_label="Places"),
+        h.button("Menu", type="button", class_="menu quiet", aria_expanded="false", aria_controls="sections"),
+        h.nav(h.ul(items), id="sections", aria_label="Sections"),
         h.form(
             h.label("Find a topic or group", for_="find", class_="hidden"),
             h.input(
@@ -130,11 +140,25 @@ def _navigation(request: Request, place: str) -> Markup:
             class_="find",
         ),
         h.div(
-            h.button("Dark or light", type="button", class_="theme quiet", aria_label="Dark or light page"),
-            h.button("Keys", type="button", class_="keys quiet", aria_haspopup="dialog"),
+            h.button(
+                "Theme", type="button", class_="theme quiet", aria_label="Switch between light and dark theme"
+            ),
+            h.button("Shortcuts", type="button", class_="keys quiet", aria_haspopup="dialog"),
             class_="tools",
         ),
+        _identity(request.state.identity),
         class_="side",
+    )
+
+
+def _identity(identity: BrokerIdentity) -> Markup:
+    return h.p(
+        f"Tidelog {identity.version}",
+        h.br(),
+        f"Cluster {identity.cluster_id}",
+        h.br(),
+        f"Broker {identity.node_id}",
+        class_="identity muted small",
     )
 
 
@@ -146,17 +170,17 @@ def _crumbs(crumbs: Mapping[str, str], title: str) -> Markup:
             h.nav(
                 h.ol([h.li(h.a(name, href=address)) for name, address in crumbs.items()]),
                 class_="crumbs",
-                aria_label="Above this page",
+                aria_label="Breadcrumb",
             ),
             h.h1(title),
         ]
     )
 
 
-def _message(told: str | None) -> Markup | None:
-    if not told:
+def _message(cookie_value: str | None) -> Markup | None:
+    if not cookie_value:
         return None
-    text = unquote(told)
+    text = unquote(cookie_value)
     failed = text.startswith("!")
     return notice(text.removeprefix("!"), "bad" if failed else "good")
 
@@ -167,22 +191,22 @@ def notice(text: Child, level: str = "") -> Markup:
 
 
 def _shortcuts() -> Markup:
-    rows = [("/", "search"), ("?", "this list"), ("Esc", "close, leave a field")]
-    rows += [(f"g {key}", name) for name, _, key in PLACES]
+    rows = [("/", "Search"), ("?", "Show this list"), ("Esc", "Close, or leave a field")]
+    rows += [(f"g {key}", name) for name, _, key in SECTIONS]
     return h.dialog(
-        h.h2("Keys"),
-        h.dl([h.div(h.dt([h.kbd(one) for one in keys.split()]), h.dd(what)) for keys, what in rows]),
+        h.h2("Keyboard shortcuts"),
+        h.dl([h.div(h.dt([h.kbd(key) for key in keys.split()]), h.dd(meaning)) for keys, meaning in rows]),
         h.form(h.button("Close"), method="dialog"),
         id="keys",
-        aria_label="Keys",
+        aria_label="Keyboard shortcuts",
     )
 
 
-def refused(request: Request, title: str, words: str, status: int) -> Response:
+def error_page(request: Request, title: str, text: str, status: int) -> Response:
     return page(
         request,
         title,
-        notice(words, "bad"),
-        h.p(h.a("To the overview", href="/")),
+        notice(text, "bad"),
+        h.p(h.a("Go to the overview", href="/")),
         status=status,
     )

@@ -1,4 +1,4 @@
-"""What changed between two texts, line by line.  Pure."""
+"""The differences of two texts, line by line.  Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import Enum
 LINES_MAX = 2_000
 
 
-class Change(Enum):
+class LineChange(Enum):
     KEPT = "kept"
     ADDED = "added"
     REMOVED = "removed"
 
 
-def differences(before: str, after: str) -> list[tuple[Change, str]]:
-    """All lines of both; very long texts are compared as far as the bound."""
+def differences(before: str, after: str) -> list[tuple[LineChange, str]]:
+    """All lines of both texts, at most `LINES_MAX` of each."""
     old, new = before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX]
-    found: list[tuple[Change, str]] = []
+    lines: list[tuple[LineChange, str]] = []
     for kind, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, False).get_opcodes():
         if kind == "equal":
-            found += [(Change.KEPT, line) for line in old[old_from:old_to]]
+            lines += [(LineChange.KEPT, text) for text in old[old_from:old_to]]
             continue
-        found += [(Change.REMOVED, line) for line in old[old_from:old_to]]
-        found += [(Change.ADDED, line) for line in new[new_from:new_to]]
-    return found
+        lines += [(LineChange.REMOVED, text) for text in old[old_from:old_to]]
+        lines += [(LineChange.ADDED, text) for text in new[new_from:new_to]]
+    return lines

@@ -1,9 +1,9 @@
-"""HTML, made so that data can never become markup: text is escaped unless this module made it.  Pure.
+"""HTML elements, built so that data can never become markup: text is escaped unless this module built it.  Pure.
 
     h.td("<b>", class_="name")      gives      <td class="name">&lt;b&gt;</td>
 
-Scripts, styles and handlers inside a page are refused: the console's policy forbids browsers to run them anyway.
-Addresses must be paths of this site."""
+Scripts, styles and handlers inside a page are refused: the console's content security policy forbids browsers to run
+them anyway.  Addresses must be paths of this site."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = frozenset({"style", "iframe", "object", "embed", "base"})
 
 
 class Markup(str):
-    """HTML that this module made."""
+    """HTML that this module built."""
 
     __slots__ = ()
 
@@ -34,14 +34,14 @@ class Make(Protocol):
 
 
 class Tags:
-    """Every attribute is a function that makes an element of that name: `h.div("text", class_="card")`."""
+    """Every attribute is a function that builds an element of that name: `h.div("text", class_="card")`."""
 
     def __getattr__(self, name: str) -> Make:
         if name.startswith("__"):
             raise AttributeError(name)
         name = name.rstrip("_").replace("_", "-")
         if name in REFUSED:
-            raise ValueError(f"there is no <{name}> in the console")
+            raise ValueError(f"the console does not use <{name}>")
 
         def make(*children: Child, **attributes: Attribute) -> Markup:
             return element(name, children, attributes)
@@ -57,15 +57,15 @@ def element(name: str, children: Iterable[Child], attributes: dict[str, Attribut
     opened = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
     inner = joined(children)
     if name == "script" and inner:
-        raise ValueError("a script is a file of its own")
+        raise ValueError("a script must be a file of its own")
     if name in VOID:
-        assert not inner, f"<{name}> has no inside"
+        assert not inner, f"<{name}> has no content"
         return Markup(opened)
     return Markup(f"{opened}{inner}</{name}>")
 
 
 def joined(children: Iterable[Child]) -> Markup:
-    """One after the other; None is nothing."""
+    """The children, concatenated; None adds nothing."""
     return Markup("".join(_text(child) for child in children))
 
 
@@ -86,12 +86,12 @@ def _attribute(key: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     if name.startswith("on") or name == "style":
-        raise ValueError(f"attribute {name} is a script or a style: both are files of their own")
+        raise ValueError(f"attribute {name} is a script or a style: put it into a file of its own")
     if value is True:
         return f" {name}"
     text = str(value)
     if name in ADDRESSES and not _is_own(text):
-        raise ValueError(f"{text!r} is no path of this site")
+        raise ValueError(f"{text!r} is not a path of this site")
     return f' {name}="{escape(_shown(text))}"'
 
 
@@ -100,12 +100,12 @@ def _is_own(address: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    # Half of a surrogate pair, which names made of strange bytes may hold, has no UTF-8.
+    # Names decoded from arbitrary bytes may hold lone surrogates, which UTF-8 cannot encode.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def path(*parts: str | int, **query: str | int | None) -> str:
-    """An address in the console: each part quoted, and what is asked for; None is left out."""
-    asked = {key.rstrip("_"): str(value) for key, value in query.items() if value is not None}
+    """An address of the console: each part quoted, then the query string without the values that are None."""
+    parameters = {key.rstrip("_"): str(value) for key, value in query.items() if value is not None}
     place = "/" + "/".join(["console", *(quote(str(part), safe="") for part in parts)])
-    return f"{place}?{urlencode(asked, errors='replace')}" if asked else place
+    return f"{place}?{urlencode(parameters, errors='replace')}" if parameters else place

@@ -1,4 +1,4 @@
-"""Tables: columns with their side, pages of rows, columns to sort by, what to say when there is nothing.  Pure."""
+"""Tables: columns, sorting, pages of rows, and a text for an empty table.  Pure."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 
 T = TypeVar("T")
 
-ROWS = 50
-LONG = 13  # letters of a figure that is set smaller
+ROWS = 50  # of a page
+LONG = 13  # characters: a longer figure is set smaller
 
 
 class Column(NamedTuple):
     title: str
     right: bool = False
-    """Numbers stand on the right."""
+    """Numbers are aligned right."""
     key: str | None = None
-    """What to ask for in order to sort by it."""
+    """The value of `sort` in the query string; None for a column that cannot be sorted."""
     hint: str | None = None
 
 
 def table(
     columns: Sequence[Column],
     rows: Sequence[Sequence[Child]],
-    empty: Child = "Nothing here.",
+    empty: Child = "No rows.",
     caption: str = "",
     sort: Sort | None = None,
 ) -> Markup:
     if not rows:
         return h.div(h.p(empty), class_="empty")
-    sides = ["right" if one.right else None for one in columns]
+    sides = ["right" if column.right else None for column in columns]
     return h.div(
         h.table(
             h.caption(caption, class_="hidden") if caption else None,
-            h.thead(h.tr([_head(one, sort) for one in columns])),
+            h.thead(h.tr([_head(column, sort) for column in columns])),
             h.tbody([h.tr([h.td(cell, class_=side) for cell, side in _cells(row, sides)]) for row in rows]),
         ),
         class_="table",
@@ -68,7 +68,7 @@ def _head(column: Column, sort: Sort | None) -> Markup:
 
 
 class Sort(NamedTuple):
-    """By which column, and what else is asked for on this page."""
+    """The column that a table is sorted by; `query` is the rest of the query string."""
 
     place: str
     by: str
@@ -81,7 +81,7 @@ class Sort(NamedTuple):
         return "descending" if self.down else "ascending"
 
     def address(self, key: str) -> str:
-        # Names are read from a, numbers from the largest.
+        # The first click sorts names ascending and numbers descending.
         down = not self.down if key == self.by else key != "name"
         return path(self.place, **self.query, sort=key, order="down" if down else "up")
 
@@ -109,7 +109,7 @@ class Pages(NamedTuple):
             return None
         at = (self.shown - 1) * ROWS
         return h.nav(
-            self._link("Before", self.shown - 1, "prev"),
+            self._link("Previous", self.shown - 1, "prev"),
             h.span(f"{at + 1:,}–{min(at + ROWS, self.rows):,} of {self.rows:,}"),
             self._link("Next", self.shown + 1, "next"),
             class_="pages",
@@ -132,7 +132,7 @@ def card(*inside: Child, title: str | None = None, id_: str | None = None, more:
 
 
 def figure(name: str, value: Child, note: Child = None, level: str = "", href: str | None = None) -> Markup:
-    """One number that matters."""
+    """A figure with its name and a note, such as the number of brokers."""
     long = isinstance(value, str) and len(value) > LONG
     inside = [
         h.span(name, class_="label"),
@@ -145,5 +145,5 @@ def figure(name: str, value: Child, note: Child = None, level: str = "", href: s
 
 
 def pairs(items: dict[str, Child]) -> Markup:
-    """Names and what they are."""
+    """A list of names and values."""
     return h.dl([h.div(h.dt(name), h.dd(value)) for name, value in items.items()], class_="pairs")

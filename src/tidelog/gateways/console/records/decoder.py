@@ -1,5 +1,5 @@
-"""Keys and values in Confluent's framing, decoded with the schema that their id names, and encoded with the newest schema
-of a subject.  Schemas are kept: an id never changes its meaning."""
+"""Decodes keys and values in Confluent's framing with the schema that their id names, and encodes with the latest schema
+of a subject.  Schemas are cached: the schema of an id never changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidelog.gateways.console.records.readable import Readable, Unreadable, of_value, readable, typed_json
-from tidelog.gateways.console.records.registry_client import Registry
+from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.http.problem import Problem
 from tidelog.schema.avro_reading import AvroReader
 from tidelog.schema.avro_reading import parse as parse_avro
@@ -31,7 +31,7 @@ PREFIX = struct.Struct(">bI")
 Decode = Callable[[bytes], Any]
 
 
-class Schema:
+class SchemaCodec:
     def __init__(self, kind: str, decode: Decode, encode: Callable[[Any], bytes]) -> None:
         self.kind = kind
         self.decode = decode
@@ -39,85 +39,85 @@ class Schema:
 
 
 class Decoder:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._schemas: OrderedDict[int, Schema] = OrderedDict()
+        self._schemas: OrderedDict[int, SchemaCodec] = OrderedDict()
         self._missing: dict[int, tuple[float, str]] = {}
-        """Until when we do not ask again, and what is to be said.  A schema that is not there may come."""
+        """By id of a schema that could not be loaded: when to ask again, and the text to show until then."""
 
     async def prepare(self, records: Iterable[Record]) -> None:
-        """Fetches the schemas that these need.  Protobuf's come as descriptors, the others as they are."""
-        ids = {schema_id(data) for one in records for data in (one.key, one.value)}
+        """Fetches the schemas that the records need: Protobuf schemas as descriptors, the others as text."""
+        ids = {schema_id(data) for record in records for data in (record.key, record.value)}
         now = asyncio.get_running_loop().time()
-        self._missing = {one: found for one, found in self._missing.items() if found[0] > now}
-        for one in ids - set(self._schemas) - set(self._missing) - {None}:
-            assert one is not None
+        self._missing = {number: entry for number, entry in self._missing.items() if entry[0] > now}
+        for number in ids - set(self._schemas) - set(self._missing) - {None}:
+            assert number is not None
             try:
-                self._schemas[one] = await self._load(one)
+                self._schemas[number] = await self._load(number)
             except Problem as problem:
-                # Not there: four bytes that happen to look like an id, or a schema that was deleted.
-                said = "" if problem.status == 404 else f", schema {one} is unknown: {problem.message}"
-                self._missing[one] = now + MISSING_S, said
+                # 404: four bytes that happen to look like an id, or a schema that was deleted.
+                text = "" if problem.status == 404 else f", schema {number} is unknown: {problem.message}"
+                self._missing[number] = now + MISSING_S, text
         while len(self._schemas) > SCHEMAS_MAX:
             self._schemas.popitem(last=False)
 
     def read(self, data: bytes | None, whole: bool = False) -> Readable:
-        """`prepare` it first; bytes whose schema is not known are shown as they are.  It may take
-        a while: not on the loop."""
+        """Decodes `data`, which must be prepared; bytes without a known schema are shown as they are.  May take long: call
+        it on a thread."""
         number = schema_id(data)
         schema = None if number is None else self._schemas.get(number)
         if data is None or schema is None:
             plain = readable(data, whole)
-            _, said = self._missing.get(-1 if number is None else number, (0, ""))
-            return plain._replace(kind=(plain.kind + said)[:200])
+            _, text = self._missing.get(-1 if number is None else number, (0, ""))
+            return plain._replace(kind=(plain.kind + text)[:200])
         try:
             return of_value(f"{schema.kind} {number}", schema.decode(data[PREFIX.size :]), whole)
-        except Exception as problem:  # whatever strange bytes make a library stumble over
+        except Exception as problem:  # libraries raise all kinds of errors for malformed bytes
             plain = readable(data, whole)
             return Readable(f"{plain.kind}, not {schema.kind} {number}: {problem}"[:200], plain.text)
 
     async def encode(self, subject: str, text: str) -> bytes:
-        """JSON that a person typed, in the newest schema of the subject."""
-        found = await self._registry.ask(
+        """Encodes typed JSON with the latest schema of the subject."""
+        registered = await self._registry.ask(
             "GET", "subjects", subject, "versions", "latest", format="serialized"
         )
-        schema = await self._schema(found)
+        schema = await self._schema(registered)
         value = typed_json(text)
         try:
-            return frame(int(found["id"]), schema.encode(value))
-        except Exception as problem:  # as many kinds as there are libraries
-            raise Unreadable(f"this does not fit the newest schema of {subject!r}: {problem}") from None
+            return frame(int(registered["id"]), schema.encode(value))
+        except Exception as problem:  # each library raises errors of its own
+            raise Unreadable(f"the value does not fit the latest schema of {subject!r}: {problem}") from None
 
-    async def _load(self, number: int) -> Schema:
-        found = await self._registry.ask("GET", "schemas", "ids", number, format="serialized")
+    async def _load(self, number: int) -> SchemaCodec:
+        registered = await self._registry.ask("GET", "schemas", "ids", number, format="serialized")
         try:
-            return await self._schema(found)
+            return await self._schema(registered)
         except Problem:
             raise
-        except Exception as problem:  # a schema that the registry takes and a library does not
-            return _unusable(str(found.get("schemaType") or "AVRO").capitalize(), problem)
+        except Exception as problem:  # a schema that the registry accepts and the library rejects
+            return _unusable(str(registered.get("schemaType") or "AVRO").capitalize(), problem)
 
-    async def _schema(self, found: dict[str, Any]) -> Schema:
-        kind = found.get("schemaType") or "AVRO"
+    async def _schema(self, registered: dict[str, Any]) -> SchemaCodec:
+        kind = registered.get("schemaType") or "AVRO"
         if kind == "JSON":
-            return Schema("JSON Schema", json.loads, _encode_json)
+            return SchemaCodec("JSON Schema", json.loads, _encode_json)
         needed: dict[str, dict[str, Any]] = {}
-        await self._references(found, needed)
+        await self._references(registered, needed)
         if kind == "AVRO":
-            return await asyncio.to_thread(_avro, found, list(needed.values()))
+            return await asyncio.to_thread(_avro, registered, list(needed.values()))
         if kind == "PROTOBUF":
-            return await asyncio.to_thread(_protobuf, found, needed)
+            return await asyncio.to_thread(_protobuf, registered, needed)
         raise Problem(501, f"schemas of type {kind} cannot be shown")
 
-    async def _references(self, found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> None:
-        """All that it refers to, those first that others refer to."""
-        for one in found.get("references") or ():
-            if one["name"] in needed or len(needed) >= REFERENCES_MAX:
+    async def _references(self, registered: dict[str, Any], needed: dict[str, dict[str, Any]]) -> None:
+        """Collects the schemas that this one refers to, dependencies first."""
+        for reference in registered.get("references") or ():
+            if reference["name"] in needed or len(needed) >= REFERENCES_MAX:
                 continue
-            where = "subjects", one["subject"], "versions", one["version"]
+            where = "subjects", reference["subject"], "versions", reference["version"]
             other = await self._registry.ask("GET", *where, format="serialized")
             await self._references(other, needed)
-            needed[one["name"]] = other
+            needed[reference["name"]] = other
 
 
 def schema_id(data: bytes | None) -> int | None:
@@ -127,26 +127,26 @@ def schema_id(data: bytes | None) -> int | None:
     return number
 
 
-def _unusable(kind: str, why: Exception) -> Schema:
-    said = f"its schema cannot be used: {why}"
+def _unusable(kind: str, why: Exception) -> SchemaCodec:
+    text = f"its schema cannot be used: {why}"
 
     def refuse(_: Any) -> Any:
-        raise ValueError(said)
+        raise ValueError(text)
 
-    return Schema(kind, refuse, refuse)
+    return SchemaCodec(kind, refuse, refuse)
 
 
 def _encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _avro(found: dict[str, Any], needed: list[dict[str, Any]]) -> Schema:
+def _avro(registered: dict[str, Any], needed: list[dict[str, Any]]) -> SchemaCodec:
     import fastavro
 
     named: dict[str, Any] = {}
-    for one in needed:
-        parse_avro(one["schema"], named)
-    parsed = parse_avro(found["schema"], named)
+    for schema in needed:
+        parse_avro(schema["schema"], named)
+    parsed = parse_avro(registered["schema"], named)
     reader = AvroReader(parsed, named)
 
     def encode(value: Any) -> bytes:
@@ -154,36 +154,36 @@ def _avro(found: dict[str, Any], needed: list[dict[str, Any]]) -> Schema:
         fastavro.schemaless_writer(out, parsed, value, strict=True)
         return out.getvalue()
 
-    return Schema("Avro", reader.read, encode)
+    return SchemaCodec("Avro", reader.read, encode)
 
 
-def _protobuf(found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> Schema:
-    """The first message of the file is the one that is written."""
+def _protobuf(registered: dict[str, Any], needed: dict[str, dict[str, Any]]) -> SchemaCodec:
+    """Encodes as the first message of the file."""
     from google.protobuf import json_format, message_factory
 
-    file = descriptor(found["schema"], {name: one["schema"] for name, one in needed.items()})
+    file = descriptor(registered["schema"], {name: schema["schema"] for name, schema in needed.items()})
 
     def message(path: list[int]) -> Any:
-        here = list(file.message_types_by_name.values())[path[0]]
+        kind = list(file.message_types_by_name.values())[path[0]]
         for index in path[1:]:
-            here = list(here.nested_types)[index]
-        return message_factory.GetMessageClass(here)()
+            kind = list(kind.nested_types)[index]
+        return message_factory.GetMessageClass(kind)()
 
     def decode(data: bytes) -> Any:
         path, content = get_indexes("", memoryview(data))
-        made = message(path)
-        made.ParseFromString(bytes(content))
-        return json_format.MessageToDict(made, preserving_proto_field_name=True)
+        parsed = message(path)
+        parsed.ParseFromString(bytes(content))
+        return json_format.MessageToDict(parsed, preserving_proto_field_name=True)
 
     def encode(value: Any) -> bytes:
-        made: bytes = json_format.ParseDict(value, message([0])).SerializeToString()
-        return put_indexes([0]) + made
+        encoded: bytes = json_format.ParseDict(value, message([0])).SerializeToString()
+        return put_indexes([0]) + encoded
 
-    return Schema("Protobuf", decode, encode)
+    return SchemaCodec("Protobuf", decode, encode)
 
 
 def descriptor(data: str, needed: dict[str, str]) -> Any:
-    """The file of a schema, with those that it imports; each a FileDescriptorProto in base64."""
+    """The file descriptor of a schema with its imports, from FileDescriptorProtos in base64."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.descriptor_pool import DescriptorPool
 
@@ -195,18 +195,18 @@ def descriptor(data: str, needed: dict[str, str]) -> Any:
         added.add(name)
         file = descriptor_pb2.FileDescriptorProto.FromString(packed)
         file.name = name
-        for one in file.dependency:
-            add(one, base64.b64decode(needed[one]) if one in needed else _known(one))
+        for imported in file.dependency:
+            add(imported, base64.b64decode(needed[imported]) if imported in needed else _bundled(imported))
         pool.Add(file)
 
     add("default", base64.b64decode(data))
     return pool.FindFileByName("default")
 
 
-def _known(name: str) -> bytes:
-    """Files that come with Protobuf."""
+def _bundled(name: str) -> bytes:
+    """The descriptor of a file that Protobuf itself contains."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if not module.startswith("google.protobuf."):
-        raise Unreadable(f"it imports {name}, which nobody registered")
+        raise Unreadable(f"the schema imports {name}, which is not registered")
     packed: bytes = import_module(module).DESCRIPTOR.serialized_pb
     return packed

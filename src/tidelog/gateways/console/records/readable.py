@@ -1,4 +1,4 @@
-"""Keys, values and headers as people read them, and back: text, JSON, bytes.  Pure."""
+"""Keys, values and headers as readable text, and typed text as bytes: text, JSON, base64, hexadecimal.  Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDENTED_MAX = 4 << 20
 
 
 class Readable(NamedTuple):
-    """`kind` says what the bytes were taken for."""
+    """`kind`: the format that the bytes appear to have."""
 
     kind: str
     text: str
@@ -29,7 +29,7 @@ NULL = Readable("null", "null")
 
 
 def readable(data: bytes | None, whole: bool = False) -> Readable:
-    """Without a schema: by what it looks like.  `whole`: JSON has many lines."""
+    """Bytes without a schema, in the format that they appear to have.  `whole`: JSON is indented."""
     if data is None:
         return NULL
     if not data:
@@ -38,29 +38,29 @@ def readable(data: bytes | None, whole: bool = False) -> Readable:
         text = data.decode()
     except UnicodeDecodeError:
         return Readable("bytes", dump(data))
-    if not all(one.isprintable() or one in "\n\r\t" for one in text):
+    if not all(character.isprintable() or character in "\n\r\t" for character in text):
         return Readable("bytes", dump(data))
     if text.lstrip()[:1] in ("{", "["):
         try:
             return of_value("JSON", parse(text), whole)
         except (ValueError, RecursionError):
-            pass  # numbers that no double holds too: as text, they are as they were written
+            pass  # also numbers that a double cannot hold: as text they stay as they were written
     return Readable("text", text)
 
 
 def of_value(kind: str, value: Any, whole: bool = False) -> Readable:
-    """Something that was decoded.  `whole`: with a line for each part of it, unless that gets far too long."""
+    """A decoded value as JSON.  `whole`: indented, unless that makes the text far too long."""
     text = _indented(value) if whole else None
     if text is None:
         text = json.dumps(value, ensure_ascii=False, default=_plain)
-    if any("\ud800" <= one <= "\udfff" for one in text):
-        # Halves of surrogate pairs, which no page can show.
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        # Lone surrogates, which no page can show.
         text = json.dumps(value, indent=2 if whole else None, default=_plain)
     return Readable(kind, text)
 
 
 def _indented(value: Any) -> str | None:
-    """None when it is too long: the spaces make what is deep very much longer."""
+    """Indented JSON; None when it is too long: indentation multiplies the length of deep values."""
     pieces, length = [], 0
     for piece in json.JSONEncoder(indent=2, ensure_ascii=False, default=_plain).iterencode(value):
         pieces.append(piece)
@@ -77,32 +77,32 @@ def _plain(value: object) -> str:
 
 
 def dump(data: bytes, limit: int = 4_096) -> str:
-    """As hexadecimal numbers with the letters beside them."""
+    """A hex dump: offsets, bytes, ASCII characters."""
     lines = []
     for at in range(0, min(len(data), limit), BYTES_IN_LINE):
-        some = data[at : at + BYTES_IN_LINE]
-        letters = "".join(chr(one) if 32 <= one < 127 else "." for one in some)
-        lines.append(f"{at:06x}  {some.hex(' '):<{BYTES_IN_LINE * 3 - 1}}  {letters}")
+        chunk = data[at : at + BYTES_IN_LINE]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in chunk)
+        lines.append(f"{at:06x}  {chunk.hex(' '):<{BYTES_IN_LINE * 3 - 1}}  {letters}")
     if len(data) > limit:
         lines.append(f"… {len(data):,} bytes")
     return "\n".join(lines)
 
 
 class Unreadable(ValueError):
-    """What was typed is not what it was said to be; the message says why."""
+    """Typed text does not have the chosen format; the message says why."""
 
 
 KINDS = {
     "text": "Text",
     "json": "JSON",
-    "base64": "Bytes in base64",
-    "hex": "Bytes in hexadecimal",
+    "base64": "Base64",
+    "hex": "Hexadecimal",
     "null": "Null",
 }
 
 
 def typed(kind: str, text: str) -> bytes | None:
-    """The bytes of what a person typed."""
+    """The bytes of typed text in the chosen format."""
     if kind == "null":
         return None
     if kind == "json":
@@ -113,7 +113,7 @@ def typed(kind: str, text: str) -> bytes | None:
         try:
             return base64.b64decode(plain, validate=True) if kind == "base64" else bytes.fromhex(plain)
         except (binascii.Error, ValueError) as problem:
-            raise Unreadable(f"this is not {KINDS[kind].lower()}: {problem}") from None
+            raise Unreadable(f"the text is not {KINDS[kind].lower()}: {problem}") from None
     return text.encode()
 
 
@@ -121,7 +121,7 @@ def typed_json(text: str) -> Any:
     try:
         return parse(text)
     except (ValueError, RecursionError) as problem:
-        raise Unreadable(f"this is not JSON: {problem}") from None
+        raise Unreadable(f"the text is not JSON: {problem}") from None
 
 
 def typed_headers(text: str) -> list[tuple[str, bytes]]:
@@ -132,6 +132,6 @@ def typed_headers(text: str) -> list[tuple[str, bytes]]:
             continue
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise Unreadable(f"{line!r} is no header: write name: value, one on each line")
+            raise Unreadable(f"{line!r} is not a header: enter one name: value per line")
         headers.append((name.strip(), value.strip().encode()))
     return headers

@@ -1,5 +1,5 @@
-"""The schema registry, asked as any client asks it but without a socket: the gateway beside this one answers, or hands on
-to the broker that leads."""
+"""Asks the schema registry like any client, but without a socket: the registry gateway of this broker answers, or forwards
+to the leader."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tidelog.gateways.http.surroundings import Surroundings
 MEDIA_TYPE = b"application/vnd.schemaregistry.v1+json"
 
 
-class Registry:
+class RegistryClient:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._router: Router | None = None
 
     async def ask(self, method: str, *parts: str | int, body: Any = None, **query: str) -> Any:
-        """What it answers, in JSON; what it refuses is a `Problem` with its words."""
+        """The answer, parsed from JSON.  An error answer raises `Problem` with its message."""
         path = "/" + "/".join(quote(str(part), safe="") for part in parts)
-        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        query_string = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         status, data = await self._send(
-            method, path, asked, b"" if body is None else json.dumps(body).encode()
+            method, path, query_string, b"" if body is None else json.dumps(body).encode()
         )
         try:
             answer = json.loads(data)
         except ValueError:
-            raise Problem(502, f"the schema registry answered {data[:200]!r}, which is no JSON") from None
+            raise Problem(502, f"the schema registry answered {data[:200]!r}, which is not JSON") from None
         if status >= 300:
             raise Problem(status, str(answer.get("message", answer)), answer.get("error_code"))
         return answer

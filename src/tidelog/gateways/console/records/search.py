@@ -1,7 +1,7 @@
-"""Messages of a topic for a page: the newest, the oldest, from an offset or a time on, those with something in them.
+"""Finds the messages of a topic for one page: the newest, the oldest, from an offset or a time on, or by content.
 
-Read in windows, a bounded number of messages in bounded time.  A cursor says for each partition where the next page goes
-on; no message between two pages is lost, none is shown twice."""
+Reads windows of offsets: a bounded number of messages in bounded time.  A cursor names the offset in each partition at
+which the next page starts; between pages no message is lost and none is shown twice."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CLIENT_ID = "tidelog-console"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """`down`: from the newest to older ones.  `cursor`: where each partition goes on, from the page before."""
+class MessageQuery:
+    """`down`: from the newest messages to older ones.  `cursor`: by partition, where the page before ended."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -61,10 +61,10 @@ class Query:
 
 
 @dataclass
-class Found:
+class MessagePage:
     records: list[Record]
     cursor: dict[int, int]
-    """Empty when there is nothing more."""
+    """By partition, where the next page starts; empty when there are no more messages."""
     scanned: int
 
 
@@ -83,13 +83,13 @@ def open_consumer(around: Surroundings, committed: bool) -> Consumer:
     )
 
 
-async def read(around: Surroundings, query: Query, readers: asyncio.Semaphore) -> Found:
-    """`readers`: so many read at the same time."""
+async def read(around: Surroundings, query: MessageQuery, readers: asyncio.Semaphore) -> MessagePage:
+    """`readers` bounds how many searches run at the same time."""
     async with readers, open_consumer(around, query.committed) as consumer:
-        names = [TopicPartition(query.topic, one) for one in query.partitions]
+        names = [TopicPartition(query.topic, index) for index in query.partitions]
         starts = _by_index(await consumer.beginning_offsets(names))
         ends = _by_index(await consumer.end_offsets(names))
-        search = _Search(consumer, query, starts, ends, await _places(consumer, query, starts, ends))
+        search = _MessageSearch(consumer, query, starts, ends, await _places(consumer, query, starts, ends))
         return await search.run()
 
 
@@ -98,32 +98,32 @@ def _by_index(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
 
 
 async def _places(
-    consumer: Consumer, query: Query, starts: dict[int, int], ends: dict[int, int]
+    consumer: Consumer, query: MessageQuery, starts: dict[int, int], ends: dict[int, int]
 ) -> dict[int, int]:
-    """Where to begin: on the way down the offset behind the first message wanted."""
+    """By partition, where to begin; going down, the offset after the first message."""
     if query.cursor:
         return {
-            one: min(max(query.cursor[one], starts[one]), ends[one])
-            for one in query.partitions
-            if one in query.cursor
+            index: min(max(query.cursor[index], starts[index]), ends[index])
+            for index in query.partitions
+            if index in query.cursor
         }
     if query.time_ms is not None:
-        names = [TopicPartition(query.topic, one) for one in query.partitions]
-        found = await consumer.offsets_for_times(dict.fromkeys(names, query.time_ms))
+        names = [TopicPartition(query.topic, index) for index in query.partitions]
+        first = await consumer.offsets_for_times(dict.fromkeys(names, query.time_ms))
         return {
-            name.partition: ends[name.partition] if one is None else min(one.offset, ends[name.partition])
-            for name, one in found.items()
+            name.partition: ends[name.partition] if at is None else min(at.offset, ends[name.partition])
+            for name, at in first.items()
         }
     if query.offset is not None:
-        return {one: min(max(query.offset, starts[one]), ends[one]) for one in query.partitions}
+        return {index: min(max(query.offset, starts[index]), ends[index]) for index in query.partitions}
     return dict(ends if query.down else starts)
 
 
-class _Search:
+class _MessageSearch:
     def __init__(
         self,
         consumer: Consumer,
-        query: Query,
+        query: MessageQuery,
         starts: dict[int, int],
         ends: dict[int, int],
         places: dict[int, int],
@@ -137,10 +137,10 @@ class _Search:
         self._window = max(1, min(wished, WINDOWS_MAX // max(1, len(query.partitions))))
         self._scanned = 0
 
-    async def run(self) -> Found:
-        found: list[Record] = []
+    async def run(self) -> MessagePage:
+        matches: list[Record] = []
         deadline = asyncio.get_running_loop().time() + SECONDS_MAX
-        while len(found) < self._query.limit and self._scanned < SCANNED_MAX:
+        while len(matches) < self._query.limit and self._scanned < SCANNED_MAX:
             windows = self._next()
             if not windows:
                 break
@@ -150,62 +150,63 @@ class _Search:
             except TimeoutError:
                 if self._scanned == 0:
                     raise errors.RequestTimedOut(
-                        f"messages of {self._query.topic!r} did not come within {SECONDS_MAX:.0f} seconds: "
-                        "ask for fewer, or for one partition"
+                        f"reading messages of {self._query.topic!r} took longer than {SECONDS_MAX:.0f} seconds: "
+                        "show fewer messages, or one partition"
                     ) from None
                 break
             self._scanned += len(records)
-            found += [one for one in records if self._query.wants(one)]
-            for one, (first, end) in windows.items():
-                self._places[one] = first if self._query.down else end
-        return self._page(found)
+            matches += [record for record in records if self._query.wants(record)]
+            for index, (first, end) in windows.items():
+                self._places[index] = first if self._query.down else end
+        return self._page(matches)
 
     def _next(self) -> dict[int, tuple[int, int]]:
-        """The next window of each partition that has more."""
+        """The next window of each partition that has more messages."""
         windows = {}
-        for one, place in self._places.items():
-            if self._query.down and place > self._starts[one]:
-                windows[one] = max(self._starts[one], place - self._window), place
-            elif not self._query.down and place < self._ends[one]:
-                windows[one] = place, min(self._ends[one], place + self._window)
+        for index, place in self._places.items():
+            if self._query.down and place > self._starts[index]:
+                windows[index] = max(self._starts[index], place - self._window), place
+            elif not self._query.down and place < self._ends[index]:
+                windows[index] = place, min(self._ends[index], place + self._window)
         return windows
 
     async def _read(self, windows: dict[int, tuple[int, int]]) -> list[Record]:
         consumer, topic = self._consumer, self._query.topic
-        consumer.assign([TopicPartition(topic, one) for one in windows])
-        for one, (first, _) in windows.items():
-            consumer.seek(TopicPartition(topic, one), first)
-        consumer.resume()  # those that the window before has paused
-        found: list[Record] = []
-        left = {one: end for one, (_, end) in windows.items()}
+        consumer.assign([TopicPartition(topic, index) for index in windows])
+        for index, (first, _) in windows.items():
+            consumer.seek(TopicPartition(topic, index), first)
+        consumer.resume()  # the partitions that the window before paused
+        read: list[Record] = []
+        left = {index: end for index, (_, end) in windows.items()}
         quiet_ms = 0
         while left and quiet_ms < QUIET_MS * 4:
             records = await consumer.poll(QUIET_MS)
             quiet_ms = 0 if records else quiet_ms + QUIET_MS
-            found += [one for one in records if one.offset < windows[one.partition][1]]
-            for one, end in list(left.items()):
-                name = TopicPartition(topic, one)
+            read += [record for record in records if record.offset < windows[record.partition][1]]
+            for index, end in list(left.items()):
+                name = TopicPartition(topic, index)
                 if await consumer.position(name) >= end:
                     consumer.pause(name)
-                    del left[one]
-        return found
+                    del left[index]
+        return read
 
-    def _page(self, found: list[Record]) -> Found:
-        """As many as fit; the others are for the next page."""
+    def _page(self, matches: list[Record]) -> MessagePage:
+        """The messages that fit on the page; the cursor leaves the others to the next page."""
         down = self._query.down
-        # In each partition by offset, between partitions by time: so what is left for later is the rest of each.
+        # By offset within a partition, by time between partitions: what is left over is then the rest of each partition.
         queues: dict[int, list[Record]] = {}
-        for one in sorted(found, key=lambda one: one.offset, reverse=down):
-            queues.setdefault(one.partition, []).append(one)
-        merged = list(heapq.merge(*queues.values(), key=lambda one: one.timestamp, reverse=down))
+        for record in sorted(matches, key=lambda record: record.offset, reverse=down):
+            queues.setdefault(record.partition, []).append(record)
+        merged = list(heapq.merge(*queues.values(), key=lambda record: record.timestamp, reverse=down))
         shown, rest = merged[: self._query.limit], merged[self._query.limit :]
         cursor = dict(self._places)
-        for one in rest:
+        for record in rest:
             if down:
-                cursor[one.partition] = max(cursor[one.partition], one.offset + 1)
+                cursor[record.partition] = max(cursor[record.partition], record.offset + 1)
             else:
-                cursor[one.partition] = min(cursor[one.partition], one.offset)
+                cursor[record.partition] = min(cursor[record.partition], record.offset)
         more = any(
-            place > self._starts[one] if down else place < self._ends[one] for one, place in cursor.items()
+            place > self._starts[index] if down else place < self._ends[index]
+            for index, place in cursor.items()
         )
-        return Found(shown, cursor if more else {}, self._scanned)
+        return MessagePage(shown, cursor if more else {}, self._scanned)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tidelog.gateways.console.cluster.history import History, Lines, quantile, rates
+from tidelog.gateways.console.cluster.history import ClusterHistory, Series, quantile, rates
 from tidelog.gateways.console.parts.chart import Line, line_chart, nice_top, sparkline
 
 
 def test_names_that_come_and_go_have_gaps() -> None:
-    lines = Lines(points_max=3)
+    lines = Series(points_max=3)
     for values in ({"a": 1}, {"a": 2, "b": 5}, {"b": 6}, {"b": 7}):
         lines.add(values)
     assert lines.of("a") == [2, None, None]
@@ -19,7 +19,7 @@ def test_names_that_come_and_go_have_gaps() -> None:
 
 
 def test_there_are_only_so_many_lines() -> None:
-    lines = Lines(lines_max=2)
+    lines = Series(lines_max=2)
     lines.add({str(number): number for number in range(10)})
     assert len(lines._lines) == 2
 
@@ -30,7 +30,7 @@ def test_rates_are_by_second_and_never_below_zero() -> None:
 
 
 def test_a_history_forgets_its_oldest_points() -> None:
-    history = History(points_max=2)
+    history = ClusterHistory(points_max=2)
     for now in range(3):
         history.add(now * 1000, {"t": now * 10}, {}, {"messages": now})
     assert history.times_ms == [1000, 2000]

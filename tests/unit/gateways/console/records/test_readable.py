@@ -32,5 +32,5 @@ def test_what_is_typed_becomes_bytes() -> None:
     for kind, text in (("json", "{"), ("base64", "!"), ("hex", "0")):
         with pytest.raises(Unreadable):
             typed(kind, text)
-    with pytest.raises(Unreadable, match="no header"):
+    with pytest.raises(Unreadable, match="is not a header"):
         typed_headers("nothing")
