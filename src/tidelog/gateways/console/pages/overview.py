@@ -52,7 +52,7 @@ def _content(console: Console) -> list[Child]:
         h.div(
             figure("Health", summary, note, level, path("alerts")),
             figure("Messages in", per_second(now)),
-            figure("Lag", count(lag[-1]) if lag else "–", "messages, all groups", href=path("groups")),
+            figure("Lag", count(lag[-1]) if lag else "–", "all groups", href=path("groups")),
             figure("Stored", size(stored[-1]) if stored else "–", "all replicas"),
             figure(
                 "Brokers",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.gateways.rest.codec import codec_of
-from tidelog.gateways.rest.schemas import KEPT_MAX, KEPT_TEXT_MAX, Kept
+from tidelog.gateways.rest.schemas import KEPT_MAX, KEPT_TEXT_MAX, RecentlyUsed
 from tidelog.registry.formats import Formats
 from tidelog.registry.schema import Schema
 
@@ -88,7 +88,7 @@ def test_protobuf_says_all_its_fields() -> None:
 
 
 def test_what_is_kept_is_bounded_in_number_and_length() -> None:
-    kept: Kept[int, int] = Kept()
+    kept: RecentlyUsed[int, int] = RecentlyUsed()
     for one in range(KEPT_MAX + 10):
         kept.keep(one, one, 1)
     assert kept.get(9) is None and kept.get(10) == 10

@@ -46,5 +46,5 @@ def test_only_what_moves_is_told() -> None:
     assert (one["adding_replicas"], one["removing_replicas"]) == ([4], [2, 3])
     assert one["metadata"]["resource_name"] == "crn:///kafka=one/topic=a/partition=1/reassignment"
     assert one["metadata"]["self"].endswith("/v3/clusters/one/topics/a/partitions/1/reassignment")
-    with pytest.raises(Problem, match="does not move"):
+    with pytest.raises(Problem, match="is not being reassigned"):
         told(reassignments.of_partition, topic="a", partition="0")
