@@ -29,7 +29,7 @@ def duration_ms(text: str) -> int | None:
 
 
 def moment_ms(text: str) -> int:
-    """Local time unless it says otherwise; raises ValueError or OverflowError."""
+    """Local time unless it has an offset; raises ValueError or OverflowError."""
     return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
 
 
@@ -47,6 +47,6 @@ def parse_start(text: str, now_ms: int) -> Start:
         return Start("time", moment_ms(plain))
     except (ValueError, OverflowError):
         raise BadStart(
-            f"{text!r} is no place to start: use beginning, end, an offset, -N for the last N, a time like "
+            f"{text!r} is not a start position: use beginning, end, an offset, -N for the last N, a time like "
             "2026-01-31T09:00, or how long ago, like -10m"
         ) from None

@@ -47,7 +47,7 @@ class DevCluster:
             return {"brokers": [], "etcd": []}
         except ValueError:
             raise Refused(
-                f"{self._state} is damaged: end what it started, then remove it (ps shows the processes)"
+                f"{self._state} is damaged: end the processes that it lists (see ps), then remove the file"
             ) from None
         return state
 
@@ -67,7 +67,7 @@ class DevCluster:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise Refused(f"{self.folder} cannot be made a folder: {_words(problem)}") from None
+            raise Refused(f"the folder {self.folder} cannot be created: {_words(problem)}") from None
         with _locked(self.folder / "dev.lock", wait=False) as free:
             if not free:
                 raise Refused(f"another `tidelog dev` runs in {self.folder}: stop it, or use another folder")
@@ -201,7 +201,7 @@ class DevCluster:
         broker = next((one for one in self.state()["brokers"] if one["id"] == number), None)
         if broker is None:
             known = ", ".join(str(one["id"]) for one in self.state()["brokers"])
-            raise Refused(f"there is no broker {number} in {self.folder}: there are {known}")
+            raise Refused(f"broker {number} does not exist in {self.folder}: use one of {known}")
         processes.end([(broker["pid"], broker["command"])])
         broker["pid"] = self._spawn_broker(number, broker["command"])
         with self._changed_state() as state:

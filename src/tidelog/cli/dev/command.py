@@ -19,7 +19,7 @@ _data = click.option(
     default=Path("dev-data"),
     show_default=True,
     metavar="DIR",
-    help="Where everything of the cluster lies.",
+    help="Folder for all data of the cluster.",
 )
 
 
@@ -27,7 +27,7 @@ _data = click.option(
     invoke_without_command=True,
     help=command_help(
         "Run etcd and several brokers on this machine until Ctrl-C or SIGTERM.  Brokers have the ids 1, 2, ... and "
-        "the ports PORT, PORT+1, ...; HTTP is on each port plus 1000.  When all are ready it prints "
+        "the ports PORT, PORT+1, ...; HTTP is on each port plus 1000.  When all are ready, the command prints "
         "`ready kafka=HOST:PORT,HOST:PORT,...`.  DIR/dev.json has the processes, DIR/broker-N.log their logs.  "
         "A broker that dies stays dead until it is restarted.",
         """
@@ -39,7 +39,12 @@ tidelog dev restart 2 --data cluster
     ),
 )
 @click.option(
-    "--brokers", type=click.IntRange(1, 100), default=3, show_default=True, metavar="N", help="How many."
+    "--brokers",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Number of brokers.",
 )
 @_data
 @click.option(
@@ -48,10 +53,10 @@ tidelog dev restart 2 --data cluster
     default=9092,
     show_default=True,
     metavar="P",
-    help="Of the first broker.",
+    help="Port of the first broker.",
 )
 @click.option(
-    "--etcd", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Members of etcd."
+    "--etcd", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Number of etcd members."
 )
 @click.option(
     "--set",
@@ -59,7 +64,7 @@ tidelog dev restart 2 --data cluster
     multiple=True,
     callback=pairs,
     metavar="KEY=VALUE",
-    help="One setting of all brokers; repeat.",
+    help="A setting of all brokers; repeat.",
 )
 @click.pass_context
 def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, settings: dict[str, str]) -> None:
@@ -106,7 +111,7 @@ def _look_after(cluster: Any, signals: Signals) -> None:
 
 @dev.command(
     help=command_help(
-        "Start a broker of a running `tidelog dev` again; one that still runs is stopped first.  When it is ready it "
+        "Restart a broker of a running `tidelog dev`.  When the broker is ready, the command "
         "prints the broker's own line: `ready kafka=HOST:PORT http=HOST:PORT id=N`.",
         "tidelog dev restart 2 --data cluster",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TYPES = ("classic", "consumer", "share")
 
 
-@click.group(help="See, reset and delete consumer groups and share groups.")
+@click.group(help="Show, reset and delete consumer groups and share groups.")
 def groups() -> None:
     pass
 
@@ -25,7 +25,7 @@ def groups() -> None:
 @groups.command(
     "list",
     help=command_help(
-        "The groups of the cluster.",
+        "List the groups of the cluster.",
         """
 tidelog groups list
 tidelog groups list --type share --state Empty
@@ -33,7 +33,9 @@ tidelog groups list --type share --state Empty
         '[{"group", "type", "state", "protocol_type"}]',
     ),
 )
-@click.option("--type", "types", type=click.Choice(TYPES), multiple=True, help="Only of this type; repeat.")
+@click.option(
+    "--type", "types", type=click.Choice(TYPES), multiple=True, help="Only groups of this type; repeat."
+)
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ...; repeat.")
 @broker_options
 def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> None:
@@ -60,7 +62,7 @@ def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> 
 
 @groups.command(
     help=command_help(
-        "Where a GROUP stands: committed offsets, the end of each log, and the lag, which counts only records "
+        "Show the committed offsets, end offsets and lag of a GROUP.  The lag counts only records "
         "that can still be read (no transaction markers, no aborted records).",
         """
 tidelog groups describe billing
@@ -70,7 +72,7 @@ tidelog groups describe billing shipping --json
 [{"group", "type", "state", "assignor", "coordinator",
   "offsets": [{"topic", "partition", "committed", "start", "end", "lag", "lag_exact",
                "metadata", "member", "client_id", "host"}]}]
-committed and lag are null where nothing is committed; member, client_id and host where nobody reads.
+committed and lag are null where nothing is committed; member, client_id and host where no member is assigned.
 lag_exact is false for wide gaps, where the lag is the distance of the offsets
 """,
     )
@@ -133,7 +135,7 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
 
     committed = await admin.list_group_offsets(group.group_id)
     assigned = {partition for member in group.members for partition in member.assignment}
-    # What is read but not committed yet has no lag, but an end.
+    # A partition that is assigned but has no committed offset has an end offset and no lag.
     lags = await admin.group_lag({one: offset.offset for one, offset in committed.items()})
     others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 2**62))
     rows = []
@@ -189,7 +191,7 @@ async def _share_offsets(admin: Admin, group: GroupDescription) -> list[dict[str
 
 @groups.command(
     help=command_help(
-        "The members of a GROUP and the partitions they have.",
+        "The members of a GROUP and their assignments.",
         """
 tidelog groups members billing
 """,
@@ -247,7 +249,7 @@ def _partitions_text(partitions: tuple[TopicPartition, ...]) -> str:
 
 @groups.command(
     help=command_help(
-        "Set where a GROUP goes on.  It must have no members.  Without --execute nothing is changed, only shown.",
+        "Reset the offsets of a GROUP, which must have no members.  Without --execute, only shows the new offsets.",
         """
 tidelog groups reset billing --topic orders --to earliest
 tidelog groups reset billing --topic orders:0,1 --offset 1500 --execute
@@ -269,15 +271,15 @@ before is null where nothing was committed
     metavar="TOPIC[:N,...]",
     help="This topic, or these partitions of it; repeat.",
 )
-@click.option("--all", "all_topics", is_flag=True, help="All topics that the group has offsets for.")
+@click.option("--all", "all_topics", is_flag=True, help="All topics for which the group has offsets.")
 @target_option
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--execute", is_flag=True, help="Change the offsets.")
 @broker_options
 def reset(
     session: Session, name: str, topics: tuple[str, ...], all_topics: bool, target: Target, execute: bool
 ) -> None:
     if bool(topics) == all_topics:
-        raise click.UsageError("Name topics with --topic, or take all of them with --all.")
+        raise click.UsageError("Name topics with --topic, or use --all.")
     changes = run(_reset(session, name, topics, target, execute))
     if session.json:
         listed = [
@@ -293,7 +295,7 @@ def reset(
     columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "CHANGE")
     print_table(columns, rows, right=("PARTITION", "BEFORE", "AFTER", "CHANGE"))
     if not execute:
-        click.echo("Nothing was changed: add --execute to do it.", err=True)
+        click.echo("Nothing was changed: add --execute to change the offsets.", err=True)
 
 
 async def _reset(
@@ -307,7 +309,7 @@ async def _reset(
         before = await offsets_of(admin, name)
         partitions = await chosen(admin, topics, before)
         if not partitions:
-            raise Failure(f"group {name!r} has no offsets: name topics with --topic")
+            raise Failure(f"group {name!r} has no committed offsets: name topics with --topic")
         try:
             after = await plan_reset(admin, target, partitions, before)
         except NothingToShift as problem:
@@ -319,7 +321,7 @@ async def _reset(
 
 @groups.command(
     help=command_help(
-        "Delete GROUPs that have no members, or with --topic only a group's offsets for topics that no member "
+        "Delete GROUPs that have no members; with --topic, delete only a group's offsets for topics that no member "
         "reads.",
         """
 tidelog groups delete old-billing older-billing
@@ -335,7 +337,7 @@ tidelog groups delete billing --topic retired-orders
 @broker_options
 def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
     if topics and len(names) > 1:
-        raise click.UsageError("--topic is for one group at a time.")
+        raise click.UsageError("--topic works with one group at a time.")
     if topics:
         gone = run(_delete_offsets(session, names[0], topics))
         if session.json:
@@ -369,7 +371,7 @@ async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) 
         known = await admin.list_group_offsets(name)
         gone = sorted(one for one in known if one.topic in topics)
         if not gone:
-            raise Failure(f"group {name!r} has no offsets for {', '.join(topics)}")
+            raise Failure(f"group {name!r} has no committed offsets for {', '.join(topics)}")
         await admin.delete_group_offsets(name, gone)
         return gone
 
@@ -377,8 +379,8 @@ async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) 
 @groups.command(
     "set",
     help=command_help(
-        "Change settings of a GROUP; it need not exist yet.  An empty value takes a setting back to its "
-        "default.  `tidelog configs describe group NAME` shows all.",
+        "Change settings of a GROUP, which need not exist yet.  An empty value resets a setting to its "
+        "default.  `tidelog configs describe group NAME` shows all settings.",
         """
 tidelog groups set billing consumer.session.timeout.ms=10000
 tidelog groups set jobs share.auto.offset.reset=earliest share.dead.letter.topic=jobs-failed
@@ -402,4 +404,4 @@ def set_(session: Session, name: str, changes: dict[str, str]) -> None:
         print_json({"group": name, "set": changes})
     else:
         for key, value in changes.items():
-            click.echo(f"{name}: {key}={value}" if value else f"{name}: {key} back to its default")
+            click.echo(f"{name}: {key}={value}" if value else f"{name}: {key} reset to its default")

@@ -1,4 +1,4 @@
-"""Where `tidelog groups reset` shall put a group, as the command line says it."""
+"""The options of `tidelog groups reset` that give the new position of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def target_option(command: F) -> F:
-    """Adds the options that say where to; the command gets a `Target`, from exactly one of them."""
+    """Adds the options for the new position; the command gets a `Target`, from exactly one of them."""
 
     @functools.wraps(command)
     def with_target(
@@ -44,23 +44,23 @@ def target_option(command: F) -> F:
         given = [one for one in targets if one is not None]
         if len(given) != 1:
             raise click.UsageError(
-                "Say where to with one of --to, --offset, --shift, --datetime, --duration."
+                "Give the new position with one of --to, --offset, --shift, --datetime, --duration."
             )
         return command(*args, target=given[0], **kwargs)
 
     wrapped: Any = with_target
     for option in (
-        click.option("--duration", metavar="AGO", help="To so long ago, like 10m (ms, s, m, h, d)."),
+        click.option("--duration", metavar="AGO", help="To this long ago, like 10m (ms, s, m, h, d)."),
         click.option(
             "--datetime",
             "moment",
             metavar="TIME",
-            help="To a time like 2026-01-31T09:00 (local time unless it says otherwise).",
+            help="To a time like 2026-01-31T09:00 (local time unless it has an offset).",
         ),
-        click.option("--shift", type=int, metavar="N", help="So many offsets on, or back with -N."),
+        click.option("--shift", type=int, metavar="N", help="Forward by N offsets, or back with -N."),
         click.option("--offset", type=click.IntRange(0), metavar="N", help="To this offset."),
         click.option(
-            "--to", type=click.Choice(["earliest", "latest"]), help="To the first or the next record."
+            "--to", type=click.Choice(["earliest", "latest"]), help="To the first offset or the end offset."
         ),
     ):
         wrapped = option(wrapped)
@@ -71,13 +71,13 @@ def parse_moment(text: str) -> int:
     try:
         return moment_ms(text)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no time: write it like 2026-01-31T09:00") from None
+        raise click.BadParameter(f"{text!r} is not a time: write it like 2026-01-31T09:00") from None
 
 
 def ago(text: str, now_ms: int) -> int:
     length = duration_ms(text)
     if length is None:
-        raise click.BadParameter(f"{text!r} is no duration: write it like 10m (ms, s, m, h, d)")
+        raise click.BadParameter(f"{text!r} is not a duration: write it like 10m (ms, s, m, h, d)")
     return max(0, now_ms - length)
 
 
@@ -95,7 +95,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 async def chosen(
     admin: Admin, topics: Iterable[str], committed: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions that the command line names; all with offsets when it names none."""
+    """The partitions that the command line names; without names, all that have offsets."""
     from tidelog.aio import TopicPartition
 
     named = [parse_topic(one) for one in topics]

@@ -13,7 +13,7 @@ from tidelog.cli.output import Progress, bytes_text, hush_stdout, print_json, ti
 from tidelog.cli.session import Failure, command_help
 
 
-@click.group(help="Look into log files on disk, and get past damage in them.")
+@click.group(help="Inspect and repair log files on disk.")
 def log() -> None:
     pass
 
@@ -23,7 +23,7 @@ log.add_command(repair)
 
 @log.command(
     help=command_help(
-        "Show what is in a segment's file: the batches of a .log with the verdict on each CRC, and with --records "
+        "Show the contents of a segment file: the batches of a .log with the verdict on each CRC, and with --records "
         "their records; the entries of an .index, a .timeindex or a .txnindex (aborted transactions).  "
         "Reads the file as it is, whatever its size, with "
         "or without a broker running.  The exit code is 1 when something in it is damaged.",
@@ -33,7 +33,7 @@ tidelog log dump --records data/orders-0/00000000000000000000.log | less
 tidelog log dump --json data/orders-0/00000000000000000000.index
 """,
         """
-one line per item, told apart by "type":
+one line per item, distinguished by "type":
 {"type": "batch", "position", "size", "base_offset", "last_offset", "records", "crc": "ok" or "bad",
  "codec", "leader_epoch", "base_timestamp", "max_timestamp", "timestamp_type", "producer_id",
  "producer_epoch", "base_sequence", "last_sequence", "transactional", "control"},
@@ -48,7 +48,7 @@ one line per item, told apart by "type":
     )
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--records", is_flag=True, help="Also the records in each batch.")
+@click.option("--records", is_flag=True, help="Include the records of each batch.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def dump(file: Path, records: bool, as_json: bool) -> None:
     import time

@@ -48,7 +48,7 @@ def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
         elif kind == ".txnindex":
             yield from _aborted(file, _base_offset(path))
         else:
-            raise NotALogFile(f"{path} is not a file of a log: give a .log, .index, .timeindex or .txnindex")
+            raise NotALogFile(f"{path} is not a file of a log: name a .log, .index, .timeindex or .txnindex")
 
 
 def _lost_ranges(folder: Path) -> set[tuple[int, int]]:
@@ -63,7 +63,7 @@ def _lost_ranges(folder: Path) -> set[tuple[int, int]]:
 def _base_offset(path: Path) -> int:
     digits = path.name.split(".")[0]
     if not digits.isdecimal():
-        raise NotALogFile(f"{path} does not start with its base offset, so its entries mean nothing")
+        raise NotALogFile(f"{path} does not start with its base offset, so its entries cannot be read")
     return int(digits)
 
 
@@ -108,12 +108,12 @@ def _header_problem(file: BinaryIO, header: Header | None, position: int, size: 
         if _only_zeros(file, position):
             return ""
         if size - position < HEADER_SIZE:
-            return f"{size - position} bytes are left, less than a batch's header"
+            return f"{size - position} bytes remain, less than a batch header"
         if header is None:
-            return "no batch starts here: its length is impossible; what follows cannot be read"
+            return "no batch starts here: the length is impossible; the rest cannot be read"
         if header.size > size - position:
-            return f"a batch of {header.size} bytes, of which {size - position} are there"
-        return f"a batch of format {header.magic}, not {MAGIC}; what follows cannot be read"
+            return f"a batch of {header.size} bytes, of which only {size - position} exist"
+        return f"a batch of format {header.magic}, not {MAGIC}; the rest cannot be read"
     return None
 
 
@@ -212,7 +212,7 @@ def _entries(file: BinaryIO, base: int, layout: struct.Struct) -> Iterator[Item]
         count += 1
         if entry[0] < last[0] or entry[1] < last[1]:
             damaged += 1
-            yield {"type": "damage", "position": position, "problem": "this entry lies before the last one"}
+            yield {"type": "damage", "position": position, "problem": "this entry is before the previous one"}
         last = entry
         position += layout.size
     else:
@@ -221,7 +221,7 @@ def _entries(file: BinaryIO, base: int, layout: struct.Struct) -> Iterator[Item]
             yield {
                 "type": "damage",
                 "position": position,
-                "problem": f"{len(raw)} bytes are left, no whole entry",
+                "problem": f"{len(raw)} bytes remain, less than an entry",
             }
     yield {
         "type": "summary",
@@ -239,7 +239,7 @@ def _aborted(file: BinaryIO, base: int) -> Iterator[Item]:
     before = base - 1
     while raw := file.read(_ABORTED_ENTRY.size):
         if len(raw) < _ABORTED_ENTRY.size:
-            problem: str | None = f"{len(raw)} bytes are left, no whole entry"
+            problem: str | None = f"{len(raw)} bytes remain, less than an entry"
         else:
             version, producer_id, first, last, stable = _ABORTED_ENTRY.unpack(raw)
             yield {

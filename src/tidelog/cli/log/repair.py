@@ -32,9 +32,13 @@ tidelog log repair orders-0 --log-dir /var/lib/tidelog
 )
 @click.argument("partition", type=click.Path(path_type=Path))
 @click.option(
-    "--log-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder that has the partition."
+    "--log-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The log directory that has the partition.",
 )
-@click.option("--execute", is_flag=True, help="Give the damaged records up.  Without it nothing is changed.")
+@click.option(
+    "--execute", is_flag=True, help="Give the damaged records up.  Without --execute nothing is changed."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) -> None:
     from tidelog.errors import TidelogError
@@ -43,7 +47,7 @@ def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) 
 
     folder = (partition if log_dir is None else log_dir / partition).absolute()
     if not folder.is_dir() or not any(folder.glob("*.log")):
-        raise Failure(f"{folder} is not the folder of a partition: give one that holds .log files")
+        raise Failure(f"{folder} is not the folder of a partition: name a folder with .log files")
     disk = SystemDisk()
     try:
         given_up = read_lost(disk, str(folder))
@@ -93,6 +97,6 @@ def _print(folder: Path, losses: list[Loss], executed: bool) -> None:
             f"{bytes_text(bad.size)}, between {after} and {before}) in {bad.base:020d}.log"
         )
     if executed:
-        click.echo("given up: readers step over them; the damaged bytes are in files that end in .rotten")
+        click.echo("given up: readers skip them; the damaged bytes are kept in files that end in .rotten")
     else:
-        click.echo("nothing was changed: --execute gives these records up, for good")
+        click.echo("nothing was changed: --execute gives these records up for good")

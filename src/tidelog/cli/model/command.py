@@ -31,16 +31,16 @@ def model() -> None:
 
 
 def plot_options(command: F) -> F:
-    command = click.option("--no-plot", is_flag=True, help="Print the tables alone.")(command)
+    command = click.option("--no-plot", is_flag=True, help="Print only the tables.")(command)
     command = click.option(
         "--svg",
         type=click.File("w", lazy=True),
         metavar="FILE",
         help="Also draw the plot into this SVG file.",
     )(command)
-    return click.option(
-        "--latency-ms", type=RATE, help="99% of the records are to be done within this time."
-    )(command)
+    return click.option("--latency-ms", type=RATE, help="Target for the 99th percentile of the latency.")(
+        command
+    )
 
 
 @model.command(
@@ -54,12 +54,12 @@ tidelog model queue --arrival 900 --service-ms 5 --latency-ms 50 --svg queue.svg
         '{"law", ' + PREDICTIONS_SHAPE.strip().replace("\n", "\n ", 3) + "}",
     )
 )
-@click.option("--arrival", type=RATE, required=True, help="Records that arrive in a second.")
+@click.option("--arrival", type=RATE, required=True, help="Arrival rate in records per second.")
+@click.option("--service-ms", type=RATE, required=True, help="Mean processing time of a record.")
 @click.option(
-    "--service-ms", type=RATE, required=True, help="What one consumer takes for a record, on average."
-)
-@click.option(
-    "--consumers", type=click.IntRange(1, 512), help="Only for this many; all that matter by default."
+    "--consumers",
+    type=click.IntRange(1, 512),
+    help="Only this number of consumers; by default all useful numbers.",
 )
 @plot_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -80,7 +80,7 @@ def queue(
     enough = int(arrival / law.rate) + 1
     if enough > CONSUMERS_SHOWN_MAX:
         raise Failure(
-            f"it takes {enough} consumers to keep up, and the model goes up to {CONSUMERS_SHOWN_MAX}"
+            f"the load needs {enough} consumers, more than the {CONSUMERS_SHOWN_MAX} that the model supports"
         )
     predictions = predict(law, arrival, consumers or min(CONSUMERS_SHOWN_MAX, enough * 2 + 2))
     if consumers is not None:
@@ -105,7 +105,7 @@ tidelog model fit figures.json --json
 )
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option(
-    "--arrival", type=RATE, help="Records that arrive in a second; 80% of the best throughput by default."
+    "--arrival", type=RATE, help="Arrival rate in records per second; 80% of the best throughput by default."
 )
 @plot_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -157,23 +157,35 @@ tidelog model measure --consumers 1,2,4,8 --records 200000 --size 200 --work-ms 
     )
 )
 @click.option(
-    "--consumers", default="1,2,3,4", show_default=True, metavar="N,N,...", help="Numbers to measure with."
+    "--consumers",
+    default="1,2,3,4",
+    show_default=True,
+    metavar="N,N,...",
+    help="Numbers of consumers to measure.",
 )
 @click.option(
-    "--records", type=click.IntRange(1, 100_000_000), default=5_000, show_default=True, help="For each."
+    "--records",
+    type=click.IntRange(1, 100_000_000),
+    default=5_000,
+    show_default=True,
+    help="Records for each measurement.",
 )
 @click.option(
-    "--size", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Bytes of a record."
+    "--size",
+    type=click.IntRange(1, 1_000_000),
+    default=100,
+    show_default=True,
+    help="Size of a record in bytes.",
 )
 @click.option(
     "--work-ms",
     type=Finite(min=0),
     default=1.0,
     show_default=True,
-    help="What a consumer waits for with each record, as for a database.",
+    help="Simulated work per record, such as a database call.",
 )
 @click.option(
-    "--arrival", type=RATE, help="Records that arrive in a second; 80% of the best throughput by default."
+    "--arrival", type=RATE, help="Arrival rate in records per second; 80% of the best throughput by default."
 )
 @plot_options
 @broker_options
@@ -196,11 +208,11 @@ def measure(
         numbers = []
     if not numbers or not 1 <= numbers[0] <= numbers[-1] <= 64:
         raise click.BadParameter(
-            f"{consumers!r} is no list of numbers from 1 to 64", param_hint="--consumers"
+            f"{consumers!r} is not a list of numbers from 1 to 64", param_hint="--consumers"
         )
     if len(numbers) < 3:
         raise click.BadParameter(
-            "the law has three unknowns: name three numbers or more", param_hint="--consumers"
+            "the law has three unknowns: give at least three numbers", param_hint="--consumers"
         )
     figures = measured(session, numbers, records, size, work_ms / 1000)
     _fitted(figures, arrival, latency_ms).show(session.json, svg, no_plot)
@@ -208,7 +220,7 @@ def measure(
 
 @model.command(
     help=command_help(
-        "Watch a running consumer GROUP and say what it could do with more or fewer members.  Arrivals, throughput and "
+        "Watch a running consumer GROUP and predict its performance with more or fewer members.  Arrivals, throughput and "
         "lag come from the broker.  A record counts as done when its offset is committed, so latencies include the "
         "time until the group commits.",
         """

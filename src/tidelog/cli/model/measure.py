@@ -97,7 +97,7 @@ def _timed(session: Session, topic: str, number: int, partitions: int, work_s: f
         for worker in workers:
             assert worker.stdout is not None
             if worker.stdout.readline() != "ready\n":
-                raise Failure("a consumer could not start: its own lines above say why")
+                raise Failure("a consumer could not start: see its messages above")
         begun = time.monotonic()
         for worker in workers:
             assert worker.stdin is not None
@@ -113,7 +113,7 @@ def _timed(session: Session, topic: str, number: int, partitions: int, work_s: f
             worker.kill()
             worker.wait()
     if any(one != one for one in ended):
-        raise Failure("a consumer failed: its own lines above say why")
+        raise Failure("a consumer failed: see its messages above")
     return max(ended) - begun
 
 
@@ -146,7 +146,7 @@ class Watched:
             service = fitted_service([(self.arrival, self.members, time_in_system(depth, self.arrival))])
         if service <= 0:
             raise Failure(
-                f"group {self.group!r} committed nothing in this time: there is nothing to learn from it"
+                f"group {self.group!r} committed no offsets in this time: watch it while it processes records"
             )
         return Scalability(service, 0.0, 0.0)
 
@@ -157,7 +157,7 @@ class Watched:
         state = "saturated" if self.saturated else "keeping up"
         return (
             f"{self.group}: {self.members} members, {self.arrival:,.1f} records/s arrive, {self.throughput:,.1f} are "
-            f"done, {self.depth:,.1f} lie there on average ({state}); by Little's law a record takes "
+            f"done, {self.depth:,.1f} wait on average ({state}); by Little's law a record takes "
             f"{self.latency_s * 1000:,.1f} ms"
         )
 
@@ -198,5 +198,5 @@ async def _watched(session: Session, group: str, seconds: float) -> Watched:
     mean = sum(lags_seen) / len(lags_seen)
     rates = ((end - first_end) / taken, (done - first_done) / taken)
     if rates[0] <= 0 and rates[1] <= 0:
-        raise Failure(f"nothing arrived at group {group!r} and nothing was committed in {seconds:g} s")
+        raise Failure(f"group {group!r} had no new records and committed no offsets in {seconds:g} s")
     return Watched(group, len(described.members), *rates, mean, growth)

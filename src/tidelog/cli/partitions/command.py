@@ -38,7 +38,7 @@ throttle_option = click.option(
     "--throttle",
     callback=_rate,
     metavar="BYTES",
-    help="Copy at most this many bytes a second from and to each broker; K, M, G.  In-sync replicas are not slowed.",
+    help="Copy at most this many bytes a second from and to each broker; K, M, G.  In-sync replicas are not throttled.",
 )
 
 
@@ -52,7 +52,7 @@ partitions.add_command(recover)
 
 @partitions.command(
     help=command_help(
-        "Move partitions to other brokers.  Without --execute, --verify or --cancel the plan is only shown.  "
+        "Move partitions to other brokers.  Without --execute, --verify or --cancel, only shows the plan.  "
         "--balance evens out the numbers of replicas and leaders over all brokers, smallest partitions first; --brokers "
         "does so with those named, and leaves nothing elsewhere; --remove-broker moves what one broker has and nothing "
         "else; --plan takes what --generate --json printed, or a file of Kafka's own tool.",
@@ -71,21 +71,21 @@ tidelog partitions reassign --cancel
     )
 )
 @click.option("--generate", is_flag=True, help="Show the plan (the default).")
-@click.option("--execute", is_flag=True, help="Begin the moves.")
+@click.option("--execute", is_flag=True, help="Start the moves.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="Show which moves are under way; when none is, take the limits of --throttle back.",
+    help="Show ongoing moves; when there are none, remove the limits of --throttle.",
 )
-@click.option("--cancel", is_flag=True, help="Call moves off that are under way.")
+@click.option("--cancel", is_flag=True, help="Cancel ongoing moves.")
 @click.option("--balance", is_flag=True, help="Spread replicas and leaders over all brokers.")
 @click.option("--remove-broker", type=int, metavar="ID", help="Move everything off this broker.")
-@click.option("--brokers", metavar="ID,ID...", help="Use these brokers only.")
+@click.option("--brokers", metavar="ID,ID...", help="Use only these brokers.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeat.")
 @click.option(
     "--plan", type=click.File(), metavar="FILE", help="A plan from --generate --json, or of Kafka's own tool."
 )
-@click.option("--wait", is_flag=True, help="Wait until the moves are done, and show how far they are.")
+@click.option("--wait", is_flag=True, help="Wait until the moves are done, and show their progress.")
 @throttle_option
 @broker_options
 def reassign(
@@ -105,7 +105,7 @@ def reassign(
     acts = [("--generate", generate), ("--execute", execute), ("--verify", verify), ("--cancel", cancel)]
     chosen = [name for name, given in acts if given]
     if len(chosen) > 1:
-        raise Failure(f"{chosen[0]} and {chosen[1]} exclude each other: give one of them")
+        raise Failure(f"{chosen[0]} and {chosen[1]} exclude each other: use one of them")
     act = chosen[0] if chosen else "--generate"
     run(carry_out(session, Asked(act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle)))
 
@@ -124,11 +124,11 @@ class Asked:
     throttle: int | None = None
 
     def check(self) -> None:
-        """Nothing that was said is passed over in silence."""
+        """Raises `Failure` for options that contradict each other or have no effect."""
         if self.act != "--execute":
             for name, said in (("--throttle", self.throttle is not None), ("--wait", self.wait)):
                 if said:
-                    raise Failure(f"{name} goes with --execute")
+                    raise Failure(f"{name} needs --execute")
         ways = {
             "--balance": self.balance,
             "--brokers": self.brokers is not None,
@@ -143,7 +143,7 @@ class Asked:
         if len(given) != 1:
             others = "--verify, --cancel"
             raise Failure(
-                f"{given[0]} and {given[1]} exclude each other: give one of them"
+                f"{given[0]} and {given[1]} exclude each other: use one of them"
                 if given
                 else f"say what to do: one of {', '.join(ways)}, {others}"
             )
@@ -247,7 +247,7 @@ async def _read_plan(admin: Admin, file: Any) -> list[Move]:
     try:
         wanted = read_plan(file.read())
     except (BadPlan, UnicodeDecodeError) as problem:
-        raise Failure(f"{file.name} is no plan: {problem}") from None
+        raise Failure(f"{file.name} is not a plan: {problem}") from None
     places, _ = await _places(admin, ())
     known = {(place.topic, place.partition): place for place in places}
     missing = [name for name in wanted if name not in known]
@@ -277,20 +277,22 @@ def _show(session: Session, moves: list[Move], begun: bool) -> None:
         print_json({"moves": rows, "bytes": sum(known) if len(known) == len(copied) else None})
         return
     if not moves:
-        click.echo("nothing to move")
+        click.echo("there is nothing to move")
         return
     rows_text = [
         (m.topic, m.partition, joined(m.before), joined(m.after), total([m.copied_bytes])) for m in moves
     ]
     print_table(("TOPIC", "PARTITION", "FROM", "TO", "TO COPY"), rows_text, right=("PARTITION", "TO COPY"))
-    what = "begun; --verify shows how far it is" if begun else "nothing is done yet: --execute begins it"
+    what = (
+        "started; --verify shows the progress" if begun else "nothing was changed: --execute starts the moves"
+    )
     click.echo(f"{counted(len(moves), 'move')}, {total(copied)} to copy: {what}")
 
 
 @partitions.command(
     help=command_help(
-        "Let the first replica of each partition lead, or with --unclean any live one where nobody leads.  --unclean "
-        "loses what only the missing replicas have: `tidelog partitions recover` shows what that is first.",
+        "Elect the preferred leader of each partition, or with --unclean any live replica where there is no leader.  "
+        "--unclean loses the records that only the missing replicas have: see `tidelog partitions recover` first.",
         """
 tidelog partitions elect
 tidelog partitions elect orders:0 orders:1
@@ -300,12 +302,12 @@ tidelog partitions elect --unclean orders:2
     )
 )
 @click.argument("names", nargs=-1, metavar="[TOPIC:PARTITION]...")
-@click.option("--unclean", is_flag=True, help="Accept losing records rather than waiting.")
+@click.option("--unclean", is_flag=True, help="Accept the loss of records.")
 @broker_options
 def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
     wanted = [_partition(name) for name in names] or None
     if unclean and wanted is None:
-        raise Failure("--unclean may lose records: name the partitions, as TOPIC:PARTITION")
+        raise Failure("--unclean may lose records: name the partitions as TOPIC:PARTITION")
 
     async def elected() -> Mapping[Any, Any]:
         async with session.admin() as admin:
@@ -330,9 +332,9 @@ def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
     else:
         right = len(outcome) - len(failed)
         if right == 1:
-            click.echo("1 partition has the leader it should have")
+            click.echo("1 partition already has its preferred leader")
         else:
-            click.echo(f"{right} partitions have the leader they should have")
+            click.echo(f"{right} partitions already have their preferred leaders")
     if failed:
         raise Failure(*[str(problem) for problem in failed.values()])
 
@@ -345,7 +347,7 @@ def _partition(text: str) -> Any:
     if not colon or not topic or not index.isdecimal():
         raise Failure(f"{text!r} is not of the form TOPIC:PARTITION")
     if int(index[:12]) > NUMBER_MAX:
-        raise Failure(f"{text!r}: no topic has a partition of this number")
+        raise Failure(f"{text!r}: the partition number is too large")
     return TopicPartition(topic, int(index))
 
 
@@ -355,4 +357,4 @@ def _ids(text: str | None) -> list[int] | None:
     try:
         return [int(one) for one in text.split(",")]
     except ValueError:
-        raise Failure(f"{text!r} is no list of broker ids: write them as 1,2,3") from None
+        raise Failure(f"{text!r} is not a list of broker ids: write them as 1,2,3") from None

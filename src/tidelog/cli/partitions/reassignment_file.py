@@ -1,6 +1,6 @@
-"""Plans of moves, read from files: those that `partitions reassign --json` prints, and those of Kafka's own tool.
+"""Reassignment plans, read from files: those that `partitions reassign --json` prints, and those of Kafka's own tool.
 
-Pure.  Whoever wrote the file may have made a mistake, and a move costs hours: everything in it is looked at first."""
+Pure.  A mistake in the file may cost hours of copying, so everything in it is checked first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BadPlan(ValueError):
 
 
 def read_plan(text: str) -> Target:
-    """Where each partition shall be, the broker to lead first."""
+    """By partition: the brokers of its replicas, the preferred leader first."""
     try:
         plan = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -39,7 +39,7 @@ def read_plan(text: str) -> Target:
         except BadPlan as problem:
             raise BadPlan(f"move {number}: {problem}") from None
         if name in found:
-            raise BadPlan(f"move {number}: {name[0]}-{name[1]} is there twice")
+            raise BadPlan(f"move {number}: {name[0]}-{name[1]} occurs twice")
         found[name] = target
     return found
 
@@ -52,11 +52,13 @@ def _row(row: Any, target: str) -> tuple[tuple[str, int], tuple[int, ...]]:
             raise BadPlan(f'it has no "{key}"')
     topic, partition, nodes = row["topic"], row["partition"], row[target]
     if not isinstance(topic, str) or not topic:
-        raise BadPlan(f'"topic" is {json.dumps(topic)}, which is no name')
+        raise BadPlan(f'"topic" is {json.dumps(topic)}, which is not a name')
     if not _is_number(partition):
-        raise BadPlan(f'"partition" is {json.dumps(partition)}, which is no number of a partition')
+        raise BadPlan(f'"partition" is {json.dumps(partition)}, which is not a partition number')
     if not isinstance(nodes, list) or not nodes or not all(map(_is_number, nodes)):
-        raise BadPlan(f'"{target}" is {json.dumps(nodes)}, which is no list of broker ids such as [1, 2, 3]')
+        raise BadPlan(
+            f'"{target}" is {json.dumps(nodes)}, which is not a list of broker ids such as [1, 2, 3]'
+        )
     if len(set(nodes)) < len(nodes):
         raise BadPlan(f'"{target}" is {json.dumps(nodes)}, with one broker twice')
     if any(folder != "any" for folder in row.get("log_dirs") or ()):

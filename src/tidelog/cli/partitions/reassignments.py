@@ -1,4 +1,4 @@
-"""Moves that are under way: how far they are, waiting for them, calling them off.  For `tidelog partitions`."""
+"""Ongoing reassignments: shows their progress, waits for them, cancels them.  For `tidelog partitions`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_S = 0.5
 
 
 class Copied(NamedTuple):
-    """Bytes that new replicas have, and that they will have; None where a broker that would know does not answer."""
+    """Bytes that new replicas have, and that they will have; None where a broker does not answer."""
 
     done: int | None
     whole: int | None
@@ -44,7 +44,7 @@ async def look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: 
     if moving:
         _print(moving, copied)
         click.echo(
-            f"{len(moving)} moves were called off"
+            f"{len(moving)} moves were cancelled"
             if cancel
             else f"{len(moving)} under way: {_of(copied.values())} copied"
         )
@@ -85,7 +85,7 @@ def copied(one: Reassignment, found: Disks) -> Copied:
     held = [node for node in one.replicas if node not in one.adding]
     whole = found.largest_bytes(held, *one.partition)
     new = [found.replica_bytes(node, *one.partition) for node in one.adding]
-    # A replica may be larger than the one it is copied from, which has just dropped old records.
+    # A new replica may be larger than its source, which may have deleted old records meanwhile.
     known = [size if whole is None else min(size, whole) for size in new if size is not None]
     return Copied(
         sum(known) if len(known) == len(new) else None, None if whole is None else whole * len(one.adding)
@@ -125,7 +125,7 @@ def _of(parts: Iterable[Copied]) -> str:
 
 
 def total(sizes: Iterable[int | None]) -> str:
-    """Of those that are known, and a word where some are not."""
+    """The sum of the known sizes as text, marked where some are unknown."""
     every = list(sizes)
     known = [size for size in every if size is not None]
     if not known and every:

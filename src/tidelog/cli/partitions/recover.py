@@ -29,9 +29,9 @@ def _elected(_: click.Context, __: click.Parameter, text: str | None) -> int | s
 
 @click.command(
     help=command_help(
-        "Partitions without a leader: what each replica has, and what electing it would lose.  Nothing is changed without "
-        "--elect and --execute.  A broker that is not running may have records that no other has: if it can be brought "
-        "back, that loses nothing, and is better than any election here.",
+        "Partitions without a leader: what each replica has, and what electing it would lose.  Changes nothing without "
+        "--elect and --execute.  A broker that is not running may have records that no other broker has: bringing it "
+        "back loses nothing, and is better than any election.",
         """
 tidelog partitions recover
 tidelog partitions recover --topic orders --partition 2
@@ -53,8 +53,10 @@ tidelog partitions recover --elect best --execute --yes
     metavar="N",
     help="Only this partition of the topic; repeat.",
 )
-@click.option("--elect", metavar="BROKER|best", callback=_elected, help="Who shall lead.")
-@click.option("--execute", is_flag=True, help="Elect it.  What others have beyond it is lost for good.")
+@click.option("--elect", metavar="BROKER|best", callback=_elected, help="The new leader.")
+@click.option(
+    "--execute", is_flag=True, help="Elect it.  Records that only other replicas have are lost for good."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def recover(
@@ -66,11 +68,11 @@ def recover(
     yes: bool,
 ) -> None:
     if execute and elect is None:
-        raise Failure("--execute needs --elect: say which broker shall lead, or --elect best")
+        raise Failure("--execute needs --elect BROKER or --elect best")
     if yes and not execute:
-        raise Failure("--yes goes with --execute")
+        raise Failure("--yes needs --execute")
     if indexes and len(topics) != 1:
-        raise Failure("--partition goes with one --topic")
+        raise Failure("--partition needs exactly one --topic")
     offline = run(_look(session, topics, indexes))
     chosen = {} if elect is None else _chosen(offline, elect)
     if not session.json:
@@ -178,7 +180,7 @@ def _confirm(offline: Sequence[Choices], chosen: dict[TopicPartition, int]) -> N
         lost = _loss_text(found.losses[chosen[name]])
         click.echo(f"{name}: electing broker {chosen[name]} loses {lost}", err=True)
     what = "this leader" if len(chosen) == 1 else f"these {len(chosen)} leaders"
-    click.confirm(f"What is lost cannot be brought back.  Elect {what}?", abort=True, err=True)
+    click.confirm(f"Lost records cannot be recovered.  Elect {what}?", abort=True, err=True)
 
 
 def _show(offline: Sequence[Choices]) -> None:
@@ -236,9 +238,9 @@ def _tell_outcome(
         for name, leader in leaders.items():
             click.echo(f"{name}: {_leader_text(leader)}")
     elif chosen:
-        click.echo("nothing is done yet: --execute elects " + _named(chosen))
+        click.echo("nothing was changed: --execute elects " + _named(chosen))
     else:
-        click.echo("nothing is done: --elect BROKER --execute elects one of those that run")
+        click.echo("nothing was changed: use --elect BROKER --execute to elect a replica that runs")
 
 
 def _named(chosen: dict[TopicPartition, int]) -> str:
@@ -247,7 +249,7 @@ def _named(chosen: dict[TopicPartition, int]) -> str:
 
 
 def _leader_text(leader: int) -> str:
-    return f"broker {leader} leads" if leader >= 0 else "nobody leads"
+    return f"broker {leader} leads" if leader >= 0 else "it has no leader"
 
 
 def _row(found: Choices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:

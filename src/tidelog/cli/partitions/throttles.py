@@ -1,6 +1,6 @@
-"""Limits on how fast moves copy: settings of the brokers and topics concerned, as Kafka's own tool sets them.
+"""Replication throttles of moves: settings of brokers and topics, as Kafka's own tool sets them.
 
-`partitions reassign` sets them before moves begin and takes them back when none is under way any more."""
+`partitions reassign` sets them before moves start, and removes them when none is ongoing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 
 
 class Copy(NamedTuple):
-    """A partition of which `adding` get copies; `holding` have it now, and any of them may lead it."""
+    """A partition that is copied to `adding`; the brokers `holding` have it now, and any of them may lead it."""
 
     topic: str
     partition: int
@@ -26,8 +26,7 @@ class Copy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """`left`: brokers that were limited, or may have been, and do not answer.  Only a broker itself takes changes of its
-    settings, as Kafka's do."""
+    """`left`: brokers that may be throttled and do not answer.  As in Kafka, only a broker itself changes its settings."""
 
     brokers: tuple[int, ...] = ()
     topics: tuple[str, ...] = ()
@@ -67,7 +66,7 @@ async def nothing_removed() -> Removed:
 
 
 async def remove(admin: Admin) -> Removed:
-    """Every limit that was set on a broker of its own or on a topic; which ones had any."""
+    """Removes every throttle of a broker or a topic, and returns which had one."""
     from tidelog.aio import ConfigResource
 
     topics = [ConfigResource("topic", topic.name) for topic in await admin.list_topics(internal=True)]
@@ -98,7 +97,7 @@ def nodes_of(text: str) -> set[int]:
 async def _own(
     admin: Admin, resources: list[ConfigResource], names: tuple[str, ...]
 ) -> dict[ConfigResource, dict[str, str]]:
-    """Those that have settings of these names of their own, with their values."""
+    """The resources that override these settings, with the values."""
     from tidelog.client.configs import ConfigSource
 
     found: dict[ConfigResource, dict[str, str]] = {}

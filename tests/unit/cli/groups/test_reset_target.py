@@ -25,7 +25,7 @@ def test_what_is_no_duration(text: str) -> None:
 def test_moments() -> None:
     assert parse_moment("2026-01-31T09:00Z") == 1_769_850_000_000
     assert parse_moment("1960-01-01") == 0
-    with pytest.raises(click.BadParameter, match="'tomorrow' is no time"):
+    with pytest.raises(click.BadParameter, match="'tomorrow' is not a time"):
         parse_moment("tomorrow")
 
 
@@ -52,5 +52,5 @@ def test_a_reset_names_topics_or_takes_all(which: tuple[str, ...]) -> None:
 
 
 def test_partitions_and_offsets_are_the_groups_business() -> None:
-    assert "does not go with --group" in invoke("consume", "t", "--group", "g", "--partition", "1").stderr
+    assert "cannot be used with --group" in invoke("consume", "t", "--group", "g", "--partition", "1").stderr
     assert "beginning, end or a time" in invoke("consume", "t", "--group", "g", "--from", "7").stderr

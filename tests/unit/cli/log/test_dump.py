@@ -119,8 +119,8 @@ def test_a_flipped_bit_is_found_and_the_rest_still_shown(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("tail", "problem"),
     [
-        (batch(1, b"torn")[:-3], "a batch of 77 bytes, of which 74 are there"),
-        (b"\x01" * 20, "20 bytes are left, less than a batch's header"),
+        (batch(1, b"torn")[:-3], "a batch of 77 bytes, of which only 74 exist"),
+        (b"\x01" * 20, "20 bytes remain, less than a batch header"),
         (b"\x01" * 8 + b"\xff" * 60, "no batch starts here"),
         (batch(1, b"old")[:16] + b"\x01" + batch(1, b"old")[17:], "a batch of format 1, not 2"),
         (batch(0, b"again"), "offset 0 comes after 0"),

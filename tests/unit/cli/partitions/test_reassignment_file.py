@@ -45,8 +45,8 @@ def test_what_the_command_prints_and_what_kafkas_tool_takes_say_the_same() -> No
         (ours(partition=99999999999), '"partition" is 99999999999'),
         (ours(to="12"), '"to" is "12"'),
         (ours(to=[]), '"to" is \\[\\]'),
-        (ours(to=[1, 2.0]), "no list of broker ids"),
-        (ours(to=[2**31]), "no list of broker ids"),
+        (ours(to=[1, 2.0]), "not a list of broker ids"),
+        (ours(to=[2**31]), "not a list of broker ids"),
         (ours(to=[1, 1]), "one broker twice"),
         (ours(log_dirs=["/disk1", "any"]), '"log_dirs" names folders'),
     ],
@@ -58,7 +58,7 @@ def test_a_mistake_is_named(text: str, complaint: str) -> None:
 
 def test_a_partition_has_one_place_to_go() -> None:
     row = {"topic": "t", "partition": 0, "to": [1]}
-    with pytest.raises(BadPlan, match="move 2: t-0 is there twice"):
+    with pytest.raises(BadPlan, match="move 2: t-0 occurs twice"):
         read_plan(json.dumps({"moves": [row, row]}))
 
 

@@ -16,9 +16,9 @@ from tidelog.types import TopicPartition
     ("words", "code", "complaint"),
     [
         ("--execute", 1, "--execute needs --elect"),
-        ("--elect 2 --yes", 1, "--yes goes with --execute"),
-        ("--partition 0", 1, "--partition goes with one --topic"),
-        ("--partition 0 --topic a --topic b", 1, "--partition goes with one --topic"),
+        ("--elect 2 --yes", 1, "--yes needs --execute"),
+        ("--partition 0", 1, "--partition needs exactly one --topic"),
+        ("--partition 0 --topic a --topic b", 1, "--partition needs exactly one --topic"),
         ("--elect any", 2, "neither the id of a broker nor 'best'"),
         ("--partition -1 --topic a", 2, "-1 is not in the range"),
     ],
