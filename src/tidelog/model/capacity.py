@@ -21,14 +21,14 @@ WHOLE = 1e-9  # counts this near above a whole number are that number: floating 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of the cluster.  Bytes are as they travel and lie on disk: after compression."""
+    """The load of a cluster.  Bytes are those on the network and on disk, after compression."""
 
     messages_per_day: float
     message_bytes: float
     retention_s: float
     replication: int
     peak: float = 1.0
-    """The busiest time, as a multiple of the mean."""
+    """Peak throughput, as a multiple of the mean."""
     throughput: float | None = None
     """Bytes a second at the busiest time, where they are known better than by `peak`."""
     groups: int = 1
@@ -79,7 +79,7 @@ class Plan:
 
 
 class BadLoad(ValueError):
-    """What no cluster can be planned for, and why."""
+    """A load that contradicts itself or exceeds every cluster; the message says why."""
 
 
 MEAN_MAX = 1e18
@@ -94,22 +94,24 @@ def check(load: Load, machine: Machine) -> None:
     catches what is not a number."""
     if not 0 < load.mean_rate <= MEAN_MAX:
         much = f"more than {size_text(MEAN_MAX)}/s" if load.mean_rate > 0 else "nothing at all"
-        raise BadLoad(f"{load.messages_per_day:g} messages a day of {load.message_bytes:g} bytes are {much}")
+        raise BadLoad(
+            f"{load.messages_per_day:g} messages per day of {load.message_bytes:g} bytes are {much}"
+        )
     if not 0 < load.retention_s <= RETENTION_S_MAX:
-        raise BadLoad("messages are kept for a thousand years at most")
+        raise BadLoad("the retention is longer than a thousand years")
     if not 1 <= load.replication <= REPLICATION_MAX:
-        raise BadLoad(f"there are 1 to {REPLICATION_MAX} copies of each message, not {load.replication}")
+        raise BadLoad(f"the replication factor must be from 1 to {REPLICATION_MAX}, not {load.replication}")
     if not 0 <= load.groups <= GROUPS_MAX:
-        raise BadLoad(f"0 to {GROUPS_MAX} groups read all of it, not {load.groups}")
+        raise BadLoad(f"the number of consumer groups must be from 0 to {GROUPS_MAX}, not {load.groups}")
     if load.throughput is None and not 1 <= load.peak <= PEAK_MAX:
-        raise BadLoad(f"the busiest time is 1 to {PEAK_MAX:,.0f} times the mean, not {load.peak:g} times")
+        raise BadLoad(f"the peak factor must be from 1 to {PEAK_MAX:,.0f}, not {load.peak:g}")
     if load.throughput is not None and not load.throughput >= load.mean_rate * (1 - WHOLE):
         raise BadLoad(
-            f"{size_text(load.throughput)}/s at the busiest time is less than the mean, "
+            f"a peak throughput of {size_text(load.throughput)}/s is less than the mean, "
             f"which is {size_text(load.mean_rate)}/s"
         )
     if not load.peak_rate <= MEAN_MAX * PEAK_MAX:
-        raise BadLoad(f"{load.peak_rate:g} bytes a second are more than there can be")
+        raise BadLoad(f"a peak of {load.peak_rate:g} bytes per second is not possible")
     rates = (machine.broker_rate, machine.consumer_rate, machine.partition_rate, machine.network_rate)
     if not all(1 <= one <= MEAN_MAX for one in (*rates, machine.disk_bytes)):
         raise BadLoad(

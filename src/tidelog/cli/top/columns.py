@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.cli.output import plain
-from tidelog.gateways.console.amounts import NOTHING, count, duration, short, size
+from tidelog.gateways.console.parts.amounts import NOTHING, count, duration, short, size
 
 BARS = "▁▂▃▄▅▆▇█"
 NAME_CELLS_MIN, NAME_CELLS_WISHED = 10, 40
