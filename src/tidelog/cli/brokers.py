@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.partitions.command import Asked, carry_out, throttle_option
+from tidelog.cli.partitions.command import ReassignRequest, carry_out, throttle_option
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -196,4 +196,4 @@ tidelog brokers drain 3 --execute --wait
 @broker_options
 def drain(session: Session, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
     act = "--execute" if execute else "--generate"
-    run(carry_out(session, Asked(act, leaving=broker, wait=wait, throttle=throttle)))
+    run(carry_out(session, ReassignRequest(act, leaving=broker, wait=wait, throttle=throttle)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.output import Progress, hush_stdout
+from tidelog.cli.output import ProgressLine, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.start_offset import BadStart, Start, parse_start
@@ -263,7 +263,7 @@ async def _print(
     from tidelog.aio import TopicPartition
 
     out = sys.stdout.buffer
-    progress = None if sys.stdout.isatty() else Progress()
+    progress = None if sys.stdout.isatty() else ProgressLine()
     printed = 0
     unread = set(ends or ())
     try:

@@ -97,7 +97,7 @@ def hush_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Progress:
+class ProgressLine:
     """A progress line on stderr; nothing unless stderr is a terminal."""
 
     EVERY_SECONDS = 0.2

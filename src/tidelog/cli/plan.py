@@ -17,7 +17,7 @@ from tidelog.model.amounts import size_text
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.model.capacity import Comparison, Load, Machine, Measured, Plan
+    from tidelog.model.capacity import BrokerCapacity, CapacityComparison, CapacityPlan, Load, Measured
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,7 +105,7 @@ def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
         throughput=given["throughput"],
         groups=given["groups"],
     )
-    machine = capacity.Machine(
+    machine = capacity.BrokerCapacity(
         broker_rate=given["broker_throughput"],
         consumer_rate=given["consumer_throughput"],
         partition_rate=given["partition_throughput"],
@@ -181,7 +181,11 @@ async def _watch(admin: Admin, seconds: float) -> Measured:
 
 
 def _body(
-    load: Load, machine: Machine, wanted: Plan, cluster: Measured | None, compared: Comparison | None
+    load: Load,
+    machine: BrokerCapacity,
+    wanted: CapacityPlan,
+    cluster: Measured | None,
+    compared: CapacityComparison | None,
 ) -> dict[str, Any]:
     return {
         "load": asdict(load) | {"mean_rate": load.mean_rate, "peak_rate": load.peak_rate},
@@ -199,7 +203,7 @@ def _body(
     }
 
 
-def _print(load: Load, machine: Machine, wanted: Plan) -> None:
+def _print(load: Load, machine: BrokerCapacity, wanted: CapacityPlan) -> None:
     days = load.retention_s / 86_400
     replicas = f"{load.replication} copies" if load.replication > 1 else "1 copy"
     by = wanted.brokers_by
@@ -229,7 +233,7 @@ def _print(load: Load, machine: Machine, wanted: Plan) -> None:
     )
 
 
-def _print_comparison(session: Session, cluster: Measured, compared: Comparison) -> None:
+def _print_comparison(session: Session, cluster: Measured, compared: CapacityComparison) -> None:
     of = "nothing is kept" if cluster.message_bytes is None else f"{size_text(cluster.message_bytes)} each"
     click.echo(
         f"The cluster at {session.bootstrap} has {counted(cluster.brokers, 'broker')} and takes "

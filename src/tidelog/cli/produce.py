@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidelog.cli.input_lines import Lines, LineTooLong
-from tidelog.cli.output import Progress, bytes_text, print_json
+from tidelog.cli.output import ProgressLine, bytes_text, print_json
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Work:
         self.value_bytes = 0
         self.partitions: dict[int, int] = {}
         self.first_problem: str | None = None
-        self.progress = Progress()
+        self.progress = ProgressLine()
         self._session = session
         self._topic = topic
         self._separator = separator

@@ -25,7 +25,7 @@ LEVELS = [
 ]
 
 
-class Asking(NamedTuple):
+class RegistrySession(NamedTuple):
     """The registry that a command talks to."""
 
     urls: str
@@ -47,7 +47,7 @@ def registry_options(command: F) -> F:
 
     @functools.wraps(command)
     def with_registry(*args: Any, registry: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
-        return command(Asking(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+        return command(RegistrySession(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
 
     wrapped = with_registry
     for option in (
@@ -103,7 +103,7 @@ tidelog schemas list --prefix ':.staging:'
 @click.option("--prefix", default="", metavar="TEXT", help="Only subjects with this prefix.")
 @click.option("--deleted", is_flag=True, help="Include soft-deleted subjects.")
 @registry_options
-def list_(asking: Asking, prefix: str, deleted: bool) -> None:
+def list_(asking: RegistrySession, prefix: str, deleted: bool) -> None:
     also = "&deleted=true" * deleted
     names = asking.ask("GET", f"/subjects?subjectPrefix={quote(prefix or ':*:', safe='')}{also}")
     rows = []
@@ -147,7 +147,9 @@ tidelog schemas get --id 7 --json
 )
 @click.option("--deleted", is_flag=True, help="Include deleted versions.")
 @registry_options
-def get(asking: Asking, subject: str | None, version: str, schema_id: int | None, deleted: bool) -> None:
+def get(
+    asking: RegistrySession, subject: str | None, version: str, schema_id: int | None, deleted: bool
+) -> None:
     if (subject is None) == (schema_id is None):
         raise click.UsageError("Name a subject, or an id with --id.")
     if subject is None:
@@ -180,7 +182,12 @@ jq .schema dump.json | tidelog schemas register orders-value - --type JSON
 @_normalize
 @registry_options
 def register(
-    asking: Asking, subject: str, file: str, type_: str | None, references: tuple[str, ...], normalize: bool
+    asking: RegistrySession,
+    subject: str,
+    file: str,
+    type_: str | None,
+    references: tuple[str, ...],
+    normalize: bool,
 ) -> None:
     body = _body(file, type_, references)
     path = f"/subjects/{quote(subject, safe='')}/versions" + "?normalize=true" * normalize
@@ -212,7 +219,7 @@ tidelog schemas check orders-value order.avsc --version 3
 )
 @registry_options
 def check(
-    asking: Asking,
+    asking: RegistrySession,
     subject: str,
     file: str,
     type_: str | None,
@@ -249,7 +256,7 @@ tidelog schemas delete orders-value --permanent
 @click.option("--version", metavar="N", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="Delete permanently; requires an earlier delete.")
 @registry_options
-def delete(asking: Asking, subject: str, version: str | None, permanent: bool) -> None:
+def delete(asking: RegistrySession, subject: str, version: str | None, permanent: bool) -> None:
     path = f"/subjects/{quote(subject, safe='')}"
     path += "" if version is None else f"/versions/{quote(version, safe='')}"
     gone = asking.ask("DELETE", path + "?permanent=true" * permanent)
@@ -277,7 +284,7 @@ tidelog schemas config orders-value --unset
 @click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new mode.")
 @click.option("--unset", is_flag=True, help="Remove the subject's mode, so that the global mode applies.")
 @registry_options
-def config(asking: Asking, subject: str | None, level: str | None, unset: bool) -> None:
+def config(asking: RegistrySession, subject: str | None, level: str | None, unset: bool) -> None:
     if level is not None and unset:
         raise click.UsageError("Use either --set or --unset.")
     path = "/config" if subject is None else f"/config/{quote(subject, safe='')}"

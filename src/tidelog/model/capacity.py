@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class BrokerCapacity:
     """What one broker, one partition and one consumer can do.  Rates are bytes a second."""
 
     broker_rate: float = 50e6
@@ -60,7 +60,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CapacityPlan:
     storage_bytes: float
     """All replicas."""
     disk_bytes: float
@@ -89,7 +89,7 @@ GROUPS_MAX = 1_000_000
 PEAK_MAX = 1_000_000.0
 
 
-def check(load: Load, machine: Machine) -> None:
+def check(load: Load, machine: BrokerCapacity) -> None:
     """`BadLoad` for what contradicts itself, and for what is beyond everything that is built.  Written so that it also
     catches what is not a number."""
     if not 0 < load.mean_rate <= MEAN_MAX:
@@ -123,7 +123,7 @@ def check(load: Load, machine: Machine) -> None:
         )
 
 
-def plan(load: Load, machine: Machine) -> Plan:
+def plan(load: Load, machine: BrokerCapacity) -> CapacityPlan:
     """`BadLoad`: see `check`."""
     check(load, machine)
     peak, replicas = load.peak_rate, load.replication
@@ -143,7 +143,7 @@ def plan(load: Load, machine: Machine) -> Plan:
     }
     # Of equals the first one: throughput before the mere number of copies.
     limit = max(brokers_by, key=lambda name: brokers_by[name])
-    return Plan(
+    return CapacityPlan(
         storage_bytes=storage,
         disk_bytes=storage / machine.disk_fill,
         partitions=partitions,
@@ -198,7 +198,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CapacityComparison:
     needs: list[Need]
     limit: Need
     """What runs out first: the resource of which the plan would use the largest share."""
@@ -211,7 +211,7 @@ class Comparison:
         return self.limit.share <= 1 + WHOLE
 
 
-def compare(load: Load, machine: Machine, cluster: Measured) -> Comparison:
+def compare(load: Load, machine: BrokerCapacity, cluster: Measured) -> CapacityComparison:
     wanted = plan(load, machine)
     rate = cluster.rate
     replicas_each = cluster.replicas / cluster.partitions if cluster.partitions else 1.0
@@ -225,10 +225,10 @@ def compare(load: Load, machine: Machine, cluster: Measured) -> Comparison:
     ]
     # Partitions are added in a moment: they never limit what a cluster can take.
     limit = max((one for one in needs if one.resource != "partitions"), key=lambda one: one.share)
-    return Comparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
+    return CapacityComparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
 
 
-def _full_after_s(machine: Machine, cluster: Measured, written: float | None) -> float | None:
+def _full_after_s(machine: BrokerCapacity, cluster: Measured, written: float | None) -> float | None:
     if not written or not cluster.disk_bytes:
         return None
     left = cluster.disk_free_bytes - cluster.disk_bytes * (1 - machine.disk_fill)

@@ -29,7 +29,7 @@ ETCD_END_SECONDS_MAX = 1.0
 ETCD_MISSING = "etcd is not on the PATH: install it with `apt-get install etcd-server`, or put version 3.4 or newer there"
 
 
-class Refused(Exception):
+class DevRefused(Exception):
     """The cluster cannot be started or changed as asked; the text says why."""
 
 
@@ -46,7 +46,7 @@ class DevCluster:
         except FileNotFoundError:
             return {"brokers": [], "etcd": []}
         except ValueError:
-            raise Refused(
+            raise DevRefused(
                 f"{self._state} is damaged: end the processes that it lists (see ps), then remove the file"
             ) from None
         return state
@@ -67,10 +67,12 @@ class DevCluster:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise Refused(f"the folder {self.folder} cannot be created: {_words(problem)}") from None
+            raise DevRefused(f"the folder {self.folder} cannot be created: {_words(problem)}") from None
         with _locked(self.folder / "dev.lock", wait=False) as free:
             if not free:
-                raise Refused(f"another `tidelog dev` runs in {self.folder}: stop it, or use another folder")
+                raise DevRefused(
+                    f"another `tidelog dev` runs in {self.folder}: stop it, or use another folder"
+                )
             yield
 
     def check_looked_after(self) -> None:
@@ -78,7 +80,7 @@ class DevCluster:
             with _locked(self.folder / "dev.lock", wait=False) as free:
                 if not free:
                     return
-        raise Refused(f"no `tidelog dev` runs in {self.folder}: start it first")
+        raise DevRefused(f"no `tidelog dev` runs in {self.folder}: start it first")
 
     # Starting
 
@@ -88,7 +90,7 @@ class DevCluster:
         """The brokers' addresses, once all are ready.  Gives up when `wanted` is not true any more."""
         program = shutil.which("etcd")
         if program is None:
-            raise Refused(ETCD_MISSING)
+            raise DevRefused(ETCD_MISSING)
         self.stop()  # what a killed command has left behind
         ports = self._etcd_ports(etcd, range(port, port + brokers))
         metadata = self._start_etcd(program, ports, wanted)
@@ -135,7 +137,7 @@ class DevCluster:
         if kept.exists():
             ports: list[list[int]] = json.loads(kept.read_text())
             if len(ports) != size:
-                raise Refused(
+                raise DevRefused(
                     f"the cluster in {self.folder} has {len(ports)} etcd members: start it with --etcd {len(ports)}"
                 )
             return ports
@@ -185,13 +187,13 @@ class DevCluster:
     ) -> None:
         def done() -> bool:
             if not wanted():
-                raise Refused("stopped before it was ready")
+                raise DevRefused("stopped before it was ready")
             return ready()
 
         try:
             processes.await_ready(process["pid"], process["command"], done, self._log(log), READY_SECONDS_MAX)
         except Gone as problem:
-            raise Refused(f"{name} did not start: {problem}") from None
+            raise DevRefused(f"{name} did not start: {problem}") from None
 
     # Changing and stopping
 
@@ -201,7 +203,7 @@ class DevCluster:
         broker = next((one for one in self.state()["brokers"] if one["id"] == number), None)
         if broker is None:
             known = ", ".join(str(one["id"]) for one in self.state()["brokers"])
-            raise Refused(f"broker {number} does not exist in {self.folder}: use one of {known}")
+            raise DevRefused(f"broker {number} does not exist in {self.folder}: use one of {known}")
         processes.end([(broker["pid"], broker["command"])])
         broker["pid"] = self._spawn_broker(number, broker["command"])
         with self._changed_state() as state:
@@ -246,7 +248,7 @@ def _locked(path: Path, wait: bool) -> Iterator[bool]:
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as problem:
-        raise Refused(f"{path} cannot be opened: {_words(problem)}") from None
+        raise DevRefused(f"{path} cannot be opened: {_words(problem)}") from None
     try:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

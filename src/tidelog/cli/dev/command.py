@@ -70,7 +70,7 @@ tidelog dev restart 2 --data cluster
 def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, settings: dict[str, str]) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from tidelog.cli.dev.cluster import DevCluster, Refused
+    from tidelog.cli.dev.cluster import DevCluster, DevRefused
 
     cluster, signals = DevCluster(data), Signals()
     try:
@@ -81,7 +81,7 @@ def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, sett
                 _look_after(cluster, signals)
             finally:
                 cluster.stop(lambda: signals.count < 2)
-    except (Refused, OSError) as problem:
+    except (DevRefused, OSError) as problem:
         if not signals.count:
             raise Failure(str(problem)) from None
 
@@ -119,9 +119,9 @@ def _look_after(cluster: Any, signals: Signals) -> None:
 @click.argument("broker", type=click.IntRange(1), metavar="ID")
 @_data
 def restart(broker: int, data: Path) -> None:
-    from tidelog.cli.dev.cluster import DevCluster, Refused
+    from tidelog.cli.dev.cluster import DevCluster, DevRefused
 
     try:
         click.echo(DevCluster(data).restart(broker))
-    except (Refused, OSError) as problem:
+    except (DevRefused, OSError) as problem:
         raise Failure(str(problem)) from None

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidelog.cli.log.repair import repair
-from tidelog.cli.output import Progress, bytes_text, hush_stdout, print_json, time_text
+from tidelog.cli.output import ProgressLine, bytes_text, hush_stdout, print_json, time_text
 from tidelog.cli.session import Failure, command_help
 
 
@@ -56,7 +56,7 @@ def dump(file: Path, records: bool, as_json: bool) -> None:
     from tidelog.cli.log.file import NotALogFile, read_log_file
 
     damaged = 0
-    progress = Progress() if not sys.stdout.isatty() else None
+    progress = ProgressLine() if not sys.stdout.isatty() else None
     try:
         size = file.stat().st_size
         for item in read_log_file(file, with_records=records):

@@ -72,7 +72,7 @@ def queue(
     no_plot: bool,
     as_json: bool,
 ) -> None:
-    from tidelog.cli.model.report import Report
+    from tidelog.cli.model.report import ModelReport
     from tidelog.model.advice import CONSUMERS_SHOWN_MAX, predict
     from tidelog.model.scalability import Scalability
 
@@ -85,7 +85,7 @@ def queue(
     predictions = predict(law, arrival, consumers or min(CONSUMERS_SHOWN_MAX, enough * 2 + 2))
     if consumers is not None:
         predictions = predictions[-1:]
-    Report(law, (), arrival, predictions, latency_ms).show(as_json, svg, no_plot)
+    ModelReport(law, (), arrival, predictions, latency_ms).show(as_json, svg, no_plot)
 
 
 @model.command(
@@ -130,7 +130,7 @@ def fit(
 
 
 def _fitted(figures: Sequence[Figure], arrival: float | None, latency_ms: float | None) -> Any:
-    from tidelog.cli.model.report import Report
+    from tidelog.cli.model.report import ModelReport
     from tidelog.model.advice import consumers_worth_showing, law_of, predict
 
     try:
@@ -142,7 +142,7 @@ def _fitted(figures: Sequence[Figure], arrival: float | None, latency_ms: float 
         highest = max((one.throughput or 0.0 for one in figures), default=0.0)
         arrival = max(known) if known else 0.8 * highest
     predictions: list[Prediction] = predict(law, arrival, consumers_worth_showing(law, figures, arrival))
-    return Report(law, figures, arrival, predictions, latency_ms)
+    return ModelReport(law, figures, arrival, predictions, latency_ms)
 
 
 @model.command(
@@ -245,7 +245,7 @@ def group(
     no_plot: bool,
 ) -> None:
     from tidelog.cli.model.measure import watched
-    from tidelog.cli.model.report import Report
+    from tidelog.cli.model.report import ModelReport
     from tidelog.model.advice import consumers_worth_showing, predict
 
     seen = watched(session, name, seconds)
@@ -253,4 +253,4 @@ def group(
     arrival = max(seen.arrival, 1e-9)
     figures = (seen.figure(),)
     predictions = predict(law, arrival, consumers_worth_showing(law, figures, arrival))
-    Report(law, figures, arrival, predictions, latency_ms, seen).show(session.json, svg, no_plot)
+    ModelReport(law, figures, arrival, predictions, latency_ms, seen).show(session.json, svg, no_plot)

@@ -23,7 +23,7 @@ ROWS_MAX = 24
 
 
 @dataclass(frozen=True)
-class Report:
+class ModelReport:
     law: Scalability
     figures: Sequence[Figure]
     arrival: float

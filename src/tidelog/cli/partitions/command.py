@@ -107,11 +107,15 @@ def reassign(
     if len(chosen) > 1:
         raise Failure(f"{chosen[0]} and {chosen[1]} exclude each other: use one of them")
     act = chosen[0] if chosen else "--generate"
-    run(carry_out(session, Asked(act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle)))
+    run(
+        carry_out(
+            session, ReassignRequest(act, balance, remove_broker, _ids(brokers), topics, plan, wait, throttle)
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReassignRequest:
     """What shall be moved, and how."""
 
     act: str
@@ -151,7 +155,7 @@ class Asked:
             raise Failure("--topic has no meaning with --plan, which names its topics itself")
 
 
-async def carry_out(session: Session, asked: Asked) -> None:
+async def carry_out(session: Session, asked: ReassignRequest) -> None:
     asked.check()
     begins = asked.act == "--execute"
     async with session.admin() as admin:
@@ -193,8 +197,13 @@ async def _throttle(admin: Admin, moves: list[ReplicaMove], rate: int) -> None:
     await throttles.throttle(admin, planned, rate)
 
 
+<<<<<<< HEAD
 async def _make_plan(admin: Admin, asked: Asked) -> list[ReplicaMove]:
     from tidelog.client.admin import placement
+=======
+async def _make_plan(admin: Admin, asked: ReassignRequest) -> list[Move]:
+    from tidelog.client import placement
+>>>>>>> w-gateways
 
     nodes = (await admin.describe_cluster()).nodes
     places, found = await _places(admin, asked.topics)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tidelog.cli.disks import Disks, disks, tell_silent
-from tidelog.cli.output import Progress, bytes_text, print_json, print_table
+from tidelog.cli.output import ProgressLine, bytes_text, print_json, print_table
 from tidelog.cli.partitions import throttles
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def tell_left(removed: throttles.Removed) -> None:
 
 
 async def wait(admin: Admin, count: int) -> None:
-    progress, loop = Progress(), asyncio.get_running_loop()
+    progress, loop = ProgressLine(), asyncio.get_running_loop()
     while moving := await admin.list_reassignments():
         copied = await _copied(admin, moving)
         done = f"{max(0, count - len(moving))} of {count} moved"

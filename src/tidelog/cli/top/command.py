@@ -107,10 +107,10 @@ async def _pictures(
     import asyncio
 
     from tidelog.cli.top.look import Look
-    from tidelog.cli.top.window import Window
+    from tidelog.cli.top.window import FrameWindow
     from tidelog.clock import SystemClock
 
-    clock, window = SystemClock(), Window()
+    clock, window = SystemClock(), FrameWindow()
     timeout_s = session.timeout_ms / 1000
     patience_s = timeout_s if patient else min(timeout_s, max(interval, PATIENCE_S_MIN))
     async with session.admin() as admin:
@@ -194,7 +194,7 @@ def _json(picture: Picture, internal: bool) -> dict[str, Any]:
 
 
 async def _live(session: Session, chosen: Chosen, interval: float, place: str, internal: bool) -> None:
-    from tidelog.cli.top.live import Live
+    from tidelog.cli.top.live import LiveView
 
-    live = Live(place, internal)
+    live = LiveView(place, internal)
     await live.run(_pictures(session, chosen, interval, False))

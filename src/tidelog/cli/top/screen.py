@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from tidelog.cli.output import plain
-from tidelog.cli.top.columns import Column, fitting, name_text, rate
+from tidelog.cli.top.columns import TopColumn, fitting, name_text, rate
 from tidelog.cli.top.frame import CLUSTER
 from tidelog.cli.top.rows import total
 from tidelog.cli.top.view import COLUMNS, PLACES, View
@@ -127,7 +127,7 @@ def _tabs(view: View, rows: int, first: int, shown: int, width: int) -> Text:
     return text
 
 
-def _headings(view: View, columns: list[Column], width: int) -> Text:
+def _headings(view: View, columns: list[TopColumn], width: int) -> Text:
     text, sorted_by = Text(no_wrap=True), view.columns[view.here.column]
     for column, cells in zip(columns, _widths(columns, width), strict=True):
         if text:
@@ -139,7 +139,7 @@ def _headings(view: View, columns: list[Column], width: int) -> Text:
     return text
 
 
-def _row(columns: list[Column], row: Any, width: int) -> Text:
+def _row(columns: list[TopColumn], row: Any, width: int) -> Text:
     text = Text(no_wrap=True)
     for column, cells in zip(columns, _widths(columns, width), strict=True):
         if text:
@@ -149,7 +149,7 @@ def _row(columns: list[Column], row: Any, width: int) -> Text:
     return text
 
 
-def _widths(columns: list[Column], width: int) -> list[int]:
+def _widths(columns: list[TopColumn], width: int) -> list[int]:
     others = sum(one.cells + 1 for one in columns[1:])
     return [max(1, width - others), *(one.cells for one in columns[1:])]
 

@@ -18,7 +18,17 @@ from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, badge, card, figure, table
 from tidelog.model import amounts
 from tidelog.model.amounts import BadAmount, size_text
-from tidelog.model.capacity import BadLoad, Comparison, Load, Machine, Measured, Need, Plan, compare, plan
+from tidelog.model.capacity import (
+    BadLoad,
+    BrokerCapacity,
+    CapacityComparison,
+    CapacityPlan,
+    Load,
+    Measured,
+    Need,
+    compare,
+    plan,
+)
 
 WORDS = {
     "throughput": "Broker throughput",
@@ -89,7 +99,7 @@ async def planner(console: Console, request: Request) -> Response:
     )
 
 
-def _read(given: dict[str, str]) -> tuple[Load, Machine]:
+def _read(given: dict[str, str]) -> tuple[Load, BrokerCapacity]:
     read = {name: planned.read(given[name]) for name, planned in (LOAD | MACHINE).items() if given[name]}
     load = Load(
         messages_per_day=read["messages"],
@@ -100,7 +110,7 @@ def _read(given: dict[str, str]) -> tuple[Load, Machine]:
         throughput=read.get("throughput"),
         groups=int(read["groups"]),
     )
-    machine = Machine(
+    machine = BrokerCapacity(
         broker_rate=read["broker"],
         consumer_rate=read["consumer"],
         network_rate=read["network"],
@@ -131,7 +141,7 @@ def _form(given: dict[str, str]) -> Markup:
     )
 
 
-def _figures(load: Load, wanted: Plan) -> Markup:
+def _figures(load: Load, wanted: CapacityPlan) -> Markup:
     return h.div(
         figure("Storage", size_text(wanted.storage_bytes), "all replicas"),
         figure("Brokers", count(wanted.brokers), f"limited by {WORDS[wanted.limit].lower()}"),
@@ -143,7 +153,7 @@ def _figures(load: Load, wanted: Plan) -> Markup:
     )
 
 
-def _limits(wanted: Plan) -> Markup:
+def _limits(wanted: CapacityPlan) -> Markup:
     most = max(wanted.brokers_by.values())
     rows: list[list[Child]] = [
         [
@@ -158,7 +168,7 @@ def _limits(wanted: Plan) -> Markup:
     )
 
 
-def _comparison(comparison: Comparison, measured: Measured) -> list[Child]:
+def _comparison(comparison: CapacityComparison, measured: Measured) -> list[Child]:
     limit = WORDS[comparison.limit.resource].lower()
     verdict = (
         f"The load fits this cluster. Bottleneck: {limit}, at {percent(comparison.limit.share)} of capacity."
