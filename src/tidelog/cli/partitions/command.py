@@ -197,13 +197,8 @@ async def _throttle(admin: Admin, moves: list[ReplicaMove], rate: int) -> None:
     await throttles.throttle(admin, planned, rate)
 
 
-<<<<<<< HEAD
-async def _make_plan(admin: Admin, asked: Asked) -> list[ReplicaMove]:
+async def _make_plan(admin: Admin, asked: ReassignRequest) -> list[ReplicaMove]:
     from tidelog.client.admin import placement
-=======
-async def _make_plan(admin: Admin, asked: ReassignRequest) -> list[Move]:
-    from tidelog.client import placement
->>>>>>> w-gateways
 
     nodes = (await admin.describe_cluster()).nodes
     places, found = await _places(admin, asked.topics)

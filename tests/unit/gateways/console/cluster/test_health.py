@@ -18,7 +18,9 @@ def partition(index: int, leader: NodeId | None, in_sync: tuple[NodeId, ...]) ->
     return PartitionImage(index, (ONE, TWO, THREE), leader, 0, in_sync, 0, 0)
 
 
-def image(*partitions: PartitionImage, brokers: tuple[NodeId, ...] = (ONE, TWO, THREE), least: str = "2") -> Image:
+def image(
+    *partitions: PartitionImage, brokers: tuple[NodeId, ...] = (ONE, TWO, THREE), least: str = "2"
+) -> Image:
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     return Image(
         brokers={node: BrokerImage(node, 0, (endpoint,), None, False) for node in brokers},
