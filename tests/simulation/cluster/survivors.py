@@ -122,7 +122,7 @@ class Survivors:
 
     def power_lost(self, node: int) -> None:
         """From now on nobody knows what this machine has; once it is on again, its disk tells.  A replica that was in doubt
-        before has at most what it had then: it has not been elected since."""
+        before, reported or not, has at most what it had then: it has not been elected since."""
         disk = self._machines[node].disk
         logs = self._at_power_cut[node] = {}
         for name, partition in self.partitions():
@@ -130,8 +130,8 @@ class Survivors:
                 before = self._committed_before.get(name, 0)
                 self._committed_before[name] = max(before, self._committed(name))
                 log = logs[name] = SurvivingLog.read(disk, name)
-                reported = node in doubted_nodes(partition)
-                self._doubts.setdefault(name, {})[node] = log if reported else None
+                doubts = self._doubts.setdefault(name, {})
+                doubts[node] = log if node in doubts or node in doubted_nodes(partition) else None
 
     def power_on(self, node: int) -> None:
         """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by

@@ -64,6 +64,17 @@ def test_a_directory_that_is_there_again_ends_the_doubt() -> None:
     assert restarted(before, ONE, SURE, unclean=False) == PartitionRecord(None, 5, (ONE,), 10)
 
 
+def test_a_directory_that_was_away_meanwhile_does_not_end_another_doubt() -> None:
+    before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
+    offline = Condition(Cause.OFFLINE, lambda: NO_LOG)
+    away = restarted(before, ONE, offline, unclean=False)
+    assert away == PartitionRecord(None, 5, ALL, 10, (Tail(ONE, -1, -1),)), "nobody knows how far it reaches now"
+    before = partition(None, ALL, doubts=away.doubts)
+    assert restarted(before, ONE, offline, unclean=False) is None
+    back = restarted(before, ONE, SURE, unclean=False)
+    assert back is not None and back.doubts == (Tail(ONE, 5, 100),)
+
+
 def test_a_running_broker_whose_disk_failed_hands_over_to_a_holder_that_runs() -> None:
     changed = handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
     assert changed == PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
