@@ -68,7 +68,9 @@ def test_a_directory_that_was_away_meanwhile_does_not_end_another_doubt() -> Non
     before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
     offline = Condition(Cause.OFFLINE, lambda: NO_LOG)
     away = restarted(before, ONE, offline, unclean=False)
-    assert away == PartitionRecord(None, 5, ALL, 10, (Tail(ONE, -1, -1),)), "nobody knows how far it reaches now"
+    assert away == PartitionRecord(None, 5, ALL, 10, (Tail(ONE, -1, -1),)), (
+        "nobody knows how far it reaches now"
+    )
     before = partition(None, ALL, doubts=away.doubts)
     assert restarted(before, ONE, offline, unclean=False) is None
     back = restarted(before, ONE, SURE, unclean=False)
