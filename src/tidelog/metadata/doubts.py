@@ -113,7 +113,11 @@ def rolled_back(
     if epoch <= partition.leader_epoch and not awaited and not certain:
         return None
     report = Tail(node, last_epoch(), end, Cause.ROLLED_BACK)
-    return None if report in partition.doubts else _reported(partition, report, epoch, partition.leader)
+    if report in partition.doubts:
+        return None
+    # What the backup has of doubts was said of logs as they were then.
+    reports = partition if partition.rolled_back else partition._replace(doubts=())
+    return _reported(reports, report, epoch, partition.leader)
 
 
 def _reported(

@@ -158,6 +158,8 @@ def elect_preferred(partition: Partition, live: Collection[NodeId]) -> Partition
 
 def can_be_preferred(partition: Partition, live: Collection[NodeId]) -> bool:
     preferred = partition.replicas[0]
+    if partition.rolled_back:
+        return False  # who was in sync when a backup was made says nothing
     return preferred in live and preferred in partition.in_sync and preferred not in partition.doubted
 
 

@@ -215,7 +215,14 @@ class VirtualMetadata:
     async def ask_once(self, name: str, work: Callable[[], T], patience_ms: int) -> T:
         """Does `work` at the store some time from now; Unanswered when no answer comes back in time."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        StoreRequest(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
+        history = self._history
+
+        def here() -> T:
+            if history is not self._history:
+                raise Unanswered("the store that was asked is gone: a backup was restored in its place")
+            return work()
+
+        StoreRequest(self, name, here, answer, self._loop.time() + patience_ms / 1000, self._random)
         done, _ = await asyncio.wait([answer], timeout=patience_ms / 1000)
         if not done:
             raise Unanswered(f"the metadata store did not answer {name} within {patience_ms} ms")
@@ -266,7 +273,8 @@ class Backup:
 
     def restore(self) -> None:
         """All is as it was then, revisions too; leases of then begin anew, later ones are unknown.  Watches of before end
-        with RolledBack, as they do on etcd, which is another cluster after a restore."""
+        with RolledBack, as they do on etcd, which is another cluster after a restore; requests that are under way to the
+        old one do not reach it."""
         metadata = self._metadata
         for term in metadata._leases.values():
             term.over()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog import errors
-from tidelog.metadata.elections import awaited, elect_preferred, elect_unclean, next_state
+from tidelog.metadata.elections import awaited, can_be_preferred, elect_preferred, elect_unclean, next_state
 from tidelog.metadata.image import Partition
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
@@ -154,6 +154,13 @@ def test_the_preferred_leader_is_elected_only_if_it_can_lead() -> None:
         elect_preferred(partition(TWO, (TWO,)), {ONE, TWO})
     with pytest.raises(errors.PreferredLeaderNotAvailable):
         elect_preferred(partition(TWO, (ONE, TWO), doubts=(Tail(ONE, 5, 10),)), {ONE, TWO})
+
+
+def test_the_preferred_leader_is_not_elected_before_all_logs_were_reported_after_a_restoration() -> None:
+    waiting = partition(None, ALL, doubts=(Tail(TWO, 5, 90, Cause.ROLLED_BACK),))
+    assert not can_be_preferred(waiting, ALL)
+    with pytest.raises(errors.PreferredLeaderNotAvailable):
+        elect_preferred(waiting, ALL)
 
 
 def test_an_unclean_election_needs_a_dead_leader_and_a_live_replica() -> None:
