@@ -41,13 +41,10 @@ class AwayAtFirst:
         self.asked += changes
         if len(self.asked) == 1:
             raise errors.RequestTimedOut("the store is away")
+        self.image = image(2, ())
 
     def becomes(self, in_sync: InSync, leader_epoch: int) -> None:
-        doubts = (Tail(TWO, 0, 10),)
-        partition = Partition(
-            0, (ONE, TWO, THREE), ONE, leader_epoch, (ONE, TWO, THREE), leader_epoch, 7, doubts
-        )
-        before, self.image = self.image, Image(topics={"a": Topic("a", UUID(int=1), (partition,), 7)})
+        before, self.image = self.image, image(leader_epoch, (Tail(TWO, 0, 10),))
         in_sync.learned(Update(before, self.image, ("a",), (), False, False, ()))
 
 
