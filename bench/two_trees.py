@@ -1,5 +1,5 @@
-"""`python -m bench.two_trees OTHER`: CPU of produce requests in this checkout, with and without scrubbing, and in another one,
-whose native modules are built.  All brokers run at the same time, and the rounds take turns."""
+"""`python -m bench.two_trees OTHER`: CPU of produce requests in this checkout, with and without scrubbing, and in another
+one, whose native modules are built.  All brokers run at the same time, and the rounds take turns."""
 
 from __future__ import annotations
 
