@@ -205,7 +205,7 @@ class Broker:
             conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             if rolled_back:
-                await skip_ids(store)
+                await skip_ids(store, self._around.random)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids, forget)
             await controller.read_again()
