@@ -93,7 +93,7 @@ def subject_wanted(wanted: Wanted, type_: str, text: str) -> str | None:
 def record_name(type_: str, text: str) -> str | None:
     """The name of what a schema describes, found without what the schema refers to."""
     if type_ == "PROTOBUF":
-        from tidelog.registry.proto_parser import parse_proto
+        from tidelog.schema.proto.parser import parse_proto
 
         file = parse_proto(text, "default")
         first = next(iter(file.message_type), None)

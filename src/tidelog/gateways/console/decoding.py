@@ -4,13 +4,11 @@ of a subject.  Schemas are kept: an id never changes its meaning."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import io
 import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidelog.gateways.console.registry import Registry
@@ -184,29 +182,7 @@ def _protobuf(found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> Schem
 
 def descriptor(data: str, needed: dict[str, str]) -> Any:
     """The file of a schema, with those that it imports; each a FileDescriptorProto in base64."""
-    from google.protobuf import descriptor_pb2
-    from google.protobuf.descriptor_pool import DescriptorPool
+    from tidelog.schema.proto.files import link, read_file
 
-    pool, added = DescriptorPool(), set()
-
-    def add(name: str, packed: bytes) -> None:
-        if name in added:
-            return
-        added.add(name)
-        file = descriptor_pb2.FileDescriptorProto.FromString(packed)
-        file.name = name
-        for one in file.dependency:
-            add(one, base64.b64decode(needed[one]) if one in needed else _known(one))
-        pool.Add(file)
-
-    add("default", base64.b64decode(data))
-    return pool.FindFileByName("default")
-
-
-def _known(name: str) -> bytes:
-    """Files that come with Protobuf."""
-    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-    if not module.startswith("google.protobuf."):
-        raise Unreadable(f"it imports {name}, which nobody registered")
-    packed: bytes = import_module(module).DESCRIPTOR.serialized_pb
-    return packed
+    others = {name: read_file(text, name) for name, text in needed.items()}
+    return link([read_file(data, "default")], others).FindFileByName("default")
