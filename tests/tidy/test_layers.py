@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "tidelog"
 # From the bottom up.  A package may import from rows below its own and from itself, not from its neighbours.
 LAYERS: list[set[str]] = [
     {"types", "errors", "clock"},
-    {"logs"},
+    {"extras", "logs"},
     {"config", "model"},
     {"_speed"},
     {"wire", "record", "schema"},

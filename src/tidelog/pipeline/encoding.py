@@ -15,6 +15,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from tidelog.extras import need
+from tidelog.pipeline.needs import need_format
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.schema_text import schema_text
 from tidelog.pipeline.source_options import Decoding
@@ -94,6 +96,7 @@ def _settled(wanted: Decoding, topic: str | None, rows: StructType) -> Encoding:
         return Encoding("json", (), text if text and text.lstrip().startswith("{") else "", None, schema_id)
     if text is None:
         raise PipelineError(f"format {wanted.format} needs option 'schema' or 'registry'")
+    need_format(wanted.format)
     if wanted.format == "avro":
         from tidelog.pipeline import avro_values
 
@@ -152,6 +155,7 @@ def _json_encoder(schema: str, schema_id: int | None, rows: Any) -> Callable[[di
 
     write, check = writer(rows), None
     if schema:
+        need("jsonschema_rs", "JSON schemas")
         import jsonschema_rs
 
         check = jsonschema_rs.validator_for(json.loads(schema)).validate

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.ddl_types import spark_schema_of_ddl
 from tidelog.pipeline.json_schema_types import spark_schema_of_json
+from tidelog.pipeline.needs import need_format
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.row_values import Failures
 from tidelog.pipeline.source_options import Decoding
@@ -71,6 +72,7 @@ def value_format(decoding: Decoding, topics: tuple[str, ...], given: StructType 
         return ValueFormat("json", fields, "", None, decoding.registry, schema_id)
     if text is None:
         raise PipelineError(f"format {decoding.format} needs option 'schema' or 'registry'")
+    need_format(decoding.format)
     if decoding.format == "avro":
         from tidelog.pipeline import avro_values
 

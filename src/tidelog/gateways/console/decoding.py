@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tidelog.extras import need
 from tidelog.gateways.console.registry import Registry
 from tidelog.gateways.console.values import Readable, Unreadable, of_value, readable, typed_json
 from tidelog.gateways.http.problem import Problem
@@ -139,6 +140,7 @@ def _encode_json(value: Any) -> bytes:
 
 
 def _avro(found: dict[str, Any], needed: list[dict[str, Any]]) -> Schema:
+    need("fastavro", "Avro schemas")
     import fastavro
 
     named: dict[str, Any] = {}
@@ -157,6 +159,7 @@ def _avro(found: dict[str, Any], needed: list[dict[str, Any]]) -> Schema:
 
 def _protobuf(found: dict[str, Any], needed: dict[str, dict[str, Any]]) -> Schema:
     """The first message of the file is the one that is written."""
+    need("google.protobuf", "Protobuf schemas")
     from google.protobuf import json_format, message_factory
 
     file = descriptor(found["schema"], {name: one["schema"] for name, one in needed.items()})

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tidelog.extras import need
 from tidelog.gateways.console.decoding import descriptor
 from tidelog.gateways.http.json_text import parse, written
 from tidelog.schema.avro_reading import AvroReader
@@ -33,6 +34,12 @@ class Codec(NamedTuple):
     """To decode even a short message may take a while."""
 
 
+PACKAGES_OF = {
+    "AVRO": ("fastavro", "Avro schemas"),
+    "JSON": ("jsonschema_rs", "JSON schemas"),
+    "PROTOBUF": ("google.protobuf", "Protobuf schemas"),
+}
+
 Found = dict[str, Any]
 """A schema as the registry tells it."""
 
@@ -40,6 +47,8 @@ Found = dict[str, Any]
 def codec_of(found: Found, needed: dict[str, Found]) -> Codec:
     """`needed`: what it refers to, by name, those first that others refer to."""
     kind = found.get("schemaType") or "AVRO"
+    if kind in PACKAGES_OF:
+        need(*PACKAGES_OF[kind])
     if kind == "AVRO":
         return _avro(found, needed)
     return _protobuf(found, needed) if kind == "PROTOBUF" else _json_schema(found, needed)
