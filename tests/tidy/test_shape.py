@@ -25,7 +25,6 @@ LONG_TESTS = {
     "test_consumer.py": 725,
     "test_producer.py": 626,
     "test_rest.py": 597,
-    "test_transactions.py": 582,
 }
 
 # Names that several classes have, and how many classes have them.
