@@ -10,6 +10,7 @@ from uuid import UUID
 from bench.admin import Identity, Topic
 from bench.micro.timing import Case
 from bench.requests import PRODUCE_VERSION, ProduceFrame, single
+from tidelog._speed.session import Rules, SessionState
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.clock import SystemClock
 from tidelog.config import TopicConfig
@@ -40,12 +41,16 @@ def request(folder: str, identity: Identity | None) -> Callable[[], object]:
     # The first batch of a log and of a producer goes through the handler.
     at = len(frame.renew(0)) - frame.batch_bytes - 3
     partition.append(memoryview(bytearray(frame.renew(0)))[at : at + frame.batch_bytes], clock.now_ms(), True)
+    session = SessionState(Rules())
+    session.admitted, session.produce_bytes_left = True, 1 << 62
+    session.decided(anywhere=True)
     number = 0
 
     def produce() -> None:
         nonlocal number
         number += 1
-        answer = shortcut.produce(memoryview(bytearray(frame.renew(number)))[4:], PRODUCE_VERSION, number)
+        asked = memoryview(bytearray(frame.renew(number)))[4:]
+        answer = shortcut.produce(asked, PRODUCE_VERSION, number, session)
         assert answer
 
     return produce

@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog._speed.consumed import Record
     from tidelog._speed.delivery import Delivery
-    from tidelog.client.assignors import Assignor, Subscriber
-    from tidelog.client.batch import RecordMetadata
-    from tidelog.client.batch_delivery import BatchDelivery
-    from tidelog.client.blocking_admin import Admin
-    from tidelog.client.blocking_consumer import Consumer
-    from tidelog.client.blocking_producer import Producer
-    from tidelog.client.blocking_share_consumer import ShareConsumer
-    from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
-    from tidelog.client.consumer_figures import ConsumerMetrics
-    from tidelog.client.disks import LogDir
+    from tidelog.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource
+    from tidelog.client.admin.groups import GroupDescription, GroupListing, GroupMember
+    from tidelog.client.admin.lag import Lag
+    from tidelog.client.admin.log_dirs import LogDir
+    from tidelog.client.admin.partition_admin import Reassignment
+    from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+    from tidelog.client.admin.share_group_offsets import ShareOffset
+    from tidelog.client.admin.topics import CreatedTopic, NewTopic
+    from tidelog.client.admin.transaction_admin import (
+        ActiveProducer,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from tidelog.client.blocking.admin import Admin
+    from tidelog.client.blocking.consumer import Consumer
+    from tidelog.client.blocking.producer import Producer
+    from tidelog.client.blocking.share_consumer import ShareConsumer
+    from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
+    from tidelog.client.cluster.topology import ClusterDescription, Node, Partition, Topic
+    from tidelog.client.consumer.metrics import ConsumerMetrics
+    from tidelog.client.consumer.offset_store import OffsetStore
     from tidelog.client.environment import Environment
     from tidelog.client.errors import (
         BufferExhausted,
@@ -31,21 +42,14 @@ if TYPE_CHECKING:
         TransactionAborted,
         Unreachable,
     )
-    from tidelog.client.figures import ProducerMetrics
-    from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
-    from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
-    from tidelog.client.lag import Lag
-    from tidelog.client.listener import RebalanceListener
-    from tidelog.client.offset_store import OffsetStore
-    from tidelog.client.offsets import OffsetAndTimestamp
-    from tidelog.client.partition_admin import Reassignment
-    from tidelog.client.prepared import PreparedTransaction
-    from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
-    from tidelog.client.security import Security
-    from tidelog.client.share_offsets import ShareOffset
-    from tidelog.client.topics import CreatedTopic, NewTopic
-    from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
-    from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+    from tidelog.client.groups.assignors import Assignor, Subscriber
+    from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata
+    from tidelog.client.groups.rebalance_listener import RebalanceListener
+    from tidelog.client.producer.batch import RecordMetadata
+    from tidelog.client.producer.batch_delivery import BatchDelivery
+    from tidelog.client.producer.metrics import ProducerMetrics
+    from tidelog.client.security.security import Security
+    from tidelog.client.transactions.prepared import PreparedTransaction
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
 
@@ -108,56 +112,56 @@ __all__ = [
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
-    "ActiveProducer": "tidelog.client.transaction_admin",
-    "Admin": "tidelog.client.blocking_admin",
-    "Assignor": "tidelog.client.assignors",
-    "BatchDelivery": "tidelog.client.batch_delivery",
+    "ActiveProducer": "tidelog.client.admin.transaction_admin",
+    "Admin": "tidelog.client.blocking.admin",
+    "Assignor": "tidelog.client.groups.assignors",
+    "BatchDelivery": "tidelog.client.producer.batch_delivery",
     "BufferExhausted": "tidelog.client.errors",
     "ClientClosed": "tidelog.client.errors",
-    "ClusterDescription": "tidelog.client.topology",
+    "ClusterDescription": "tidelog.client.cluster.topology",
     "CommitFailed": "tidelog.client.errors",
-    "ConfigEntry": "tidelog.client.configs",
-    "ConfigResource": "tidelog.client.configs",
-    "ConfigSource": "tidelog.client.configs",
-    "Consumer": "tidelog.client.blocking_consumer",
-    "ConsumerMetrics": "tidelog.client.consumer_figures",
-    "CreatedTopic": "tidelog.client.topics",
+    "ConfigEntry": "tidelog.client.admin.configs",
+    "ConfigResource": "tidelog.client.admin.configs",
+    "ConfigSource": "tidelog.client.admin.configs",
+    "Consumer": "tidelog.client.blocking.consumer",
+    "ConsumerMetrics": "tidelog.client.consumer.metrics",
+    "CreatedTopic": "tidelog.client.admin.topics",
     "Delivery": "tidelog._speed.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
     "Environment": "tidelog.client.environment",
-    "GroupDescription": "tidelog.client.groups",
-    "GroupListing": "tidelog.client.groups",
-    "GroupMember": "tidelog.client.groups",
-    "GroupMetadata": "tidelog.client.group_metadata",
-    "Lag": "tidelog.client.lag",
-    "LogDir": "tidelog.client.disks",
-    "NewTopic": "tidelog.client.topics",
-    "Node": "tidelog.client.topology",
-    "OffsetAndMetadata": "tidelog.client.group_metadata",
-    "OffsetAndTimestamp": "tidelog.client.offsets",
-    "OffsetStore": "tidelog.client.offset_store",
-    "Partition": "tidelog.client.topology",
-    "PartitionState": "tidelog.client.replica_states",
-    "PreparedTransaction": "tidelog.client.prepared",
+    "GroupDescription": "tidelog.client.admin.groups",
+    "GroupListing": "tidelog.client.admin.groups",
+    "GroupMember": "tidelog.client.admin.groups",
+    "GroupMetadata": "tidelog.client.groups.metadata",
+    "Lag": "tidelog.client.admin.lag",
+    "LogDir": "tidelog.client.admin.log_dirs",
+    "NewTopic": "tidelog.client.admin.topics",
+    "Node": "tidelog.client.cluster.topology",
+    "OffsetAndMetadata": "tidelog.client.groups.metadata",
+    "OffsetAndTimestamp": "tidelog.client.cluster.list_offsets",
+    "OffsetStore": "tidelog.client.consumer.offset_store",
+    "Partition": "tidelog.client.cluster.topology",
+    "PartitionState": "tidelog.client.admin.replica_states",
+    "PreparedTransaction": "tidelog.client.transactions.prepared",
     "ProcessingFailed": "tidelog.client.errors",
-    "Producer": "tidelog.client.blocking_producer",
-    "ProducerMetrics": "tidelog.client.figures",
-    "Reassignment": "tidelog.client.partition_admin",
-    "RebalanceListener": "tidelog.client.listener",
+    "Producer": "tidelog.client.blocking.producer",
+    "ProducerMetrics": "tidelog.client.producer.metrics",
+    "Reassignment": "tidelog.client.admin.partition_admin",
+    "RebalanceListener": "tidelog.client.groups.rebalance_listener",
     "Record": "tidelog._speed.consumed",
-    "RecordMetadata": "tidelog.client.batch",
-    "ReplicaDoubt": "tidelog.client.replica_states",
-    "ReplicaLog": "tidelog.client.replica_states",
-    "Security": "tidelog.client.security",
-    "ShareConsumer": "tidelog.client.blocking_share_consumer",
-    "ShareOffset": "tidelog.client.share_offsets",
-    "Subscriber": "tidelog.client.assignors",
+    "RecordMetadata": "tidelog.client.producer.batch",
+    "ReplicaDoubt": "tidelog.client.admin.replica_states",
+    "ReplicaLog": "tidelog.client.admin.replica_states",
+    "Security": "tidelog.client.security.security",
+    "ShareConsumer": "tidelog.client.blocking.share_consumer",
+    "ShareOffset": "tidelog.client.admin.share_group_offsets",
+    "Subscriber": "tidelog.client.groups.assignors",
     "TidelogError": "tidelog.errors",
-    "Topic": "tidelog.client.topology",
+    "Topic": "tidelog.client.cluster.topology",
     "TopicPartition": "tidelog.types",
     "TransactionAborted": "tidelog.client.errors",
-    "TransactionDescription": "tidelog.client.transaction_admin",
-    "TransactionListing": "tidelog.client.transaction_admin",
+    "TransactionDescription": "tidelog.client.admin.transaction_admin",
+    "TransactionListing": "tidelog.client.admin.transaction_admin",
     "Unreachable": "tidelog.client.errors",
 }
 

@@ -2,14 +2,21 @@
 
 from tidelog._speed.consumed import Record
 from tidelog._speed.delivery import Delivery
-from tidelog.client.admin import Admin
-from tidelog.client.assignors import Assignor, Subscriber
-from tidelog.client.batch import RecordMetadata
-from tidelog.client.batch_delivery import BatchDelivery
-from tidelog.client.configs import ConfigEntry, ConfigResource, ConfigSource
-from tidelog.client.consumer import Consumer
-from tidelog.client.consumer_figures import ConsumerMetrics
-from tidelog.client.disks import LogDir
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource
+from tidelog.client.admin.groups import GroupDescription, GroupListing, GroupMember
+from tidelog.client.admin.lag import Lag
+from tidelog.client.admin.log_dirs import LogDir
+from tidelog.client.admin.partition_admin import Reassignment
+from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.share_group_offsets import ShareOffset
+from tidelog.client.admin.topics import CreatedTopic, NewTopic
+from tidelog.client.admin.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
+from tidelog.client.cluster.topology import ClusterDescription, Node, Partition, Topic
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.metrics import ConsumerMetrics
+from tidelog.client.consumer.offset_store import OffsetStore
 from tidelog.client.environment import Environment
 from tidelog.client.errors import (
     BufferExhausted,
@@ -20,23 +27,16 @@ from tidelog.client.errors import (
     TransactionAborted,
     Unreachable,
 )
-from tidelog.client.figures import ProducerMetrics
-from tidelog.client.group_metadata import GroupMetadata, OffsetAndMetadata
-from tidelog.client.groups import GroupDescription, GroupListing, GroupMember
-from tidelog.client.lag import Lag
-from tidelog.client.listener import RebalanceListener
-from tidelog.client.offset_store import OffsetStore
-from tidelog.client.offsets import OffsetAndTimestamp
-from tidelog.client.partition_admin import Reassignment
-from tidelog.client.prepared import PreparedTransaction
-from tidelog.client.producer import Producer
-from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
-from tidelog.client.security import Security
-from tidelog.client.share_consumer import ShareConsumer
-from tidelog.client.share_offsets import ShareOffset
-from tidelog.client.topics import CreatedTopic, NewTopic
-from tidelog.client.topology import ClusterDescription, Node, Partition, Topic
-from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
+from tidelog.client.groups.assignors import Assignor, Subscriber
+from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata
+from tidelog.client.groups.rebalance_listener import RebalanceListener
+from tidelog.client.producer.batch import RecordMetadata
+from tidelog.client.producer.batch_delivery import BatchDelivery
+from tidelog.client.producer.metrics import ProducerMetrics
+from tidelog.client.producer.producer import Producer
+from tidelog.client.security.security import Security
+from tidelog.client.share.consumer import ShareConsumer
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
 

@@ -12,6 +12,7 @@ from tidelog.errors import TidelogError
 
 # module -> (the name of its distribution, the extra)
 PACKAGES = {
+    "cryptography": ("cryptography", "security"),
     "fastavro": ("fastavro", "schema"),
     "google.protobuf": ("protobuf", "schema"),
     "grpc": ("grpcio", "etcd"),

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.clients import confluent_consume
 from tests.conformance.process import wait_until
 from tidelog import Admin, Producer, errors
-from tidelog.client import transactions
+from tidelog.client.transactions import transactions
 
 Topic = Callable[..., str]
 

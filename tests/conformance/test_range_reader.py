@@ -11,11 +11,11 @@ import pytest
 
 from tests.conformance.topics import create_topic
 from tidelog import Admin, Producer, TopicPartition, errors
-from tidelog.client.addresses import parse_addresses
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster.addresses import parse_addresses
+from tidelog.client.cluster.cluster import Cluster
+from tidelog.client.cluster.options import ConnectionOptions
+from tidelog.client.consumer.range_reader import RangeReader
 from tidelog.client.environment import Environment
-from tidelog.client.options import ConnectionOptions
-from tidelog.client.range_reader import RangeReader
 from tidelog.record.columns import RecordColumns
 
 Topic = Callable[..., str]

@@ -26,6 +26,10 @@ ACL = {
     "operation": 3,
     "permission_type": 3,
 }
+QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": "ann"}],
+    "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
+}
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

@@ -14,7 +14,7 @@ import pytest
 import tidelog
 from tests.conformance.clients import confluent_consume
 from tidelog import Producer, aio
-from tidelog.client.blocking_producer import ProducerSettings
+from tidelog.client.blocking.producer import ProducerSettings
 from tidelog.schema import Json, SerializationError, Text
 
 Topic = Callable[..., str]

@@ -14,7 +14,7 @@ import pytest
 import tidelog
 from tests.conformance.clients import confluent_consume
 from tidelog import GroupMetadata, OffsetAndMetadata, Producer, TopicPartition, aio, errors
-from tidelog.client import transactions
+from tidelog.client.transactions import transactions
 
 Topic = Callable[..., str]
 

@@ -33,7 +33,11 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 def test_every_import_is_a_declared_dependency() -> None:
     # Users bring pytest, who use its plugin.
-    known = declared("arrow", "etcd", "pipeline", "schema") | {"tidelog", "typing_extensions", "pytest"}
+    known = declared("arrow", "etcd", "pipeline", "schema", "security") | {
+        "tidelog",
+        "typing_extensions",
+        "pytest",
+    }
     for path in sources():
         for name in imported(path):
             top = name.split(".")[0]
@@ -68,7 +72,7 @@ def test_both_files_of_requirements_agree() -> None:
         for name in ("requirements.txt", "requirements-dev.txt")
     )
     assert run.items() <= dev.items()
-    assert declared("etcd", "schema") <= set(run)
+    assert declared("etcd", "schema", "security") <= set(run)
     assert len(run) < len(dev) / 2 and "pytest" not in run
     for name in ("requirements.txt", "requirements-dev.txt"):
         assert "://" not in (ROOT / name).read_text(), f"{name} names a registry"

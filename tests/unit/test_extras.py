@@ -63,6 +63,11 @@ MESSAGES = [
         "Clusters, whose metadata is in etcd, need grpcio, which is not installed here: pip install 'tidelog[etcd]'",
     ),
     (
+        "from types import SimpleNamespace; from tidelog.access.oauth import _public_key\n"
+        "_public_key(SimpleNamespace(kty='RSA', numbers=(1, 1)))",
+        "OAuth tokens need cryptography, which is not installed here: pip install 'tidelog[security]'",
+    ),
+    (
         "from tidelog.record.columns import RecordColumns; RecordColumns().record_batch()",
         "Arrow needs pyarrow: pip install 'tidelog[arrow]'",
     ),

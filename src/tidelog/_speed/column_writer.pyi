@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from tidelog._speed.intake import Intake
-from tidelog.client.batch import OutgoingBatch
+from tidelog.client.producer.batch import OutgoingBatch
 
 class BytesColumn:
     """A column of bytes or nulls, with offsets of 64 bits; `start` is its first row in the buffers."""

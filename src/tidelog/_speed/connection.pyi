@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tidelog._speed.poller import Poller
+from tidelog._speed.session import SessionState
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog._speed.tally import Tally
 
@@ -55,7 +56,10 @@ class FrameConnection:
         shortcut: ProduceShortcut | None = None,
         tally: Tally | None = None,
         queued: QueuedBytes | None = None,
-    ) -> None: ...
+        session: SessionState | None = None,
+    ) -> None:
+        """`sock` is a socket of the system, or a byte stream with its methods: one that has `pending` may hold bytes that
+        make no descriptor readable.  Without a session nothing takes the shortcut."""
     @property
     def unanswered(self) -> int: ...
     @property

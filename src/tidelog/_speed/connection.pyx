@@ -14,6 +14,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from tidelog._speed.batch cimport get_int16, get_int32
+from tidelog._speed.session cimport SessionState
 from tidelog._speed.shortcut cimport ProduceShortcut
 from tidelog._speed.tally cimport Tally, now_ns
 
@@ -176,6 +177,10 @@ cdef class FrameConnection:
     cdef QueuedBytes queued
     cdef Py_ssize_t counted  # what `partial` takes of `queued`
     cdef ProduceShortcut shortcut
+    cdef readonly object session
+    cdef SessionState state  # of `session`
+    cdef bint buffers  # the stream may have bytes that make no descriptor readable
+    cdef bint reads_soon
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
     cdef Tally tally
@@ -192,6 +197,7 @@ cdef class FrameConnection:
         shortcut=None,
         tally=None,
         queued=None,
+        SessionState session=None,
     ):
         self.watcher = watcher
         self.sock = sock
@@ -202,7 +208,9 @@ cdef class FrameConnection:
         self.scratch_view = memoryview(scratch)
         self.frame_bytes_max = frame_bytes_max
         self.in_flight_max = in_flight_max
-        self.shortcut = shortcut
+        self.buffers = hasattr(sock, "pending")
+        self.shortcut = None if session is None else shortcut
+        self.session = self.state = session
         self.tally = Tally() if tally is None else tally
         self.queued = QueuedBytes(NO_BOUND) if queued is None else queued
         self.slots = deque()
@@ -223,6 +231,7 @@ cdef class FrameConnection:
     def start(self):
         self.reading = True
         self.watcher.add_reader(self.fd, self.on_readable)
+        self.read_pending()
 
     def drain(self):
         """No more requests; those that are under way are still answered."""
@@ -312,6 +321,19 @@ cdef class FrameConnection:
         if not self.is_closed:
             self.write_some()
             self.balance()
+            self.read_pending()
+
+    cdef int read_pending(self) except -1:
+        """Others have their turn first."""
+        if self.buffers and self.reading and not self.reads_soon and self.sock.pending:
+            self.reads_soon = True
+            asyncio.get_running_loop().call_soon(self.on_pending)
+        return 0
+
+    def on_pending(self):
+        self.reads_soon = False
+        if self.reading:
+            self.on_readable()
 
     cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t room) except -2:
         """Bytes received; 0 when there are none now; -1 when the connection is over."""
@@ -419,7 +441,7 @@ cdef class FrameConnection:
             self.give_way()
         try:
             if api_key == PRODUCE and self.shortcut is not None and size <= SHORTCUT_BYTES_MAX:
-                answer = self.shortcut.answer(frame, size, version, correlation_id)
+                answer = self.shortcut.answer(frame, size, version, correlation_id, self.state)
                 if answer is not None:
                     # What the shortcut takes is too little to be told apart.
                     self.put_answer(answer, PRODUCE, came_ns, came_ns, now_ns())
@@ -498,6 +520,7 @@ cdef class FrameConnection:
                 if not self.is_closed:
                     self.write_some()
                     self.balance()
+            self.read_pending()
         return 0
 
     # Answering

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Self
 
 from tidelog._speed.writer import Writer
-from tidelog.client.batch import RecordMetadata
+from tidelog.client.producer.batch import RecordMetadata
 
 class Growing(Writer):
     """Takes records from any thread until it is closed; then somebody settles it, once, well or not.

@@ -7,8 +7,8 @@ from typing import Any, Final
 from typing_extensions import Buffer
 
 from tidelog._speed.delivery import Delivery
-from tidelog.client.batch import Headers, OutgoingBatch
-from tidelog.client.topology import Topic
+from tidelog.client.cluster.topology import Topic
+from tidelog.client.producer.batch import Headers, OutgoingBatch
 from tidelog.types import TopicPartition
 
 BY_KEY: Final = 0

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from tidelog._speed.batch cimport Header
+from tidelog._speed.session cimport SessionState
 from tidelog._speed.tail cimport Gathering, PartitionTail
 
 
@@ -50,7 +51,9 @@ cdef class ProduceShortcut:
     cdef object now_ms
     cdef object late
     cdef object reserved
-    cdef object answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id)
+    cdef object answer(
+        self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id, SessionState session
+    )
     cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1
     cdef SyncedAnswer queued(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from tidelog._speed.session import SessionState
 from tidelog._speed.tail import PartitionTail
 
 class SyncedAnswer:
@@ -44,8 +45,11 @@ class ProduceShortcut:
     ) -> None:
         """`held` by topic name, and by topic id; topics that are `reserved` are left alone."""
 
-    def produce(self, frame: Buffer, version: int, correlation_id: int) -> bytes | SyncedAnswer | None:
-        """The answer, empty when the client wants none; None when nothing was done: it is not the common case."""
+    def produce(
+        self, frame: Buffer, version: int, correlation_id: int, session: SessionState
+    ) -> bytes | SyncedAnswer | None:
+        """The answer, empty when the client wants none; None when nothing was done: it is not the common case, or the gate
+        has not decided yet that `session` may write there, or its quota has to be asked again."""
 
 def all_plain(
     topics: list[tuple[str | bytes, list[tuple[int, int, int]]]],

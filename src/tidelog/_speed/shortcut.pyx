@@ -28,6 +28,7 @@ from tidelog._speed.batch cimport (
     put_int64,
     read_header,
 )
+from tidelog._speed.session cimport SessionState
 from tidelog._speed.tail cimport (
     Descriptor,
     Gathering,
@@ -304,23 +305,29 @@ cdef class ProduceShortcut:
         self.late = late
         self.reserved = reserved
 
-    def produce(self, uint8_t[::1] frame, int version, int32_t correlation_id):
+    def produce(self, uint8_t[::1] frame, int version, int32_t correlation_id, SessionState session not None):
         if frame.shape[0] < HEADER_FIELDS:
             return None
-        return self.answer(&frame[0], frame.shape[0], version, correlation_id)
+        return self.answer(&frame[0], frame.shape[0], version, correlation_id, session)
 
-    cdef object answer(self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id):
+    cdef object answer(
+        self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id, SessionState session
+    ):
         """The answer, empty when the client wants none, or a future of it; None when nothing was done."""
         cdef Ask ask
         cdef PartitionTail partition
         cdef Header header
         cdef int64_t now_ms
+        if not session.admitted or session.produce_bytes_left < size:
+            return None
         if version < VERSION_MIN or version > VERSION_MAX or not read_ask(frame, size, version, &ask):
             return None
         if version >= TOPIC_ID_FROM:
             topic = PyBytes_FromStringAndSize(<char*>ask.name, ask.name_size)
         else:
             topic = (<char*>ask.name)[:ask.name_size].decode("utf-8", "replace")
+        if not session.may_write(topic):
+            return None
         partition = self.held.get((topic, ask.index))
         if partition is None or not self.takes(partition, ask.acks, ask.records_size):
             return None
@@ -331,8 +338,12 @@ cdef class ProduceShortcut:
         if header is None or (header.attributes & CODEC_BITS == ZSTD and version < ZSTD_FROM):
             return None
         if partition.log._queueing:
-            return self.queued(partition, header, &ask, topic, version, correlation_id, now_ms)
-        return appended(partition, header, &ask, version, correlation_id, now_ms)
+            answer = self.queued(partition, header, &ask, topic, version, correlation_id, now_ms)
+        else:
+            answer = appended(partition, header, &ask, version, correlation_id, now_ms)
+        if answer is not None:
+            session.produce_bytes_left -= size
+        return answer
 
     cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1:
         """Whether nothing stands against an append now that has to do with the state of the partition alone."""

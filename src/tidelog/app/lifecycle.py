@@ -19,8 +19,12 @@ from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.surroundings import Surroundings, system
+from tidelog.broker.access import Access
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
+from tidelog.broker.gate import Gate
+from tidelog.broker.jwks import KeySource
+from tidelog.broker.login import Logins
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
@@ -279,13 +283,12 @@ class Broker:
             cleaner.truncated(partition.name, partition.log.end)
 
     def _inter_broker_listener(self) -> str:
-        given = self._given
-        named = given.inter_broker_listener_name
-        if named is not None and named not in [listener.name for listener in given.listeners]:
+        named = self._given.inter_broker_listener
+        if named not in [listener.name for listener in self._given.listeners]:
             raise errors.InvalidConfig(
                 f"inter.broker.listener.name is {named}, which listeners does not have"
             )
-        return named or given.listeners[0].name
+        return named
 
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
         found = []
@@ -299,6 +302,9 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
+        access = Access(lambda: controller.image, controller.config, around.random)
+        self._gate = gate = Gate(lambda: access.authorizer)
+        keys = KeySource(controller.config, around.clock)
         return Services(
             node_id=node,
             clock=around.clock,
@@ -317,6 +323,9 @@ class Broker:
             transactions=self._transactions,
             markers=self._markers,
             registry=self._registry,
+            gate=gate,
+            access=access,
+            logins=Logins(gate, access, controller.config, around.clock, keys),
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
@@ -369,6 +378,7 @@ class Broker:
     async def _follow(self) -> None:
         async for update in self._controller.follow():
             self._shifts.applied(update)
+            self._gate.learned()
             await self._partitions.apply(update)
             await self._replicating.apply(update)
             self._share_shards.apply(update)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from tidelog import errors
+from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.surroundings import Surroundings
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
@@ -54,7 +55,9 @@ class Replicating:
         self._steward: Steward | None = None
         self._vigil: Vigil | None = None
         self._moved = asyncio.Event()
-        self.peers = Peers(node, around.network, lambda: controller.image, listener)
+        security = ListenerPeers(controller.config)
+        security.login()  # a login that is missing stops the start
+        self.peers = Peers(node, around.network, lambda: controller.image, listener, security)
         self.in_sync = InSync(
             node,
             partitions,

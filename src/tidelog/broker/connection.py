@@ -9,10 +9,9 @@ from typing import Any
 
 from tidelog._speed.connection import Answer, FrameConnection
 from tidelog._speed.poller import Poller
-from tidelog.broker.refusals import Refusals
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH
-from tidelog.broker.turns import Turns
+from tidelog.broker.session import Session
 from tidelog.logs import request_id
 
 log = logging.getLogger("tidelog.connection")
@@ -21,7 +20,9 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_at_fault", "_ended", "_router", "client_id", "listener", "peer", "refusals", "turns")
+    __slots__ = ("_at_fault", "_ended", "_router")
+
+    session: Session
 
     def __init__(
         self,
@@ -32,8 +33,7 @@ class Connection(FrameConnection):
         in_flight_max: int,
         *,
         router: Router,
-        peer: str,
-        listener: str,
+        session: Session,
         ended: Callable[[Connection], None],
     ) -> None:
         super().__init__(
@@ -45,15 +45,23 @@ class Connection(FrameConnection):
             router.shortcut,
             router.tallies.requests,
             router.queued,
+            session,
         )
-        self.client_id: str | None = None  # as the last request that was not answered natively said
-        self.turns = Turns()
-        self.refusals = Refusals()
         self._router = router
-        self.peer = peer
-        self.listener = listener
         self._ended = ended
         self._at_fault: int | None = None  # correlation id of the request that is being refused
+
+    @property
+    def client_id(self) -> str | None:
+        return self.session.client_id
+
+    @property
+    def peer(self) -> str:
+        return self.session.peer
+
+    @property
+    def listener(self) -> str:
+        return self.session.listener
 
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 from tidelog._speed.connection import Answer
 from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
+from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_late
 from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
+from tidelog.broker.session import Session
 from tidelog.groups.held import HeldAnswer
 from tidelog.metadata.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
@@ -29,19 +31,22 @@ if TYPE_CHECKING:
     from tidelog.broker.connection import Connection
 
 Handler = Callable[[Any, Context], Message | HeldAnswer[Any] | Awaitable[Message]]
-Plain = Callable[[memoryview, int, int, int, Services], bytes | Coroutine[Any, Any, bytes] | None]
-"""A handler for the common case of a request: (frame, where its body begins, version, correlation id, services).  None
-when nothing was done, and the other handler has to look."""
+Plain = Callable[[memoryview, int, int, int, Session, Services], bytes | Coroutine[Any, Any, bytes] | None]
+"""A handler for the common case of a request: (frame, where its body begins, version, correlation id, session, services).
+None when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
 LONG_BYTES = 64 << 10
 """Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
 CODES_A_TURN = 1000
+REFUSED_LOGIN_S = 0.05
+"""A client has this long to read that its login was refused before the connection is closed."""
 
 
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.tallies = services.tallies
+        self.gate = services.gate
         self.shortcut = ProduceShortcut(
             services.partitions.held,
             services.node_id,
@@ -61,12 +66,15 @@ class Router:
         route = ROUTES.get(api_key)
         if route is None:
             raise ValueError(f"API {api_key} is not served here")
+        session = connection.session
+        if not session.admitted:
+            self.gate.admit(session, api_key, route.name)
         if not route.min_version <= version <= route.max_version:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
-        connection.client_id = client_id
-        if connection.turns.expired_s is not None and api_key != HEARTBEAT:
-            connection.turns.asked(api_key, asyncio.get_running_loop().time())
+        session.client_id = client_id
+        if session.turns.expired_s is not None and api_key != HEARTBEAT:
+            session.turns.asked(api_key, asyncio.get_running_loop().time())
         if api_key == PRODUCE:
             return produce(frame, at, version, correlation_id, connection, self._services)
         if len(frame) > self._bytes_max:
@@ -82,28 +90,46 @@ class Router:
             return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
         if plain is not None and not connection.unanswered:
-            answer = plain(frame, at, version, correlation_id, self._services)
+            answer = plain(frame, at, version, correlation_id, session, self._services)
             if answer is not None:
                 return answer if isinstance(answer, bytes) else self._run(answer, answer)
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
         context = self._context(connection, version)
+        if self.gate.authorizes:
+            handle = self._guarded(route, handle)
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return self._encoded(route, version, correlation_id, pending, client_id)
         if isinstance(pending, HeldAnswer):
             return self._held(pending, route, version, correlation_id, connection)
-        return self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+        task = self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+        if api_key == SASL_AUTHENTICATE:
+            # The next request is looked at with what the login has made of the session.
+            connection.pause()
+            task.add_done_callback(partial(self._login_answered, connection))
+        return task
+
+    def _login_answered(self, connection: Connection, _: asyncio.Task[bytes]) -> None:
+        if connection.session.login_refused:
+            connection.drain()
+            asyncio.get_running_loop().call_later(REFUSED_LOGIN_S, connection.close)
+        else:
+            connection.resume()
+
+    def _guarded(self, route: Route, handle: Handler) -> Handler:
+        from tidelog.broker.authorization.table import GUARDS
+
+        guard = GUARDS[route.name]
+        return lambda request, context: guard(request, context, handle)
 
     def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
-        holds = holds and not connection.turns.one_by_one
+        holds = holds and not connection.session.turns.one_by_one
         return Context(
             self._services,
             version,
-            connection.client_id,
-            connection.peer,
-            connection.listener,
+            connection.session,
             partial(connection.hold, connection.frames) if holds else answer_at_once,
         )
 
@@ -118,11 +144,13 @@ class Router:
     ) -> bytes:
         """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
         connection's later requests wait until the handler was called."""
-        client_id = connection.client_id
+        client_id = connection.session.client_id
         self.queued.take(len(frame))
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
+            if self.gate.authorizes:
+                handle = self._guarded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
             self.queued.give_back(len(frame))
@@ -138,11 +166,11 @@ class Router:
     def _held(
         self, held: HeldAnswer[Any], route: Route, version: int, correlation_id: int, connection: Connection
     ) -> Pending:
-        client_id = connection.client_id
+        client_id = connection.session.client_id
 
         def encoded(response: Message) -> bytes:
             if held.expired:
-                connection.turns.expired(asyncio.get_running_loop().time())
+                connection.session.turns.expired(asyncio.get_running_loop().time())
             return self._encoded(route, version, correlation_id, response, client_id)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
@@ -166,8 +194,9 @@ class Router:
         self._services.shares.drain()
 
     def connection_ended(self, connection: Connection) -> None:
-        self._services.shares.connection_ended(connection.peer)
+        self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
+        connection.session.ended()
 
     async def _answer(
         self,

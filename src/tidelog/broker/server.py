@@ -12,15 +12,20 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tidelog._speed.poller import Poller
+from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.connection import Connection
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
+from tidelog.config.listener_security import ListenerSecurity
 from tidelog.net.network import ListeningSocket, Network
+from tidelog.net.tls import TlsSocket
+from tidelog.net.tls_files import TlsContext
 
 SCRATCH_BYTES = 256 * 1024
 IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
 ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE_S = 0.2
+HANDSHAKE_S_MAX = 10.0
 
 log = logging.getLogger("tidelog.server")
 
@@ -34,6 +39,7 @@ class Server:
         self._config = config
         self._network = network
         self._router = router
+        self._gate = router.gate
         self._descriptors_max = descriptors_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
@@ -43,11 +49,17 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self._poller: Poller | None = None
+        self._tls: dict[str, TlsContext] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
         bound = {}
         for listener in self._config().listeners:
+            if self._security(listener.name).encrypts:
+                context = TlsContext(lambda name=listener.name: self._security(name).tls)  # type: ignore[misc]
+                context.get()  # a certificate that cannot be read stops the start
+                self._tls[listener.name] = context
             listening = self._network.listen(listener.host, listener.port)
             self._listening[listener.name] = listening
             bound[listener.name] = (listener.host, int(listening.getsockname()[1]))
@@ -80,6 +92,9 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):
             connection.close()
+        for handshake in self._handshakes:
+            handshake.cancel()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
         if self._poller is not None:
             self._poller.close()
 
@@ -126,32 +141,81 @@ class Server:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
         if config.socket_receive_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        security = self._security(name)
+        if not security.encrypts:
+            self._connect(name, accepted, f"{host}:{address[1]}", security)
+            return
+        handshake = asyncio.get_running_loop().create_task(
+            self._encrypt(name, accepted, f"{host}:{address[1]}", security)
+        )
+        self._per_host[host] += 1
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(lambda done: self._encrypted(done, host))
+
+    def _security(self, listener: str) -> ListenerSecurity:
+        return self._config().security.get(listener) or ListenerSecurity()
+
+    async def _encrypt(self, name: str, accepted: Any, peer: str, security: ListenerSecurity) -> None:
+        stream = None
+        try:
+            stream = TlsSocket(accepted, self._tls[name].get(), None, server=True)
+            async with asyncio.timeout(HANDSHAKE_S_MAX):
+                await stream.handshake()
+            principal = _principal(stream, security)
+        except (OSError, NoRuleApplies) as problem:  # of TLS, too
+            self.refused["TLS handshake"] += 1
+            why = (
+                f"no TLS handshake within {HANDSHAKE_S_MAX:.0f} s"
+                if isinstance(problem, TimeoutError)
+                else problem
+            )
+            log.warning("refusing a connection of %s to listener %s: %s", peer, name, why)
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+        else:
+            self._connect(name, stream, peer, security, principal)
+
+    def _encrypted(self, handshake: asyncio.Task[None], host: str) -> None:
+        self._handshakes.discard(handshake)
+        self._left(host)
+        if not handshake.cancelled() and (problem := handshake.exception()) is not None:
+            log.error("a TLS handshake failed", exc_info=problem)
+
+    def _connect(
+        self, name: str, stream: Any, peer: str, security: ListenerSecurity, principal: str | None = None
+    ) -> None:
+        config = self._config()
+        session = self._gate.open(name, peer, security.protocol)
+        if principal is not None:
+            session.principal = principal
         connection = Connection(
-            self._watcher(accepted),
-            accepted,
+            self._watcher(stream),
+            stream,
             self._scratch,
             config.socket_request_max_bytes,
             config.tidelog_connection_requests_max,
             router=self._router,
-            peer=f"{host}:{address[1]}",
-            listener=name,
+            session=session,
             ended=self._ended,
         )
         self._connections[connection] = None
         self.opened += 1
-        self._per_host[host] += 1
+        self._per_host[session.host] += 1
         connection.start()
 
     def _refusal(self, host: str, config: BrokerConfig) -> tuple[str, str] | None:
         """The bound that is reached, and what to tell of it."""
-        if len(self._connections) >= config.max_connections:
+        count = len(self._connections) + len(self._handshakes)
+        if count >= config.max_connections:
             return "max.connections", f"max.connections ({config.max_connections}) is reached"
         if self._per_host[host] >= config.max_connections_per_ip:
             return (
                 "max.connections.per.ip",
                 f"max.connections.per.ip ({config.max_connections_per_ip}) is reached",
             )
-        if len(self._connections) >= self._descriptors_max:
+        if count >= self._descriptors_max:
             return (
                 "ulimit",
                 f"{self._descriptors_max} are open, and the rest of the open files allowed is for data: raise ulimit -n",
@@ -161,7 +225,7 @@ class Server:
     def _watcher(self, accepted: Any) -> Poller | asyncio.AbstractEventLoop:
         """Sockets that are not the system's are known to their own loop only."""
         loop = asyncio.get_running_loop()
-        if not isinstance(accepted, socket.socket):
+        if not isinstance(accepted.inner if isinstance(accepted, TlsSocket) else accepted, socket.socket):
             return loop
         if self._poller is None:
             self._poller = Poller(loop)
@@ -170,7 +234,9 @@ class Server:
     def _ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._router.connection_ended(connection)
-        host = connection.peer.rpartition(":")[0]
+        self._left(connection.session.host)
+
+    def _left(self, host: str) -> None:
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
@@ -186,3 +252,12 @@ class Server:
             if connection.idle_ticks > IDLE_TICKS and not connection.unanswered:
                 connection.close()
         self._schedule_sweep()
+
+
+def _principal(stream: TlsSocket, security: ListenerSecurity) -> str | None:
+    """Who the client's certificate says it is; None without a certificate."""
+    subject = stream.peer_subject()
+    if subject is None:
+        return None
+    mapper = SslPrincipalMapper(security.principal_mapping_rules)
+    return f"User:{mapper.name_of(distinguished_name(subject))}"

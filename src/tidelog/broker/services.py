@@ -9,14 +9,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tidelog._speed.connection import QueuedBytes
+from tidelog.broker.gate import Gate
 from tidelog.broker.opening import Opening
+from tidelog.broker.session import Session
 from tidelog.broker.tallies import Tallies
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.types import NodeId
+from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
+    from tidelog.broker.access import Access
     from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.broker.login import Logins
     from tidelog.groups.classic_coordinator import ClassicGroups
     from tidelog.groups.consumer_classic_coordinator import ClassicMembers
     from tidelog.groups.consumer_coordinator import ConsumerGroups
@@ -66,6 +71,9 @@ class Services:
     transactions: Transactions
     markers: Markers
     registry: SchemaRegistry
+    gate: Gate
+    access: Access
+    logins: Logins
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     tallies: Tallies = field(default_factory=Tallies)
@@ -74,6 +82,7 @@ class Services:
     """What requests take that wait; the router sets its bound."""
 
 
+ANONYMOUS = "User:ANONYMOUS"
 PARTITIONS_A_TURN = 500
 """Partitions, or groups, of one request that a handler answers before others have their turn."""
 
@@ -88,9 +97,38 @@ class Context:
 
     services: Services
     version: int
-    client_id: str | None
-    peer: str
-    listener: str
+    session: Session
     hold: Callable[[Future[Any]], bool] = answer_at_once
     """For an answer that may wait as long as nobody is held up by it: completes the future when the connection gets
     another request.  False: it must not wait."""
+
+    @property
+    def client_id(self) -> str | None:
+        return self.session.client_id
+
+    @property
+    def peer(self) -> str:
+        return self.session.peer
+
+    @property
+    def listener(self) -> str:
+        return self.session.listener
+
+    @property
+    def principal(self) -> str:
+        return self.session.principal
+
+    @property
+    def token_authenticated(self) -> bool:
+        """The principal logged in with a delegation token, and may not make others with it."""
+        return self.session.of_token
+
+    def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        return self.services.gate.allows(self.session, operation, kind, name)
+
+    def check(self, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+        """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ..."""
+        self.services.gate.check(self.session, operation, kind, name)
+
+    def check_cluster(self, operation: AclOperation) -> None:
+        self.check(operation, AclResourceType.CLUSTER, CLUSTER_NAME)

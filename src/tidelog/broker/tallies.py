@@ -31,7 +31,9 @@ class Traffic:
 
 
 class Counted(Protocol):
-    client_id: str | None
+    @property
+    def client_id(self) -> str | None: ...
+
     frames: int
     bytes_in: int
     bytes_out: int

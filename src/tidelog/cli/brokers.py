@@ -14,7 +14,7 @@ from tidelog.cli.session import Failure, Session, broker_options, command_help, 
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.client.disks import LogDir
+    from tidelog.client.admin.log_dirs import LogDir
 
 
 @click.group(help="See what brokers hold, and empty one.")
@@ -146,7 +146,7 @@ def describe(session: Session, broker: int) -> None:
 
 async def _describe(session: Session, broker: int) -> dict[str, Any]:
     from tidelog.aio import ConfigResource
-    from tidelog.client.configs import ConfigSource
+    from tidelog.client.admin.configs import ConfigSource
 
     async with session.admin() as admin:
         node = await _running(admin, broker)

@@ -51,7 +51,7 @@ def status(session: Session) -> None:
 
 
 async def _status(session: Session) -> dict[str, Any]:
-    from tidelog.client.topology import under_replicated
+    from tidelog.client.cluster.topology import under_replicated
 
     async with session.admin() as admin:
         cluster = await admin.describe_cluster()
@@ -172,7 +172,7 @@ def _print(found: dict[str, Any]) -> None:
 
 def _print_leaderless(leaderless: list[dict[str, Any]]) -> None:
     from tidelog.cli.recover import waits_text
-    from tidelog.client.replica_states import cause_words
+    from tidelog.client.admin.replica_states import cause_words
 
     for one in leaderless[:SHOWN_MAX]:
         todo = "start it, or see" if one["awaits"] else "see"

@@ -10,8 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.client.disks import LogDir
-    from tidelog.client.topology import Node
+    from tidelog.client.admin.log_dirs import LogDir
+    from tidelog.client.cluster.topology import Node
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def target_option(command: F) -> F:
-    """Adds the options that say where to; the command gets a `Target`, from exactly one of them."""
+    """Adds the options that say where to; the command gets a `ResetTarget`, from exactly one of them."""
 
     @functools.wraps(command)
     def with_target(
@@ -32,14 +32,14 @@ def target_option(command: F) -> F:
     ) -> Any:
         import time
 
-        from tidelog.client.reset_target import Target
+        from tidelog.client.admin.reset_target import ResetTarget
 
         targets = [
-            None if to is None else Target("earliest" if to == "earliest" else "latest"),
-            None if offset is None else Target("offset", offset),
-            None if shift is None else Target("shift", shift),
-            None if moment is None else Target("time", parse_moment(moment)),
-            None if duration is None else Target("time", ago(duration, time.time_ns() // 1_000_000)),
+            None if to is None else ResetTarget("earliest" if to == "earliest" else "latest"),
+            None if offset is None else ResetTarget("offset", offset),
+            None if shift is None else ResetTarget("shift", shift),
+            None if moment is None else ResetTarget("time", parse_moment(moment)),
+            None if duration is None else ResetTarget("time", ago(duration, time.time_ns() // 1_000_000)),
         ]
         given = [one for one in targets if one is not None]
         if len(given) != 1:

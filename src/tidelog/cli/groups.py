@@ -12,7 +12,7 @@ from tidelog.cli.session import Failure, Session, broker_options, command_help, 
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, GroupDescription, TopicPartition
-    from tidelog.client.reset_target import Target
+    from tidelog.client.admin.reset_target import ResetTarget
 
 TYPES = ("classic", "consumer", "share")
 
@@ -274,7 +274,7 @@ before is null where nothing was committed
 @click.option("--execute", is_flag=True, help="Do it.")
 @broker_options
 def reset(
-    session: Session, name: str, topics: tuple[str, ...], all_topics: bool, target: Target, execute: bool
+    session: Session, name: str, topics: tuple[str, ...], all_topics: bool, target: ResetTarget, execute: bool
 ) -> None:
     if bool(topics) == all_topics:
         raise click.UsageError("Name topics with --topic, or take all of them with --all.")
@@ -297,11 +297,11 @@ def reset(
 
 
 async def _reset(
-    session: Session, name: str, topics: tuple[str, ...], target: Target, execute: bool
+    session: Session, name: str, topics: tuple[str, ...], target: ResetTarget, execute: bool
 ) -> dict[TopicPartition, tuple[int | None, int]]:
     from tidelog.cli.group_reset import chosen
-    from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
-    from tidelog.client.reset_target import NothingToShift
+    from tidelog.client.admin.group_reset import offsets_of, plan_reset, set_offsets
+    from tidelog.client.admin.reset_target import NothingToShift
 
     async with session.admin() as admin:
         before = await offsets_of(admin, name)
@@ -359,7 +359,7 @@ def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) ->
 
 
 async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
-    from tidelog.client.group_reset import is_share_group
+    from tidelog.client.admin.group_reset import is_share_group
 
     async with session.admin() as admin:
         if await is_share_group(admin, name):

@@ -17,7 +17,7 @@ from tidelog.cli.under_way import joined, total
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.client.placement import Move, Place
+    from tidelog.client.admin.placement import PlacedPartition, ReplicaMove
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -170,14 +170,14 @@ async def carry_out(session: Session, asked: Asked) -> None:
                 under_way.tell_left(await throttles.remove(admin))
 
 
-async def _begin(admin: Admin, moves: list[Move]) -> None:
+async def _begin(admin: Admin, moves: list[ReplicaMove]) -> None:
     from tidelog.types import TopicPartition
 
     if moves:
         await admin.reassign_partitions({TopicPartition(m.topic, m.partition): m.after for m in moves})
 
 
-async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
+async def _throttle(admin: Admin, moves: list[ReplicaMove], rate: int) -> None:
     """Those that are about to begin, and those that are under way already."""
     planned = [
         throttles.Copy(
@@ -193,8 +193,8 @@ async def _throttle(admin: Admin, moves: list[Move], rate: int) -> None:
     await throttles.throttle(admin, planned, rate)
 
 
-async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
-    from tidelog.client import placement
+async def _make_plan(admin: Admin, asked: Asked) -> list[ReplicaMove]:
+    from tidelog.client.admin import placement
 
     nodes = (await admin.describe_cluster()).nodes
     places, found = await _places(admin, asked.topics)
@@ -209,13 +209,13 @@ async def _make_plan(admin: Admin, asked: Asked) -> list[Move]:
         if asked.brokers is not None:
             return placement.spread(places, asked.brokers, racks)
         return placement.balance(places, racks)
-    except placement.Impossible as problem:
+    except placement.PlacementImpossible as problem:
         raise Failure(str(problem)) from None
 
 
-async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], Disks]:
+async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[PlacedPartition], Disks]:
     """Partitions as they are, or will be when their move is done, with the bytes of their largest replica."""
-    from tidelog.client.placement import Place
+    from tidelog.client.admin.placement import PlacedPartition
 
     if topics:
         described = list((await admin.describe_topics(topics)).values())
@@ -228,7 +228,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], D
     found = await disks(admin)
     tell_silent(found.silent)
     places = [
-        Place(
+        PlacedPartition(
             one.name,
             part.index,
             moving.get((one.name, part.index), part.replicas),
@@ -240,9 +240,9 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[Place], D
     return places, found
 
 
-async def _read_plan(admin: Admin, file: Any) -> list[Move]:
+async def _read_plan(admin: Admin, file: Any) -> list[ReplicaMove]:
     from tidelog.cli.plan_file import BadPlan, read_plan
-    from tidelog.client.placement import Move
+    from tidelog.client.admin.placement import ReplicaMove
 
     try:
         wanted = read_plan(file.read())
@@ -254,13 +254,13 @@ async def _read_plan(admin: Admin, file: Any) -> list[Move]:
     if missing:
         raise Failure(f"{file.name} names {missing[0][0]}-{missing[0][1]}, which does not exist")
     return [
-        Move(*name, known[name].replicas, after, known[name].size)
+        ReplicaMove(*name, known[name].replicas, after, known[name].size)
         for name, after in wanted.items()
         if known[name].replicas != after
     ]
 
 
-def _show(session: Session, moves: list[Move], begun: bool) -> None:
+def _show(session: Session, moves: list[ReplicaMove], begun: bool) -> None:
     copied = [move.copied_bytes for move in moves]
     if session.json:
         rows = [

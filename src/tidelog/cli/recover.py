@@ -12,7 +12,7 @@ from tidelog.cli.session import Failure, Session, broker_options, command_help, 
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, PartitionState, TopicPartition
-    from tidelog.client.recovery import Choices, Loss, Replica
+    from tidelog.client.admin.unclean_election import ElectionChoices, ElectionLoss, Replica
 
 BEST = "best"
 COLUMNS = ("BROKER", "RUNNING", "LOG END", "EPOCH", "HIGH WATERMARK", "DAMAGED", "ELECTING IT LOSES", "DOUBT")
@@ -93,9 +93,9 @@ def recover(
         raise Failure(*wrong)
 
 
-async def _look(session: Session, topics: Sequence[str], indexes: Sequence[int]) -> list[Choices]:
+async def _look(session: Session, topics: Sequence[str], indexes: Sequence[int]) -> list[ElectionChoices]:
     from tidelog.cli.disks import each, tell_silent
-    from tidelog.client.recovery import choices
+    from tidelog.client.admin.unclean_election import choices
 
     async with session.admin() as admin:
         states = await _leaderless(admin, topics, indexes)
@@ -136,13 +136,13 @@ async def _leaderless(
     return {name: state for name, state in states.items() if state.leader < 0}
 
 
-def _name(found: Choices) -> TopicPartition:
+def _name(found: ElectionChoices) -> TopicPartition:
     from tidelog.types import TopicPartition
 
     return TopicPartition(found.state.topic, found.state.index)
 
 
-def _chosen(offline: Sequence[Choices], elect: int | str) -> dict[TopicPartition, int]:
+def _chosen(offline: Sequence[ElectionChoices], elect: int | str) -> dict[TopicPartition, int]:
     chosen = {}
     for found in offline:
         name = _name(found)
@@ -172,7 +172,7 @@ async def _elect(session: Session, chosen: dict[TopicPartition, int]) -> dict[To
     return {name: states[name].leader for name in chosen if name in states}
 
 
-def _confirm(offline: Sequence[Choices], chosen: dict[TopicPartition, int]) -> None:
+def _confirm(offline: Sequence[ElectionChoices], chosen: dict[TopicPartition, int]) -> None:
     for found in offline:
         name = _name(found)
         lost = _loss_text(found.losses[chosen[name]])
@@ -181,7 +181,7 @@ def _confirm(offline: Sequence[Choices], chosen: dict[TopicPartition, int]) -> N
     click.confirm(f"What is lost cannot be brought back.  Elect {what}?", abort=True, err=True)
 
 
-def _show(offline: Sequence[Choices]) -> None:
+def _show(offline: Sequence[ElectionChoices]) -> None:
     for found in offline:
         click.echo(f"{_name(found)} {waits_text(found.state.awaited)}")
         rows = [_cells(replica, found) for replica in found.replicas]
@@ -198,8 +198,8 @@ def waits_text(awaited: Sequence[int]) -> str:
     return "has no leader, and no replica is known to have all of its records"
 
 
-def _cells(replica: Replica, found: Choices) -> list[object]:
-    from tidelog.client.replica_states import cause_words
+def _cells(replica: Replica, found: ElectionChoices) -> list[object]:
+    from tidelog.client.admin.replica_states import cause_words
 
     log, loss = replica.reach, found.losses.get(replica.node)
     figures: list[object] = [None] * 4
@@ -215,7 +215,7 @@ def _cells(replica: Replica, found: Choices) -> list[object]:
     ]
 
 
-def _loss_text(loss: Loss) -> str:
+def _loss_text(loss: ElectionLoss) -> str:
     """`30 offsets (12 committed)`, and which brokers may have more."""
     if loss.offsets:
         text = f"{'at least ' * loss.at_least}{counted(loss.offsets, 'offset')}"
@@ -228,7 +228,7 @@ def _loss_text(loss: Loss) -> str:
 
 
 def _tell_outcome(
-    offline: Sequence[Choices], chosen: dict[TopicPartition, int], leaders: dict[TopicPartition, int]
+    offline: Sequence[ElectionChoices], chosen: dict[TopicPartition, int], leaders: dict[TopicPartition, int]
 ) -> None:
     if not offline:
         click.echo("every partition has a leader: there is nothing to recover")
@@ -250,7 +250,7 @@ def _leader_text(leader: int) -> str:
     return f"broker {leader} leads" if leader >= 0 else "nobody leads"
 
 
-def _row(found: Choices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:
+def _row(found: ElectionChoices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:
     state = found.state
     return {
         "topic": state.topic,
@@ -263,7 +263,7 @@ def _row(found: Choices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:
     }
 
 
-def _replica_row(replica: Replica, loss: Loss | None) -> dict[str, Any]:
+def _replica_row(replica: Replica, loss: ElectionLoss | None) -> dict[str, Any]:
     log, doubt = replica.log, replica.doubt
     return {
         "broker": replica.node,

@@ -106,7 +106,7 @@ def broker_options(command: F) -> F:
 
 
 def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from tidelog.client.addresses import parse_addresses
+    from tidelog.client.cluster.addresses import parse_addresses
 
     try:
         parse_addresses(value)

@@ -99,7 +99,7 @@ async def _own(
     admin: Admin, resources: list[ConfigResource], names: tuple[str, ...]
 ) -> dict[ConfigResource, dict[str, str]]:
     """Those that have settings of these names of their own, with their values."""
-    from tidelog.client.configs import ConfigSource
+    from tidelog.client.admin.configs import ConfigSource
 
     found: dict[ConfigResource, dict[str, str]] = {}
     if not resources:

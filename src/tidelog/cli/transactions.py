@@ -11,7 +11,7 @@ from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Finite, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
-    from tidelog.client.transaction_admin import TransactionDescription
+    from tidelog.client.admin.transaction_admin import TransactionDescription
 
 
 @click.group(help="See transactions, and abort them.")

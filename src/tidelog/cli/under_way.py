@@ -15,7 +15,7 @@ from tidelog.cli.output import Progress, bytes_text, print_json, print_table
 if TYPE_CHECKING:
     from tidelog.aio import Admin
     from tidelog.cli.session import Session
-    from tidelog.client.partition_admin import Reassignment
+    from tidelog.client.admin.partition_admin import Reassignment
 
 WAIT_S = 0.5
 

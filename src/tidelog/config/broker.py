@@ -18,7 +18,14 @@ from tidelog.config.broker_replication_table import REPLICATION
 from tidelog.config.broker_security_table import SECURITY
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.group_bounds import check_group_bounds
-from tidelog.config.listener import Listener, parse_address, parse_listeners
+from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
+from tidelog.config.listener_security import (
+    PREFIX,
+    ListenerSecurity,
+    listener_security,
+    override_setting,
+    split_overrides,
+)
 from tidelog.config.own_table import OWN
 from tidelog.config.table import Setting, Value, find, read_table
 from tidelog.config.topic import TopicConfig
@@ -26,6 +33,8 @@ from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels
 
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
+
+AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 _HOURS = 3_600_000
 _MINUTES = 60_000
@@ -76,11 +85,20 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
     advertised_listeners: tuple[Listener, ...] = ()
+    allow_everyone_if_no_acl_found: bool = False
+    authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
+    connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     default_replication_factor: int = 1
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_secret_key: str | None = None
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
     follower_replication_throttled_rate: int = (1 << 63) - 1
@@ -124,6 +142,9 @@ class BrokerConfig:
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = (1 << 63) - 1
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    listener_security_protocol_map: str = (
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    )
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_enable: bool = True
@@ -144,6 +165,10 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = -1
+    quota_consumer_default: int = (1 << 63) - 1
+    quota_producer_default: int = (1 << 63) - 1
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1_048_576
@@ -152,6 +177,16 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = 30_000
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
+    sasl_oauthbearer_clock_skew_seconds: int = 30
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = ()
+    sasl_oauthbearer_expected_issuer: str | None = None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
+    sasl_oauthbearer_jwks_endpoint_url: str | None = None
+    sasl_oauthbearer_scope_claim_name: str = "scope"
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+    sasl_server_max_receive_size: int = 524_288
+    security_inter_broker_protocol: str = "PLAINTEXT"
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
     share_coordinator_state_topic_min_isr: int = 2
     share_coordinator_state_topic_num_partitions: int = 50
@@ -161,6 +196,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int = 102_400
     socket_request_max_bytes: int = 104_857_600
     socket_send_buffer_bytes: int = 102_400
+    super_users: str = ""
     telemetry_max_bytes: int = 1_048_576
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
@@ -200,9 +236,11 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
-    given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
-    dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
-    dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict, repr=False, compare=False)
+    """By the name of a listener."""
+    given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
+    dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
+    dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -211,7 +249,8 @@ class BrokerConfig:
         dynamic_here: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
         """From text, layer by layer; InvalidConfig names the first setting that is unknown or impossible."""
-        values = _one_node_id(_parsed(given))
+        plain, _ = split_overrides(given)
+        values = _one_node_id(_parsed(plain))
         if "log.dirs" not in values and "log.dir" in values:
             values["log.dirs"] = values["log.dir"]
         changes = _attributes(values)
@@ -222,6 +261,7 @@ class BrokerConfig:
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
         start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
+        start = replace(start, security=_security(start))
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
 
@@ -230,7 +270,8 @@ class BrokerConfig:
         assert not self.dynamic_all and not self.dynamic_here
         if not dynamic_all and not dynamic_here:
             return self
-        values = _parsed({**dynamic_all, **dynamic_here})
+        plain, _ = split_overrides({**dynamic_all, **dynamic_here})
+        values = _parsed(plain)
         changed = replace(
             self,
             **_attributes(values),
@@ -239,8 +280,18 @@ class BrokerConfig:
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
+        changed = replace(changed, security=_security(changed))
         changed._check()
         return changed
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener that other brokers use."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        protocol = self.security_inter_broker_protocol
+        fitting = [name for name, security in self.security.items() if security.protocol == protocol]
+        return fitting[0] if fitting else self.listeners[0].name
 
     @property
     def etcd(self) -> EtcdAddress | None:
@@ -262,6 +313,7 @@ class BrokerConfig:
                     f"advertised.listeners has {listener.name}, which listeners does not have"
                 )
         self._check_etcd()
+        self._check_access()
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
@@ -274,6 +326,24 @@ class BrokerConfig:
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
                 raise InvalidConfig(f"{name} cannot be {size}: it must be -1 or at least 1")
+
+    @property
+    def authorizes(self) -> bool:
+        """Whether ACLs are checked."""
+        return bool(self.authorizer_class_name)
+
+    def _check_access(self) -> None:
+        if self.authorizer_class_name not in ("", *AUTHORIZERS):
+            raise InvalidConfig(
+                f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"
+            )
+        for principal in filter(None, map(str.strip, self.super_users.split(";"))):
+            if ":" not in principal:
+                raise InvalidConfig(f"super.users has {principal!r}, which is no principal as User:admin")
+        if self.delegation_token_secret_key == "":
+            raise InvalidConfig(
+                "delegation.token.secret.key is empty: leave it out to have no delegation tokens"
+            )
 
     def _check_etcd(self) -> None:
         etcd = self.etcd
@@ -293,6 +363,34 @@ class BrokerConfig:
             raise InvalidConfig("tidelog.metadata.tls.cert needs tidelog.metadata.tls.ca")
 
 
+def _security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
+    """Of each listener; InvalidConfig for settings of listeners that are not there."""
+    texts = {**config.given, **config.dynamic_all, **config.dynamic_here}
+    plain, overrides = split_overrides(texts)
+    names = {listener.name.lower(): listener.name for listener in config.listeners}
+    for listener, settings in overrides.items():
+        if listener not in names:
+            raise InvalidConfig(f"{PREFIX}{listener}: listeners has no {listener.upper()}")
+        for name in settings:
+            if override_setting(name, BROKER_SETTINGS) is None:
+                raise InvalidConfig(f"{PREFIX}{listener}.{name}: no setting of a listener has this name")
+    protocols = parse_protocols(config.listener_security_protocol_map, "listener.security.protocol.map")
+
+    def value(name: str) -> Value:
+        setting = BROKER_SETTINGS[name]
+        return setting.accept(plain[name]) if name in plain else setting.default
+
+    found = {}
+    for key, name in names.items():
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise InvalidConfig(
+                f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
+            )
+        found[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
+    return found
+
+
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     """`broker.id` is the older name of `node.id`."""
     if "broker.id" not in values:
@@ -305,6 +403,15 @@ def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     if not isinstance(broker_id, int) or broker_id < 0:
         raise InvalidConfig(f"broker.id cannot be {broker_id}: it must be at least 0")
     return values
+
+
+def find_broker_setting(name: str) -> Setting:
+    """The setting that `name` is of, or that `listener.name.LISTENER.` overrides; UnknownSetting has the nearest name."""
+    if name.startswith(PREFIX):
+        setting = override_setting(name.removeprefix(PREFIX).partition(".")[2], BROKER_SETTINGS)
+        if setting is not None:
+            return setting
+    return find(BROKER_SETTINGS, name, "setting")
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Value]:

@@ -6,8 +6,8 @@ advertised.listeners list null built
   Addresses that clients are told to connect to; by default those of listeners.
 alter.config.policy.class.name class null
   Class that may refuse changes of settings.
-authorizer.class.name string ""
-  Class that decides who may do what.
+authorizer.class.name string "" built
+  Who may do what: tidelog, or the name of Kafka's StandardAuthorizer, checks ACLs; empty, everybody may do everything.
 background.threads int 10 1.. dynamic
   Threads for background work.
 broker.heartbeat.interval.ms int 2000
@@ -22,11 +22,11 @@ client.quota.callback.class class null
   Class that decides which quota a client gets.
 config.providers list "" dynamic
   Classes that look up values of settings elsewhere.
-connection.failed.authentication.delay.ms int 100 0..
+connection.failed.authentication.delay.ms int 100 0.. built
   Pause before a connection that failed to authenticate is closed.
 connections.max.idle.ms long 600000 built
   A connection without traffic for this long is closed.
-connections.max.reauth.ms long 0
+connections.max.reauth.ms long 0 built
   How long a client may stay connected before it authenticates again.
 controlled.shutdown.enable boolean true
   Hand leadership over before stopping.
@@ -54,9 +54,9 @@ controller.quorum.retry.backoff.ms int 20 0..
   Pause before a request to the controllers is sent again.
 controller.quorum.voters list ""
   The controllers that vote, as id@host:port.
-controller.quota.window.num int 11 1..
+controller.quota.window.num int 11 1.. built
   Windows kept to measure the rate of metadata changes.
-controller.quota.window.size.seconds int 1 1..
+controller.quota.window.size.seconds int 1 1.. built
   Length of a window that measures the rate of metadata changes.
 controller.socket.timeout.ms int 30000
   How long an exchange with the controller may take.
@@ -72,7 +72,7 @@ kafka.metrics.polling.interval.secs int 10 1..
   How often metrics reporters are asked.
 kafka.metrics.reporters list ""
   Classes that report metrics of the older kind.
-listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic
+listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT built dynamic
   The protocol of each listener's name.
 listeners list PLAINTEXT://127.0.0.1:9092 built
   Address this broker listens on, as PLAINTEXT://host:port; port 0 picks a free one.
@@ -124,9 +124,13 @@ queued.max.request.bytes long -1 -1.. built
   Bytes of waiting requests above which no more are read; -1: an eighth of the machine's memory (Kafka: no bound).
 queued.max.requests int 500 1..
   Waiting requests above which no more are read.
-quota.window.num int 11 1..
+quota.consumer.default long 9223372036854775807 1.. built dynamic unlisted
+  Bytes a second that every client id may fetch, unless a quota says otherwise.
+quota.producer.default long 9223372036854775807 1.. built dynamic unlisted
+  Bytes a second that every client id may produce, unless a quota says otherwise.
+quota.window.num int 11 1.. built
   Windows kept to measure clients' rates.
-quota.window.size.seconds int 1 1..
+quota.window.size.seconds int 1 1.. built
   Length of a window that measures clients' rates.
 request.timeout.ms int 30000
   How long a request to another broker may take.
@@ -144,4 +148,4 @@ socket.send.buffer.bytes int 102400 built
   Send buffer of a connection (SO_SNDBUF); -1 leaves it to the system.
 telemetry.max.bytes int 1048576 1.. built
   Largest report of metrics a client may push.
-"""
+"""  # noqa: E501 - a default is as long as Kafka has made it

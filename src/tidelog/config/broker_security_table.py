@@ -1,21 +1,23 @@
 """Broker settings about TLS, SASL and delegation tokens.  See `tidelog.config.table`."""
 
 SECURITY = """
-delegation.token.expiry.check.interval.ms long 3600000 1..
+allow.everyone.if.no.acl.found boolean false built unlisted
+  With an authorizer: whether everybody may use a resource that no ACL names.
+delegation.token.expiry.check.interval.ms long 3600000 1.. built
   How often expired delegation tokens are looked for.
-delegation.token.expiry.time.ms long 86400000 1..
+delegation.token.expiry.time.ms long 86400000 1.. built
   How long a delegation token is valid before it must be renewed.
-delegation.token.max.lifetime.ms long 604800000 1..
+delegation.token.max.lifetime.ms long 604800000 1.. built
   How long a delegation token can be renewed at most.
-delegation.token.secret.key password null
-  Key that signs delegation tokens.
+delegation.token.secret.key password null built
+  Key that signs delegation tokens, the same on every broker; without it there are none.
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
   Class that tells who a connection belongs to.
 sasl.client.callback.handler.class class null
   Class of the callback on the connecting side.
-sasl.enabled.mechanisms list GSSAPI dynamic
+sasl.enabled.mechanisms list GSSAPI built dynamic
   SASL mechanisms that clients may use.
-sasl.jaas.config password null dynamic
+sasl.jaas.config password null built dynamic
   Login context, in JAAS syntax.
 sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic
   Path of the kinit command.
@@ -51,7 +53,7 @@ sasl.login.retry.backoff.ms long 100
   First pause before the token provider is asked again.
 sasl.mechanism.controller.protocol string GSSAPI
   SASL mechanism towards the controllers.
-sasl.mechanism.inter.broker.protocol string GSSAPI dynamic
+sasl.mechanism.inter.broker.protocol string GSSAPI built dynamic
   SASL mechanism among brokers.
 sasl.oauthbearer.assertion.algorithm string RS256 ES256|RS256
   Algorithm that signs the assertion sent to the token provider.
@@ -79,19 +81,19 @@ sasl.oauthbearer.client.credentials.client.id string null
   Client id shown to the token provider.
 sasl.oauthbearer.client.credentials.client.secret password null
   Client secret shown to the token provider.
-sasl.oauthbearer.clock.skew.seconds int 30
+sasl.oauthbearer.clock.skew.seconds int 30 built
   Difference of clocks that is allowed when a token is checked.
-sasl.oauthbearer.expected.audience list ""
+sasl.oauthbearer.expected.audience list "" built
   Audiences a token may name.
-sasl.oauthbearer.expected.issuer string null
+sasl.oauthbearer.expected.issuer string null built
   Issuer a token must name.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 built
   How often the token provider's keys are fetched.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
   Longest pause before the keys are fetched again.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
   First pause before the keys are fetched again.
-sasl.oauthbearer.jwks.endpoint.url string null
+sasl.oauthbearer.jwks.endpoint.url string null built
   Where the token provider's keys are.
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
   Class that gets tokens.
@@ -99,17 +101,17 @@ sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oaut
   Class that checks tokens.
 sasl.oauthbearer.scope string null
   Scope asked of the token provider.
-sasl.oauthbearer.scope.claim.name string scope
+sasl.oauthbearer.scope.claim.name string scope built
   Claim that holds the scope.
-sasl.oauthbearer.sub.claim.name string sub
+sasl.oauthbearer.sub.claim.name string sub built
   Claim that holds the subject.
 sasl.oauthbearer.token.endpoint.url string null
   Where the token provider is.
 sasl.server.callback.handler.class class null
   Class of the callback on the listening side.
-sasl.server.max.receive.size int 524288
+sasl.server.max.receive.size int 524288 built
   Largest SASL message that is read.
-security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
+security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL built
   Security protocol among brokers.
 security.providers string null
   Classes that provide security algorithms.
@@ -117,31 +119,31 @@ ssl.allow.dn.changes boolean false
   Allow a new certificate to carry another distinguished name.
 ssl.allow.san.changes boolean false
   Allow a new certificate to carry other alternative names.
-ssl.cipher.suites list "" dynamic
+ssl.cipher.suites list "" built dynamic
   Cipher suites that may be used.
-ssl.client.auth string none required|requested|none dynamic
+ssl.client.auth string none required|requested|none built dynamic
   Whether clients must show a certificate.
-ssl.enabled.protocols list TLSv1.2,TLSv1.3 dynamic
+ssl.enabled.protocols list TLSv1.2,TLSv1.3 built dynamic
   TLS versions that may be used.
-ssl.endpoint.identification.algorithm string https dynamic
+ssl.endpoint.identification.algorithm string https built dynamic
   How the name in a broker's certificate is checked.
 ssl.engine.factory.class class null dynamic
   Class that makes TLS engines.
-ssl.key.password password null dynamic
+ssl.key.password password null built dynamic
   Password of the private key.
 ssl.keymanager.algorithm string SunX509 dynamic
   Algorithm of the key manager.
-ssl.keystore.certificate.chain password null dynamic
+ssl.keystore.certificate.chain password null built dynamic
   Certificate chain, as PEM text.
-ssl.keystore.key password null dynamic
+ssl.keystore.key password null built dynamic
   Private key, as PEM text.
-ssl.keystore.location string null dynamic
+ssl.keystore.location string null built dynamic
   File of the key store.
-ssl.keystore.password password null dynamic
+ssl.keystore.password password null built dynamic
   Password of the key store.
-ssl.keystore.type string JKS dynamic
+ssl.keystore.type string JKS built dynamic
   Format of the key store.
-ssl.principal.mapping.rules string DEFAULT
+ssl.principal.mapping.rules string DEFAULT built
   Rules that turn a certificate's name into a short name.
 ssl.protocol string TLSv1.3 dynamic
   TLS version used to make engines.
@@ -151,12 +153,14 @@ ssl.secure.random.implementation string null dynamic
   Random number generator for TLS.
 ssl.trustmanager.algorithm string PKIX dynamic
   Algorithm of the trust manager.
-ssl.truststore.certificates password null dynamic
+ssl.truststore.certificates password null built dynamic
   Trusted certificates, as PEM text.
-ssl.truststore.location string null dynamic
+ssl.truststore.location string null built dynamic
   File of the trust store.
-ssl.truststore.password password null dynamic
+ssl.truststore.password password null built dynamic
   Password of the trust store.
-ssl.truststore.type string JKS dynamic
+ssl.truststore.type string JKS built dynamic
   Format of the trust store.
+super.users string "" built unlisted
+  Principals that may do everything, separated by semicolons, as User:admin;User:CN=ops.
 """

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tidelog.config.listener_security import PROTOCOLS
 from tidelog.errors import InvalidConfig
-
-PROTOCOLS = ("PLAINTEXT",)
 
 _LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})")
@@ -21,10 +20,6 @@ class Listener:
     host: str
     port: int
 
-    @property
-    def protocol(self) -> str:
-        return self.name
-
     def __str__(self) -> str:
         return f"{self.name}://{_bracketed(self.host)}:{self.port}"
 
@@ -33,12 +28,7 @@ def parse_listener(text: str, setting: str) -> Listener:
     parts = _LISTENER.fullmatch(text)
     if parts is None or int(parts[3]) > 65535:
         raise InvalidConfig(f"{setting} cannot be {text!r}: write it as PLAINTEXT://host:port")
-    name = parts[1].upper()
-    if name not in PROTOCOLS:
-        raise InvalidConfig(
-            f"{setting} cannot be {text!r}: {name} is not built yet, use {' or '.join(PROTOCOLS)}"
-        )
-    return Listener(name, parts[2].strip("[]"), int(parts[3]))
+    return Listener(parts[1].upper(), parts[2].strip("[]"), int(parts[3]))
 
 
 def parse_listeners(entries: tuple[str, ...], setting: str) -> tuple[Listener, ...]:
@@ -48,6 +38,21 @@ def parse_listeners(entries: tuple[str, ...], setting: str) -> tuple[Listener, .
     if len(set(names)) != len(names):
         raise InvalidConfig(f"{setting} has two listeners of one name: each needs a name of its own")
     return listeners
+
+
+def parse_protocols(text: str, setting: str) -> dict[str, str]:
+    """`listener.security.protocol.map`: the security protocol of each listener's name."""
+    protocols = {}
+    for entry in text.split(","):
+        name, colon, protocol = entry.strip().partition(":")
+        if not colon or not name or protocol.upper() not in PROTOCOLS:
+            raise InvalidConfig(
+                f"{setting} cannot have {entry!r}: write it as NAME:PROTOCOL, with {', '.join(PROTOCOLS)}"
+            )
+        if name.upper() in protocols:
+            raise InvalidConfig(f"{setting} names listener {name} twice")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
 
 
 def parse_address(text: str, setting: str) -> tuple[str, int]:

@@ -5,25 +5,31 @@ gives the image that a fresh start would read, in whatever order a topic's key a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tidelog.metadata import records
+from tidelog.metadata import access_records, records
 from tidelog.metadata.image import (
     Broker,
     Configs,
     Image,
     Stored,
+    StoredQuotas,
+    StoredToken,
     Topic,
     build_partition,
     build_partitions,
     stored_of,
 )
 from tidelog.metadata.records import BrokerRecord, PartitionRecord, TopicRecord
+from tidelog.metadata.sharded import ShardedMap
 from tidelog.metadata.store import Changes, Snapshot
+from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
+from tidelog.wire.acls import AclBinding
+from tidelog.wire.client_quotas import QuotaEntity
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def advance(image: Image, *steps: Changes) -> Update:
 
 def catch_up(image: Image, snapshot: Snapshot) -> Update:
     """Straight to a snapshot, when the changes between are gone."""
-    fresh = read(snapshot)
+    fresh = _with_same_access(image, read(snapshot))
     topics = {*image.topics, *fresh.topics}
     configs = {*image.topic_configs, *fresh.topic_configs}
     groups = {*image.group_configs, *fresh.group_configs}
@@ -78,6 +84,13 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
     )
 
 
+def _with_same_access(image: Image, fresh: Image) -> Image:
+    """What did not change stays the same object: caches are made of it."""
+    fields = ("acls", "credentials", "quotas", "tokens")
+    same = {name: getattr(image, name) for name in fields if getattr(image, name) == getattr(fresh, name)}
+    return replace(fresh, **same)
+
+
 class _Draft:
     """What the next image has that the last one has not: collected key by key, put together at the end."""
 
@@ -87,6 +100,9 @@ class _Draft:
         self._stored: dict[UUID, dict[int, Stored | None]] = {}
         self._topic_configs: dict[str, Configs | None] = {}
         self._group_configs: dict[str, Configs | None] = {}
+        self._acls: dict[str, AclBinding | None] = {}
+        self._credentials: dict[str, dict[str, ScramCredential | None]] = {}
+        self._tokens: dict[str, StoredToken | None] = {}
         self._others: dict[str, Any] = {}
 
     def finish(self, written: Iterable[_Written], revision: int) -> Update:
@@ -100,6 +116,9 @@ class _Draft:
             names=self._image.names.changed(names),
             topic_configs=self._image.topic_configs.changed(self._topic_configs),
             group_configs=self._image.group_configs.changed(self._group_configs),
+            acls=self._image.acls.changed(self._acls),
+            credentials=self._finish_credentials(),
+            tokens=self._image.tokens.changed(self._tokens),
             **self._others,
         )
         return Update(
@@ -129,6 +148,20 @@ class _Draft:
             self._broker_changed(
                 NodeId(int(rest)), None if value is None else BrokerRecord.decode(value), revision
             )
+        elif kind == "acls":
+            self._acls[rest] = None if value is None else access_records.decode_acl(value)
+        elif kind == "credentials":
+            mechanism, _, user = rest.partition("/")
+            credential = None if value is None else access_records.decode_credential(value)
+            self._credentials.setdefault(mechanism, {})[user] = credential
+        elif kind == "tokens":
+            record = None if value is None else access_records.TokenRecord.decode(value)
+            self._tokens[rest] = None if record is None else StoredToken(record, revision)
+        elif kind == "quotas":
+            quotas = None if value is None else StoredQuotas(access_records.decode_quotas(value), revision)
+            self._set("quotas", access_records.quota_entity(rest), quotas)
+        elif key == access_records.SECRET:
+            self._others["secret"] = b"" if value is None else bytes.fromhex(value.decode())
         elif key == records.CONTROLLER:
             self._others["controller"] = None if value is None else NodeId(int(value))
         elif key == records.CLUSTER:
@@ -190,6 +223,14 @@ class _Draft:
 
     # The rest
 
+    def _finish_credentials(self) -> Mapping[str, ShardedMap[str, ScramCredential]]:
+        if not self._credentials:
+            return self._image.credentials
+        users = dict(self._image.credentials)
+        for mechanism, changes in self._credentials.items():
+            users[mechanism] = self._image.users(mechanism).changed(changes)
+        return {mechanism: held for mechanism, held in users.items() if held}
+
     def _configs_changed(self, key: str, configs: Configs | None) -> None:
         if key.startswith(records.TOPIC_CONFIGS):
             self._topic_configs[key[len(records.TOPIC_CONFIGS) :]] = configs
@@ -202,7 +243,7 @@ class _Draft:
     def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
         self._set("brokers", node, None if record is None else Broker(node, revision, *record))
 
-    def _set(self, field: str, key: NodeId | UUID | None, value: Any) -> None:
+    def _set(self, field: str, key: NodeId | UUID | QuotaEntity | None, value: Any) -> None:
         """None takes the key out of one of the small mappings."""
         mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
         if value is not None:

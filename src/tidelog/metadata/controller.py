@@ -15,13 +15,14 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
 from tidelog.metadata import changes, doubts, elections, moves, planning, records
+from tidelog.metadata.access_controller import AccessController, Swap
 from tidelog.metadata.changes import Update
 from tidelog.metadata.gathering import gathered
 from tidelog.metadata.image import NO_CONFIGS, Image, Topic
@@ -53,13 +54,6 @@ TRIES_MAX = 20
 OPERATIONS_A_TOPIC = 3  # its own key, its settings, those of its partitions
 
 
-class Swap(NamedTuple):
-    """What must still hold, and what to do then."""
-
-    compare: list[Compare]
-    then: list[Operation]
-
-
 class Controller:
     def __init__(
         self, store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random, image: Image
@@ -75,6 +69,7 @@ class Controller:
         self._moved = asyncio.Event()  # what is known has
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # by revision
         self._tickets = count()
+        self.access = AccessController(self._swap, store.operations_max, random)
 
     @staticmethod
     async def start(store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random) -> Controller:

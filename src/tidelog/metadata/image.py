@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.metadata.access_records import TokenRecord
 from tidelog.metadata.records import Cause, Endpoint, PartitionRecord, Replicas, Tail
 from tidelog.metadata.sharded import ShardedMap
+from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
+from tidelog.wire.acls import AclBinding
+from tidelog.wire.client_quotas import QuotaEntity
 
 _NO_CONFIGS: Mapping[str, str] = {}
+_NO_USERS: ShardedMap[str, ScramCredential] = ShardedMap()
 
 
 class Broker(NamedTuple):
@@ -122,6 +127,16 @@ class Stored(NamedTuple):
     revision: int
 
 
+class StoredQuotas(NamedTuple):
+    values: Mapping[str, float]
+    revision: int
+
+
+class StoredToken(NamedTuple):
+    record: TokenRecord
+    revision: int
+
+
 NO_CONFIGS = Configs(_NO_CONFIGS, 0)
 
 
@@ -138,6 +153,14 @@ class Image:
     group_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     # Keys of partitions whose topic is not there: not yet, or not any more.
     strays: Mapping[UUID, Mapping[int, Stored]] = field(default_factory=dict)
+    # Who may do what.  Each is the same object until something in it changes: caches made from it compare with `is`.
+    acls: ShardedMap[str, AclBinding] = field(default_factory=ShardedMap)
+    credentials: Mapping[str, ShardedMap[str, ScramCredential]] = field(default_factory=dict)
+    """By SASL mechanism, then by user."""
+    quotas: Mapping[QuotaEntity, StoredQuotas] = field(default_factory=dict)
+    tokens: ShardedMap[str, StoredToken] = field(default_factory=ShardedMap)
+    secret: bytes = b""
+    """Known to all brokers and nobody else; empty until there is a user."""
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         name = self.names.get(topic_id)
@@ -154,6 +177,10 @@ class Image:
     def broker_overrides(self, node: NodeId | None) -> Mapping[str, str]:
         """The settings changed on one broker; None: on all of them."""
         return self.broker_configs.get(node, NO_CONFIGS).values
+
+    def users(self, mechanism: str) -> ShardedMap[str, ScramCredential]:
+        """The SCRAM credentials of one mechanism."""
+        return self.credentials.get(mechanism, _NO_USERS)
 
     def group_overrides(self, name: str) -> Mapping[str, str]:
         """The settings that this group has of its own."""

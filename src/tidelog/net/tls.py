@@ -29,6 +29,11 @@ class TlsSocket:
         self._accepted = 0
         self._buffer = bytearray(READ_BYTES)
 
+    @property
+    def inner(self) -> Socket:
+        """The socket beneath, which carries what is encrypted."""
+        return self._inner
+
     async def handshake(self) -> None:
         """Raises `ssl.SSLError` or `OSError`; whoever called closes the socket then."""
         while True:
@@ -44,6 +49,12 @@ class TlsSocket:
             else:
                 await self._flush()
                 return
+
+    def peer_subject(self) -> tuple[tuple[tuple[str, str], ...], ...] | None:
+        """Of the certificate that the other end has shown and that was checked; None when it has shown none."""
+        certificate = self._tls.getpeercert()
+        subject: tuple[tuple[tuple[str, str], ...], ...] | None = certificate and certificate.get("subject")  # type: ignore[assignment]
+        return subject
 
     @property
     def pending(self) -> bool:
@@ -76,6 +87,7 @@ class TlsSocket:
         return self.send(buffers[0])
 
     def fileno(self) -> int:
+        """To wait for readiness.  What is sent to it directly, as by sendfile, leaves unencrypted."""
         return self._inner.fileno()
 
     def setsockopt(self, level: int, option: int, value: int) -> None:

@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from tidelog.client import blocking
-from tidelog.client.addresses import parse_addresses
-from tidelog.client.admin import Admin
-from tidelog.client.cluster import Cluster
+from tidelog.client.admin.admin import Admin
+from tidelog.client.blocking import loop_thread
+from tidelog.client.cluster.addresses import parse_addresses
+from tidelog.client.cluster.cluster import Cluster
+from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.environment import Environment
-from tidelog.client.options import ConnectionOptions
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.pipeline.connection_options import ConnectionSettings
 
@@ -37,7 +37,7 @@ class Clients:
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
         request_ms = min(REQUEST_TIMEOUT_MS, settings.timeout_ms)
-        self._thread = blocking.join()
+        self._thread = loop_thread.join()
         security = settings.security()
         options = ConnectionOptions(
             client_id=settings.client_id,
@@ -68,7 +68,7 @@ class Clients:
         try:
             self._thread.run(self._close())
         finally:
-            blocking.leave(self._thread)
+            loop_thread.leave(self._thread)
 
     async def _close(self) -> None:
         await self.cluster.close()

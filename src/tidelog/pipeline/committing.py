@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from tidelog import errors
-from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.pipeline.clients import Clients, clients
 from tidelog.pipeline.decision import Decision, Epoch, Part, decide, repair
 from tidelog.pipeline.decisions import Decisions, decisions_of, forget, is_open

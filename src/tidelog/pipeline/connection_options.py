@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.client.security import Security
+from tidelog.client.security.security import Security
 from tidelog.pipeline.option_text import OptionText, PipelineError
 
 SECURITY = (

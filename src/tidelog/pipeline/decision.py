@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.pipeline.option_text import PipelineError
 
 

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from zlib import crc32
 
 from tidelog import errors
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
-from tidelog.client.range_reader import RangeReader
-from tidelog.client.topics import NewTopic
+from tidelog.client.admin.topics import NewTopic
+from tidelog.client.cluster.list_offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.consumer.range_reader import RangeReader
 from tidelog.pipeline.clients import Clients, clients
 from tidelog.pipeline.decision import Decision
 from tidelog.pipeline.producers import drop, new_producer

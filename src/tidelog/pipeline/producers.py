@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidelog import errors
-from tidelog.client.blocking_producer import Producer
+from tidelog.client.blocking.producer import Producer
 from tidelog.pipeline.clients import patient
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.sink_options import SinkOptions

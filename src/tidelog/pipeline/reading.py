@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog import errors
-from tidelog.client.range_reader import RangeReader
+from tidelog.client.consumer.range_reader import RangeReader
 from tidelog.pipeline.clients import clients
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.source_options import SourceOptions

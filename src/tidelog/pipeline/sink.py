@@ -30,7 +30,7 @@ from tidelog.pipeline.worker_memory import task_done
 if TYPE_CHECKING:
     import pyarrow
 
-    from tidelog.client.blocking_producer import Producer
+    from tidelog.client.blocking.producer import Producer
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 # A stream's life is the group of its jobs, unless somebody has given them another.

@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidelog import errors
-from tidelog.client.offsets import EARLIEST as FIRST
-from tidelog.client.offsets import LATEST as LAST
-from tidelog.client.offsets import list_offsets
-from tidelog.client.topology import Topic
+from tidelog.client.cluster.list_offsets import EARLIEST as FIRST
+from tidelog.client.cluster.list_offsets import LATEST as LAST
+from tidelog.client.cluster.list_offsets import list_offsets
+from tidelog.client.cluster.topology import Topic
 from tidelog.pipeline.clients import clients
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.source_options import EARLIEST, LATEST, Bound, SourceOptions, Time

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from tidelog import errors
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import Endpoint
 from tidelog.net.network import Network
 from tidelog.net.requester import R, Request, Requester, dial, shown
+from tidelog.net.sasl import Login, authenticate
 from tidelog.types import NodeId
 
 SOFTWARE_VERSION = "broker"
@@ -17,8 +21,38 @@ CONNECT_MS_MAX = 1_000
 REQUEST_MS_MAX = 30_000
 
 
+class PeerSecurity(Protocol):
+    """How a broker proves to others who it is, and checks who they are."""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """None where brokers talk in plain text."""
+        ...
+
+    def login(self) -> Login | None:
+        """None where the listener wants no login."""
+        ...
+
+
+class PlainPeers:
+    """Neither TLS nor a login."""
+
+    def tls(self) -> ssl.SSLContext | None:
+        return None
+
+    def login(self) -> Login | None:
+        return None
+
+
 class Peers:
-    def __init__(self, node: NodeId, network: Network, image: Callable[[], Image], listener: str) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        network: Network,
+        image: Callable[[], Image],
+        listener: str,
+        security: PeerSecurity | None = None,
+    ) -> None:
+        self._security = security or PlainPeers()
         self._node = node
         self._network = network
         self._image = image
@@ -64,6 +98,7 @@ class Peers:
         endpoint = self._endpoint(node)
         if endpoint is None:
             raise errors.BrokerNotAvailable(f"broker {node} is not registered")
+        login = self._security.login()
         return await dial(
             self._network,
             endpoint.host,
@@ -72,4 +107,6 @@ class Peers:
             SOFTWARE_VERSION,
             connect_timeout_ms=CONNECT_MS_MAX,
             request_timeout_ms=REQUEST_MS_MAX,
+            tls=self._security.tls(),
+            authenticate=None if login is None else partial(authenticate, login=login),
         )

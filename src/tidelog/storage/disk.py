@@ -12,6 +12,7 @@ import errno
 import fcntl
 import mmap
 import os
+import socket as sockets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -23,6 +24,7 @@ T = TypeVar("T")
 # Of one disk: a group commit, of which there is one at a time, takes up to eight, and does not wait for a long sync or
 # a recovery.
 THREADS = 9
+COPIED_BYTES = 64 << 10  # at a time, to a stream that sendfile must not be used on
 
 
 class File(Protocol):
@@ -165,7 +167,11 @@ class SystemFile(Descriptor):
         return os.pread(self._fd, size, position)
 
     def send(self, socket: Any, position: int, size: int) -> int:
-        return os.sendfile(socket.fileno(), self._fd, position, size)
+        if type(socket) is sockets.socket:
+            return os.sendfile(socket.fileno(), self._fd, position, size)
+        # A stream that encrypts has the descriptor of the socket beneath: sendfile would send the bytes as they are.
+        sent: int = socket.send(os.pread(self._fd, min(size, COPIED_BYTES), position))
+        return sent
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

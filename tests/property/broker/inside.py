@@ -19,7 +19,6 @@ from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
-from tidelog.broker.turns import Turns
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidRequest
 from tidelog.metadata.planning import NewTopic
@@ -41,17 +40,6 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 ANSWER_SECONDS_MAX = 60  # virtual ones
 
-_PEER: Any = SimpleNamespace(
-    peer="fuzz:1",
-    listener="PLAINTEXT",
-    frames=0,
-    unanswered=0,
-    turns=Turns(),
-    hold=lambda frames, waits: False,
-    pause=lambda: None,
-    resume=lambda: None,
-)
-
 
 class Inside:
     def __init__(self, router: Router, services: Any, store: MetadataStore, disk: VirtualDisk) -> None:
@@ -60,6 +48,16 @@ class Inside:
         self._services = services
         self._store = store
         self.node: NodeId = services.node_id
+        self.session = router.gate.open("PLAINTEXT", "fuzz:1")
+        # As much of a connection as the router needs.
+        self._connection: Any = SimpleNamespace(
+            session=self.session,
+            frames=0,
+            unanswered=0,
+            hold=lambda frames, waits: False,
+            pause=lambda: None,
+            resume=lambda: None,
+        )
         self.known = Known()
 
     async def restore(self) -> None:
@@ -74,7 +72,9 @@ class Inside:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
         decodes = self._decodes(frame, key, version)
         try:
-            pending = self._router.route(_PEER, memoryview(bytearray(frame)), key, version, correlation_id)
+            pending = self._router.route(
+                self._connection, memoryview(bytearray(frame)), key, version, correlation_id
+            )
             if isinstance(pending, asyncio.Future):
                 pending = await self._settled(pending, key)
         except Unencodable:
@@ -102,7 +102,7 @@ class Inside:
         """What a connection tries first: None when it is not for the shortcut, empty for silence."""
         _, version, correlation_id = struct.unpack_from(">hhi", frame)
         taken = bytearray(frame)
-        answer = self._router.shortcut.produce(taken, version, correlation_id)
+        answer = self._router.shortcut.produce(taken, version, correlation_id, self.session)
         assert answer is not None or taken == frame, "the router is to see what the client has sent"
         if isinstance(answer, SyncedAnswer):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -156,13 +156,17 @@ class Inside:
         return key in (PRODUCE, FETCH)
 
 
-def run_inside(scenario: Callable[[Inside, Random], Awaitable[None]], seed: int) -> None:
+def run_inside(
+    scenario: Callable[[Inside, Random], Awaitable[None]], seed: int, given: dict[str, str] | None = None
+) -> None:
     """`scenario` on a broker that has two topics, and must be sound enough afterwards to stop cleanly."""
 
     async def main(random: Random) -> None:
         network = VirtualNetwork(random)
         machine = Machine(network, "broker", random)
-        config = BrokerConfig.of({"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS)})
+        config = BrokerConfig.of(
+            {"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS), **(given or {})}
+        )
 
         async def store(_: str) -> MetadataStore:
             return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.assignors import ASSIGNORS, Assignment, Subscriber
-from tidelog.client.sticky import stick
+from tidelog.client.groups.assignors import ASSIGNORS, Assignment, Subscriber
+from tidelog.client.groups.sticky_assignor import stick
 from tidelog.types import TopicPartition
 
 TOPICS = ["t", "u", "v"]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog import errors
-from tidelog.client.assignors import assignors_of
-from tidelog.client.membership import Ask
-from tidelog.client.membership_classic import ClassicMembership
+from tidelog.client.groups.assignors import assignors_of
+from tidelog.client.groups.classic_membership import ClassicMembership
+from tidelog.client.groups.membership import CoordinatorRequest
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -164,7 +164,7 @@ class Group:
         if reader.held:
             return
         step = machine.due(self.now)
-        if isinstance(step, Ask):
+        if isinstance(step, CoordinatorRequest):
             self.coordinator.ask(reader, step.request, self.now)
         elif step is not None:
             machine.looked_up({"t": PARTITIONS}, {}, self.now)

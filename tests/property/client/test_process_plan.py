@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog._speed.consumed import Record
-from tidelog.client.process_plan import Order, Plan
+from tidelog.client.consumer.processing.plan import Order, ProcessingPlan
 from tidelog.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -36,7 +36,7 @@ class Run:
     """From one start to the crash: takes in records after `starts`, up to `workers` running."""
 
     def __init__(self, log: list[list[Record]], starts: dict[TopicPartition, int], order: Order) -> None:
-        self.plan = Plan(order)
+        self.plan = ProcessingPlan(order)
         self.order = order
         self.left = [log[p][starts.get(TopicPartition("t", p), 0) :] for p in range(2)]
         self.running: list[Record] = []
@@ -114,7 +114,7 @@ def test_partitions_that_go_away_leave_nothing_behind(
 
 
 def test_a_result_that_comes_after_its_partition_went_counts_for_nothing() -> None:
-    plan = Plan("key")
+    plan = ProcessingPlan("key")
     plan.add([record(0, 0, b"a"), record(0, 1, b"a")])
     one = plan.next()
     assert one is not None
@@ -130,4 +130,4 @@ def test_a_result_that_comes_after_its_partition_went_counts_for_nothing() -> No
 def test_a_wrong_order_is_refused() -> None:
     wrong: Any = "keys"
     with pytest.raises(ValueError, match="order cannot be 'keys'"):
-        Plan(wrong)
+        ProcessingPlan(wrong)

@@ -7,11 +7,25 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.metadata import changes, records
+from tidelog.metadata import access_records, changes, records
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import BrokerRecord, Endpoint, PartitionRecord, TopicRecord
 from tidelog.metadata.store import Change, Changes, Entry, Snapshot
+from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
+from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
+from tidelog.wire.client_quotas import QuotaEntity
+
+ACL = AclBinding(
+    AclResourceType.TOPIC,
+    AclPatternType.LITERAL,
+    "a",
+    "User:ann",
+    "*",
+    AclOperation.READ,
+    AclPermission.ALLOW,
+)
+ACCESS = ("acls", "credentials", "quotas", "tokens")
 
 nodes = st.integers(0, 3).map(NodeId)
 replica_lists = st.lists(nodes, min_size=1, max_size=3, unique=True).map(tuple)
@@ -71,7 +85,42 @@ other_puts = st.sampled_from(
         ("from-the-future/x", b"?"),
     ]
 )
-puts = topic_puts | partition_puts | config_puts | broker_puts | other_puts
+acl_puts = st.builds(
+    lambda name, principal: (
+        access_records.acl_key(acl := ACL._replace(name=name, principal=principal)),
+        access_records.encode_acl(acl),
+    ),
+    topic_names,
+    st.sampled_from(["User:ann", "User:*"]),
+)
+credential_puts = st.builds(
+    lambda mechanism, user, iterations: (
+        access_records.credential_key(access_records.CredentialName(mechanism, user)),
+        access_records.encode_credential(ScramCredential(b"salt", iterations, b"stored", b"server")),
+    ),
+    st.sampled_from(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    st.sampled_from(["ann", "a/b"]),
+    st.sampled_from([4096, 8192]),
+)
+quota_puts = st.builds(
+    lambda user, client_id, rate: (
+        access_records.quota_key(QuotaEntity(user, client_id)),
+        access_records.encode_quotas({"producer_byte_rate": rate}),
+    ),
+    st.none() | st.sampled_from(["", "a&b=c/d", "ann"]),
+    st.just("") | st.just("app"),
+    st.sampled_from([1.0, 2.0]),
+)
+token_puts = st.builds(
+    lambda token_id, time_ms: (
+        access_records.token_key(token_id),
+        access_records.TokenRecord("User:ann", "User:ann", ("User:bob",), 1, time_ms, 9).encode(),
+    ),
+    st.sampled_from(["t", "u"]),
+    st.integers(1, 9),
+)
+access_puts = acl_puts | credential_puts | quota_puts | token_puts | st.just((access_records.SECRET, b"0a"))
+puts = topic_puts | partition_puts | config_puts | broker_puts | other_puts | access_puts
 
 
 def one_topic_has_each_id(stored: dict[str, bytes]) -> bool:
@@ -110,6 +159,12 @@ def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
         } <= {*update.topics}
         caught_up = changes.catch_up(before, Snapshot(revision, entries))
         assert caught_up.image == fresh
+        for name in ACCESS:
+            was, now = getattr(before, name), getattr(fresh, name)
+            # Caches are made of these: another object only when something in it is another.
+            assert (getattr(caught_up.image, name) is was) == (was == now)
+            if not any(key.startswith(f"{name}/") for key in step):
+                assert getattr(image, name) is was
         assert {*caught_up.topics} <= {*update.topics}
         assert {*caught_up.topic_configs} <= {*update.topic_configs}
         assert {*caught_up.group_configs} <= {*update.group_configs}

@@ -16,8 +16,8 @@ from tests.reference import columns as plain  # noqa: E402
 from tidelog._speed.batch import stamp_append_time  # noqa: E402
 from tidelog._speed.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
 from tidelog._speed.room import Room  # noqa: E402
-from tidelog.client.batch import NO_STAMP, OutgoingBatch  # noqa: E402
-from tidelog.client.topology import Partition, Topic  # noqa: E402
+from tidelog.client.cluster.topology import Partition, Topic  # noqa: E402
+from tidelog.client.producer.batch import NO_STAMP, OutgoingBatch  # noqa: E402
 from tidelog.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType  # noqa: E402
 from tidelog.record import Codec, EndMarker, Marker, Record, build_batch, build_marker, read_records  # noqa: E402
 from tidelog.record.columns import RecordColumns, rows_of, schema  # noqa: E402

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.cli.commands import invoke
 from tidelog.cli.disks import Disks
 from tidelog.cli.under_way import Copied, copied, total
-from tidelog.client.disks import LogDir
-from tidelog.client.partition_admin import Reassignment
+from tidelog.client.admin.log_dirs import LogDir
+from tidelog.client.admin.partition_admin import Reassignment
 from tidelog.types import TopicPartition
 
 NAME = TopicPartition("t", 0)

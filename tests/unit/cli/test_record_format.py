@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidelog.cli.record_format import BadFormat, record_formatter
-from tidelog.client.assigned import Record
+from tidelog.client.consumer.fetch.assigned_partition import Record
 
 RECORD = Record("orders", 3, 42, 1_750_000_000_000, "create", b"key", b"value", (("a", b"1"), ("b", None)))
 EMPTY = Record("orders", 0, 0, 5, "append", None, None, ())

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.cli.commands import invoke
 from tidelog.cli.recover import _chosen, _show
 from tidelog.cli.session import Failure
-from tidelog.client.recovery import Choices, choices
-from tidelog.client.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.unclean_election import ElectionChoices, choices
 from tidelog.types import TopicPartition
 
 
@@ -29,7 +29,7 @@ def test_no_option_is_passed_over_in_silence(words: str, code: int, complaint: s
     assert done.exit_code == code and complaint in done.output
 
 
-def offline(running: tuple[int, ...]) -> Choices:
+def offline(running: tuple[int, ...]) -> ElectionChoices:
     doubts = (ReplicaDoubt(1, -1, -1, "new-directory"), ReplicaDoubt(2, 4, 90, "power"))
     state = PartitionState("orders", 2, -1, 7, (1, 2, 3), (1,), (2,), doubts, ())
     logs = {1: ReplicaLog(0, 0, 0, ()), 2: ReplicaLog(90, 80, 1, ((3, 0), (4, 60)))}

@@ -3,7 +3,9 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -43,3 +45,17 @@ def play(scenario: Callable[[Stage], Awaitable[Any]], seed: int = 0) -> None:
         assert len(left) == 1, f"tasks are left: {left}"
 
     run(on_stage, seed)
+
+
+def staged(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Makes a test of `async def test_...(stage, ...)`: each run has a stage of its own, on virtual time.  An argument
+    `seed` is the seed of the stage's random numbers, too."""
+
+    @functools.wraps(scenario)
+    def test(**arguments: Any) -> None:
+        play(lambda stage: scenario(stage, **arguments), arguments.get("seed", 0))
+
+    signature = inspect.signature(scenario)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "stage"]
+    test.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return test

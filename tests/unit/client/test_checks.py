@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.stage import Stage, play
-from tests.unit.client.test_consumer import ORDERS, consumer_on, drain, fill
+from tests.unit.client.consumer.consumers import ORDERS, consumer_on, drain, fill
+from tests.unit.client.stage import Stage, play, staged
 from tidelog import ShareConsumer as BlockingShareConsumer
 from tidelog import errors
 from tidelog.aio import Admin, Consumer, NewTopic, Producer, ShareConsumer
-from tidelog.client.configs import setting_text
+from tidelog.client.admin.configs import setting_text
+from tidelog.client.admin.topics import create_topics
+from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.errors import ClientClosed
-from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_metadata import OffsetAndMetadata, with_metadata
-from tidelog.client.security import Security
+from tidelog.client.groups.metadata import OffsetAndMetadata, with_metadata
+from tidelog.client.security.security import Security
 from tidelog.client.topic_names import check_topic, names_of
-from tidelog.client.topics import create_topics
 from tidelog.schema.serializer import Json, SerializationError
 
 TOO_MUCH = 1 << 40
@@ -100,53 +100,50 @@ def test_one_name_is_one_and_not_its_letters() -> None:
     assert names_of("ab") == ["ab"] and names_of(("a", "b")) == ["a", "b"] and names_of(()) == []
 
 
-def test_a_place_that_no_log_has_is_refused_and_the_reader_goes_on() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        stage.world.create("orders")
-        fill(stage, b"a", b"b")
-        async with consumer_on(stage) as consumer:
-            consumer.assign([ORDERS])
-            for offset, problem in (
-                (1 << 63, ValueError),
-                (-1, ValueError),
-                (1.5, TypeError),
-                ("1", TypeError),
-            ):
-                with pytest.raises(problem, match="offset"):
-                    consumer.seek(ORDERS, offset)  # type: ignore[arg-type]
-            for time, problem in ((-1, ValueError), (1.5, TypeError)):
-                with pytest.raises(problem, match="timestamp"):
-                    consumer.seek_to_time(time)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="max_records cannot be -1"):
-                await consumer.poll(max_records=-1)
-            assert len(await drain(consumer, 2)) == 2
-
-    play(scenario)
+@staged
+async def test_a_place_that_no_log_has_is_refused_and_the_reader_goes_on(stage: Stage) -> None:
+    stage.broker()
+    stage.world.create("orders")
+    fill(stage, b"a", b"b")
+    async with consumer_on(stage) as consumer:
+        consumer.assign([ORDERS])
+        for offset, problem in (
+            (1 << 63, ValueError),
+            (-1, ValueError),
+            (1.5, TypeError),
+            ("1", TypeError),
+        ):
+            with pytest.raises(problem, match="offset"):
+                consumer.seek(ORDERS, offset)  # type: ignore[arg-type]
+        for time, problem in ((-1, ValueError), (1.5, TypeError)):
+            with pytest.raises(problem, match="timestamp"):
+                consumer.seek_to_time(time)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="max_records cannot be -1"):
+            await consumer.poll(max_records=-1)
+        assert len(await drain(consumer, 2)) == 2
 
 
-def test_a_fetch_that_cannot_be_sent_does_not_keep_others_from_being_sent(
+@staged
+async def test_a_fetch_that_cannot_be_sent_does_not_keep_others_from_being_sent(
+    stage: Stage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        stage.world.create("orders")
-        fill(stage, b"a")
-        broken = [True]
-        before = Fetcher._partition_bytes.fget  # type: ignore[attr-defined]
-        # More than the field on the wire holds.
-        size = property(lambda self: 1 << 40 if broken and broken.pop() else before(self))
-        async with consumer_on(stage) as consumer:
-            consumer.assign([ORDERS])
-            await consumer.position(ORDERS)
-            monkeypatch.setattr(Fetcher, "_low_bytes", 1 << 20)
-            monkeypatch.setattr(Fetcher, "_partition_bytes", size)
-            with pytest.raises(errors.UnknownServerError):
-                while True:
-                    await consumer.poll(1_000)
-            assert len(await drain(consumer, 1)) == 1
-
-    play(scenario)
+    stage.broker()
+    stage.world.create("orders")
+    fill(stage, b"a")
+    broken = [True]
+    before = Fetcher._partition_bytes.fget  # type: ignore[attr-defined]
+    # More than the field on the wire holds.
+    size = property(lambda self: 1 << 40 if broken and broken.pop() else before(self))
+    async with consumer_on(stage) as consumer:
+        consumer.assign([ORDERS])
+        await consumer.position(ORDERS)
+        monkeypatch.setattr(Fetcher, "_low_bytes", 1 << 20)
+        monkeypatch.setattr(Fetcher, "_partition_bytes", size)
+        with pytest.raises(errors.UnknownServerError):
+            while True:
+                await consumer.poll(1_000)
+        assert len(await drain(consumer, 1)) == 1
 
 
 @pytest.mark.parametrize("offset", [-1, -5, 1 << 63, 1.5, None])
@@ -158,45 +155,41 @@ def test_offsets_that_cannot_be_committed_are_refused(offset: Any) -> None:
     assert with_metadata({ORDERS: 0}) == {ORDERS: OffsetAndMetadata(0)}
 
 
-def test_a_record_names_the_part_of_it_that_is_refused() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        stage.world.create("orders")
-        async with Producer(bootstrap_servers="broker1:9092", environment=stage.environment) as producer:
-            await (await producer.send("orders", b"x", b"k", {"a": b"1"}, 0, 0))
-            begun = stage.clock.monotonic_ms()
-            refused: list[tuple[dict[str, Any], type[Exception], str]] = [
-                ({"topic": None}, TypeError, "a topic's name is text, not NoneType"),
-                ({"topic": b"orders"}, TypeError, "a topic's name is text, not bytes"),
-                ({"headers": {"a": "s"}}, TypeError, "header 'a' must be bytes or None, not str"),
-                ({"headers": [("a",)]}, TypeError, "headers are pairs of a name and bytes"),
-                ({"headers": {1: b"x"}}, TypeError, "the name of a header must be text, not 1"),
-                ({"timestamp": 1.5}, TypeError, "timestamp must be a whole number of milliseconds"),
-                ({"timestamp": -1}, ValueError, "timestamp cannot be -1"),
-                ({"partition": "0"}, TypeError, "partition must be a whole number, not '0'"),
-            ]
-            for parts, problem, said in refused:
-                with pytest.raises(problem, match=said):
-                    await producer.send(**{"topic": "orders", "value": b"x", **parts})
-            assert stage.clock.monotonic_ms() - begun < 1_000
-
-    play(scenario)
+@staged
+async def test_a_record_names_the_part_of_it_that_is_refused(stage: Stage) -> None:
+    stage.broker()
+    stage.world.create("orders")
+    async with Producer(bootstrap_servers="broker1:9092", environment=stage.environment) as producer:
+        await (await producer.send("orders", b"x", b"k", {"a": b"1"}, 0, 0))
+        begun = stage.clock.monotonic_ms()
+        refused: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"topic": None}, TypeError, "a topic's name is text, not NoneType"),
+            ({"topic": b"orders"}, TypeError, "a topic's name is text, not bytes"),
+            ({"headers": {"a": "s"}}, TypeError, "header 'a' must be bytes or None, not str"),
+            ({"headers": [("a",)]}, TypeError, "headers are pairs of a name and bytes"),
+            ({"headers": {1: b"x"}}, TypeError, "the name of a header must be text, not 1"),
+            ({"timestamp": 1.5}, TypeError, "timestamp must be a whole number of milliseconds"),
+            ({"timestamp": -1}, ValueError, "timestamp cannot be -1"),
+            ({"partition": "0"}, TypeError, "partition must be a whole number, not '0'"),
+        ]
+        for parts, problem, said in refused:
+            with pytest.raises(problem, match=said):
+                await producer.send(**{"topic": "orders", "value": b"x", **parts})
+        assert stage.clock.monotonic_ms() - begun < 1_000
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-def test_what_is_closed_does_not_start_again(client: Any) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        one = client(bootstrap_servers="broker1:9092", environment=stage.environment)
-        await one.close()
-        with pytest.raises(ClientClosed):
-            await one.start()
-        async with client(bootstrap_servers="broker1:9092", environment=stage.environment) as two:
-            pass
-        with pytest.raises(ClientClosed):
-            await two.start()
-
-    play(scenario)
+@staged
+async def test_what_is_closed_does_not_start_again(stage: Stage, client: Any) -> None:
+    stage.broker()
+    one = client(bootstrap_servers="broker1:9092", environment=stage.environment)
+    await one.close()
+    with pytest.raises(ClientClosed):
+        await one.start()
+    async with client(bootstrap_servers="broker1:9092", environment=stage.environment) as two:
+        pass
+    with pytest.raises(ClientClosed):
+        await two.start()
 
 
 @pytest.mark.parametrize("value", [math.nan, {"a": [math.inf]}, -math.inf])
@@ -227,38 +220,32 @@ def test_a_file_that_is_not_there_is_named(option: str) -> None:
         Security(**{option: "nowhere.pem"}).ssl_context()  # type: ignore[arg-type]
 
 
-def test_arrow_and_serializers_do_not_go_together() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        options: dict[str, Any] = {
-            "bootstrap_servers": "broker1:9092",
-            "environment": stage.environment,
-        }
-        async with Producer(**options, value_serializer=Json()) as producer:
-            with pytest.raises(ValueError, match="without serializers"):
-                await producer.send_batch("orders", {})  # type: ignore[arg-type]
-        async with Producer(**options) as producer:
-            with pytest.raises(TypeError, match="takes an Arrow table or record batch, not dict"):
-                await producer.send_batch("orders", {})  # type: ignore[arg-type]
-        async with Consumer(**options, value_deserializer=Json()) as consumer:
-            with pytest.raises(ValueError, match="without deserializers"):
-                await consumer.poll_arrow()
-
-    play(scenario)
+@staged
+async def test_arrow_and_serializers_do_not_go_together(stage: Stage) -> None:
+    stage.broker()
+    options: dict[str, Any] = {
+        "bootstrap_servers": "broker1:9092",
+        "environment": stage.environment,
+    }
+    async with Producer(**options, value_serializer=Json()) as producer:
+        with pytest.raises(ValueError, match="without serializers"):
+            await producer.send_batch("orders", {})  # type: ignore[arg-type]
+    async with Producer(**options) as producer:
+        with pytest.raises(TypeError, match="takes an Arrow table or record batch, not dict"):
+            await producer.send_batch("orders", {})  # type: ignore[arg-type]
+    async with Consumer(**options, value_deserializer=Json()) as consumer:
+        with pytest.raises(ValueError, match="without deserializers"):
+            await consumer.poll_arrow()
 
 
-def test_a_producer_that_is_dropped_says_what_that_has_cost() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.broker()
-        stage.world.create("orders")
-        producer = Producer(
-            bootstrap_servers="broker1:9092", environment=stage.environment, linger_ms=1_000_000
-        )
-        await producer.start()
-        await producer.send("orders", b"x")
-        with pytest.warns(ResourceWarning, match="1 of its records were not delivered"):
-            producer.__del__()
-        await producer.close()
+@staged
+async def test_a_producer_that_is_dropped_says_what_that_has_cost(stage: Stage) -> None:
+    stage.broker()
+    stage.world.create("orders")
+    producer = Producer(bootstrap_servers="broker1:9092", environment=stage.environment, linger_ms=1_000_000)
+    await producer.start()
+    await producer.send("orders", b"x")
+    with pytest.warns(ResourceWarning, match="1 of its records were not delivered"):
         producer.__del__()
-
-    play(scenario)
+    await producer.close()
+    producer.__del__()

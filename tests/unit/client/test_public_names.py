@@ -98,7 +98,7 @@ def test_both_faces_have_the_same_methods_with_the_same_arguments(name: str) -> 
 @pytest.mark.parametrize("name", ["Admin", "Consumer", "ShareConsumer"])
 def test_both_faces_have_the_same_options(name: str) -> None:
     home = {"ShareConsumer": "share_consumer"}.get(name, name.lower())
-    module = importlib.import_module(f"tidelog.client.blocking_{home}")
+    module = importlib.import_module(f"tidelog.client.blocking.{home}")
     settings = getattr(module, f"{name}Settings").__annotations__
     options = inspect.signature(getattr(tidelog.aio, name).__init__).parameters
     assert set(settings) == set(options) - {"self", "topics"} - (

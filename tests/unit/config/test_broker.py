@@ -95,7 +95,7 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
         ({"listeners": "127.0.0.1:9092"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "PLAINTEXT://::1:9092"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "PLAINTEXT://h:70000"}, "write it as PLAINTEXT://host:port"),
-        ({"listeners": "SSL://h:9092"}, "SSL is not built yet, use PLAINTEXT"),
+        ({"listeners": "SSL://h:9092"}, "listener SSL needs a certificate"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners of one name"),
         ({"listeners": ""}, "needs an address"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect to 0.0.0.0"),
@@ -107,7 +107,13 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
         ({"log.roll.jitter.ms": "-1"}, "at least 0"),
         ({"log.segmant.bytes": "1"}, "did you mean 'log.segment.bytes'?"),
         ({"num.io.threads": "16"}, "num.io.threads is known but not built in Tidelog yet: it must stay '8'"),
-        ({"ssl.keystore.location": "x"}, "it must stay unset"),
+        ({"ssl.provider": "x"}, "it must stay unset"),
+        ({"listeners": "INSIDE://h:1"}, "listener.security.protocol.map has no INSIDE"),
+        ({"listener.security.protocol.map": "A:TLS"}, "write it as NAME:PROTOCOL"),
+        ({"listeners": "SASL_PLAINTEXT://h:1"}, "listener SASL_PLAINTEXT offers GSSAPI"),
+        ({"listener.name.inside.ssl.client.auth": "none"}, "listeners has no INSIDE"),
+        ({"listener.name.plaintext.log.dirs": "x"}, "no setting of a listener has this name"),
+        ({"listener.name.plaintext.ssl.client.auth": "maybe"}, "one of required, requested, none"),
     ],
 )
 def test_an_impossible_broker_is_refused(given: dict[str, str], why: str) -> None:
@@ -115,8 +121,52 @@ def test_an_impossible_broker_is_refused(given: dict[str, str], why: str) -> Non
 
 
 def test_a_password_is_not_repeated_in_the_refusal() -> None:
-    assert "hunter2" not in refusal({"ssl.key.password": "hunter2"})
+    assert "hunter2" not in refusal({"sasl.jaas.config": "hunter2"})
+    assert "hunter2" not in refusal({"sasl.jaas.config": "module required password='hunter2"})
+
+
+def test_a_listener_has_settings_of_its_own() -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    config = BrokerConfig.of(
+        {
+            "listeners": "INSIDE://h:1,OUTSIDE://h:2",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL",
+            "ssl.keystore.location": "both.pem",
+            "listener.name.outside.ssl.keystore.location": "outside.pem",
+            "listener.name.outside.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.outside.plain.sasl.jaas.config": f'{module} username="b" password="p\\"q" user_ann="x";',
+        }
+    )
+    inside, outside = config.security["INSIDE"], config.security["OUTSIDE"]
+    assert (inside.protocol, inside.tls.keystore_location) == ("PLAINTEXT", "both.pem")
+    assert (outside.protocol, outside.tls.keystore_location) == ("SASL_SSL", "outside.pem")
+    assert outside.mechanisms == ("PLAIN", "SCRAM-SHA-256")
+    assert outside.jaas["PLAIN"].password == 'p"q'
+    assert outside.jaas["PLAIN"].listed_users == {"ann": "x"}
+    assert "user_ann" not in repr(config) + repr(outside)
 
 
 def test_the_http_port_is_read() -> None:
     assert BrokerConfig.of({"tidelog.http.listen": "[::1]:0"}).tidelog_http_listen == ("::1", 0)
+
+
+@pytest.mark.parametrize("name", ["tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"])
+def test_acls_are_checked_with_an_authorizer(name: str) -> None:
+    assert not BrokerConfig().authorizes
+    given = {"authorizer.class.name": name, "super.users": "User:admin;User:CN=a,O=b"}
+    assert BrokerConfig.of(given).authorizes
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"authorizer.class.name": "com.example.Mine"}, "authorizer.class.name cannot be"),
+        ({"super.users": "admin"}, "super.users has 'admin'"),
+        ({"super.users": "User:a,b;root"}, "super.users has 'root'"),
+        ({"delegation.token.secret.key": ""}, "delegation.token.secret.key is empty"),
+        ({"quota.producer.default": "0"}, "quota.producer.default cannot be"),
+    ],
+)
+def test_access_settings_that_cannot_be(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        BrokerConfig.of(given)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, Not
 
-from tidelog.client.prepared import PreparedTransaction
+from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.pipeline.decision import Decision, Epoch, Part, decide, repair
 from tidelog.pipeline.option_text import PipelineError
 from tidelog.pipeline.positions import Positions

@@ -17,12 +17,14 @@ from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
+from tidelog.broker.session import Session
 from tidelog.replication.following import CHECK_IT
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
 from tidelog.storage.reading import Slice, end_of
 from tidelog.types import NodeId, Offset
+from tidelog.wire.acls import AclOperation
 
 RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
@@ -34,8 +36,7 @@ Found = list[tuple[str | bytes, FetchAnswer]]
 
 class Caller(Protocol):
     frames: int
-    client_id: str | None
-    listener: str
+    session: Session
 
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
 
@@ -46,12 +47,13 @@ def fetch(
     ask = decode_fetch(frame, at, version)
     try:
         if ask.replica_id >= 0:
+            services.gate.check_cluster(caller.session, AclOperation.CLUSTER_ACTION)
             _check_replica(ask, services)
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
-        services.tallies.failed(FETCH, problem.code, caller.client_id)
+        services.tallies.failed(FETCH, problem.code, caller.session.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
-    one = FetchInFlight(ask, session, version, correlation_id, caller.client_id, caller.listener, services)
+    one = FetchInFlight(ask, session, version, correlation_id, caller.session, services)
     return one.answer_now() or one.answer_later(caller)
 
 
@@ -68,10 +70,9 @@ class FetchInFlight:
     __slots__ = (
         "_answer",
         "_ask",
-        "_client_id",
+        "_caller",
         "_correlation_id",
         "_level",
-        "_listener",
         "_put_off",
         "_services",
         "_session",
@@ -88,16 +89,14 @@ class FetchInFlight:
         session: FetchSession | None,
         version: int,
         correlation_id: int,
-        client_id: str | None,
-        listener: str,
+        caller: Session,
         services: Services,
     ) -> None:
         self._ask = ask
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
-        self._client_id = client_id
-        self._listener = listener
+        self._caller = caller
         self._services = services
         self._taken: list[Taken] = []
         self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
@@ -179,7 +178,11 @@ class FetchInFlight:
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
             try:
+                if ask.replica_id < 0 and isinstance(topic, str):
+                    self._check_read(topic)  # before it is looked for: nobody learns which topics there are
                 partition = find(topic, index)
+                if ask.replica_id < 0:
+                    self._check_read(partition.topic)
                 if ask.replica_id >= 0:
                     answer = self._read_for_follower(partition, wanted, left, size == 0)
                 elif ask.rack and (nearer := self._nearer(partition, wanted)) is not None:
@@ -192,7 +195,7 @@ class FetchInFlight:
                     leader = self._services.partitions.leader_of(topic, index)
                 answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
                 settled = True
-                self._services.tallies.failed(FETCH, problem.code, self._client_id)
+                self._services.tallies.failed(FETCH, problem.code, self._caller.client_id)
             else:
                 # What a throttled follower may not have yet is nothing to wake it for.
                 if not (self._put_off and partition.throttled_out):
@@ -205,6 +208,10 @@ class FetchInFlight:
                 settled = settled or answer[5] is not None or answer[8] != UNKNOWN
             found.append((topic, answer))
         return found, held, size, settled
+
+    def _check_read(self, topic: str) -> None:
+        if not self._services.gate.may_read(self._caller, topic):
+            raise errors.TopicAuthorizationFailed(f"{self._caller.principal} may not read topic '{topic}'")
 
     def _nearer(self, partition: Partition, wanted: Wanted) -> FetchAnswer | None:
         """No records, but the replica in the consumer's rack to ask for them."""
@@ -283,7 +290,7 @@ class FetchInFlight:
             topics.setdefault(topic, []).append(answer)
         rows = list(topics.items())
         leaders = {answer[6][0] for _, answer in found if answer[6] is not None}
-        endpoints = endpoints_of(sorted(leaders), self._services, self._listener) if leaders else ()
+        endpoints = endpoints_of(sorted(leaders), self._services, self._caller.listener) if leaders else ()
         return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, endpoints)
 
 

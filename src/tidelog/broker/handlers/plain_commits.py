@@ -13,9 +13,11 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.commits import AskedCommit, read_commit
 from tidelog.broker.services import Services
+from tidelog.broker.session import Session
 from tidelog.groups.offset_commits import Committer
 from tidelog.groups.offsets import Partition
 from tidelog.metadata.image import Image, Topic
+from tidelog.wire.acls import AclOperation, AclResourceType
 from tidelog.wire.frame import encode_response
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
@@ -29,20 +31,28 @@ Known = list[tuple[Topic, list[Partition]]]
 
 
 def commit_plainly(
-    frame: memoryview, at: int, version: int, correlation_id: int, services: Services
+    frame: memoryview, at: int, version: int, correlation_id: int, session: Session, services: Services
 ) -> bytes | Coroutine[Any, Any, bytes] | None:
     """The answer, or what it waits for; None when nothing was done."""
     asked = read_commit(frame, at, version, correlation_id)
     if asked is None:
         return None
     known = _known(asked, services.image(), services.config().offset_metadata_max_bytes)
-    if known is None:
+    if known is None or not _may_commit(session, asked.group, known, services):
         return None
     who = Committer(asked.group, asked.member, asked.instance, asked.epoch, version)
     done = services.group_offsets.commit_at_once(who, known)
     if done is None:
         return None
     return asked.answer if done.wait is None else _committed(asked, known, done.wait, version, correlation_id)
+
+
+def _may_commit(session: Session, group: str, known: Known, services: Services) -> bool:
+    """What is refused is left to the handler that has the words for it."""
+    allows = services.gate.allows
+    return allows(session, AclOperation.READ, AclResourceType.GROUP, group) and all(
+        allows(session, AclOperation.READ, AclResourceType.TOPIC, topic.name) for topic, _ in known
+    )
 
 
 def _known(asked: AskedCommit, image: Image, metadata_max: int) -> Known | None:

@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.shortcut import SyncedAnswer, all_plain
 from tidelog.broker.leaders import endpoints_of
-from tidelog.broker.refusals import Refusals
 from tidelog.broker.services import Services
+from tidelog.broker.session import Session
 from tidelog.broker.tallies import Tallies
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed
+from tidelog.wire.acls import AclOperation, AclResourceType
 
 PRODUCE = 0
 ACKS_ALL = -1
@@ -46,9 +48,7 @@ Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
 class Caller(Protocol):
     """A connection; between `pause` and `resume` no further request of it is handed on."""
 
-    client_id: str | None
-    listener: str
-    refusals: Refusals
+    session: Session
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -58,9 +58,7 @@ def produce(
     frame: memoryview, at: int, version: int, correlation_id: int, caller: Caller, services: Services
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
     ask = decode_produce(frame, at, version)
-    request = ProduceInFlight(
-        frame, ask, version, correlation_id, caller.client_id, caller.listener, services, caller.refusals
-    )
+    request = ProduceInFlight(frame, ask, version, correlation_id, caller.session, services)
     if not -1 <= ask.acks <= 1:
         return _refused(request, errors.InvalidRequiredAcks())
     if not all_plain(ask.topics, services.partitions.held):
@@ -76,6 +74,12 @@ def produce_unheld(
     """All that had to be opened is."""
     ask = request.ask
     if ask.transactional_id is not None:
+        try:
+            request.services.gate.check(
+                request.session, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, ask.transactional_id
+            )
+        except errors.TidelogError as refusal:
+            return _refused(request, refusal)
         from tidelog.broker.handlers.produce_in_transaction import produce_in_transaction
 
         return produce_in_transaction(request)
@@ -104,10 +108,8 @@ class ProduceInFlight(NamedTuple):
     ask: ProduceAsk
     version: int
     correlation_id: int
-    client_id: str | None
-    listener: str
+    session: Session
     services: Services
-    refusals: Refusals
     opened: Opened = _NOT_OPENED
 
 
@@ -115,7 +117,7 @@ def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, _, client_id, _, services, refusals, opened = request
+    frame, ask, version, _, session, services, opened = request
     if ask.acks == 1 and not services.partitions.lease_proven():
         # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
         ask.acks = ACKS_ALL
@@ -128,8 +130,9 @@ def append_all(
         row: list[ProduceAnswer] = []
         for index, start, size in parts:
             try:
+                _check_write(request, topic)
                 partition = led_here(topic, index)
-                if partition.topic in INTERNAL and client_id != ADMIN_CLIENT:
+                if partition.topic in INTERNAL and session.client_id != ADMIN_CLIENT:
                     raise errors.InvalidTopicException(f"{partition.topic} is written by brokers alone")
                 if version < _ZSTD_FROM and size > CODEC_AT and frame[start + CODEC_AT] & 7 == _ZSTD:
                     raise errors.UnsupportedCompressionType(f"zstd needs version {_ZSTD_FROM} of Produce")
@@ -141,7 +144,9 @@ def append_all(
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said, verdict)
             except errors.TidelogError as problem:
                 data, now = frame[start : start + max(size, 0)], services.clock.monotonic_ms()
-                row.append(_failed(request, topic, index, refusals.answer(topic, index, data, problem, now)))
+                row.append(
+                    _failed(request, topic, index, session.refusals.answer(topic, index, data, problem, now))
+                )
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)
@@ -160,9 +165,24 @@ def append_all(
     return _encoded(request, answers)
 
 
+def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
+    """Before the topic is looked for: nobody learns here which topics there are."""
+    if request.session.remembers_write(topic):
+        return
+    name, topic_id = topic, None
+    if isinstance(topic, bytes):
+        known = request.services.image().topic_by_id(UUID(bytes=topic))
+        if known is None:
+            return  # refused as an id that stands for nothing
+        name, topic_id = known.name, topic
+    assert isinstance(name, str)
+    if not request.services.gate.may_write(request.session, name, topic_id):
+        raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
+
+
 def _encoded(request: ProduceInFlight, answers: Answers) -> bytes:
     leaders = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
-    endpoints = endpoints_of(sorted(leaders), request.services, request.listener) if leaders else ()
+    endpoints = endpoints_of(sorted(leaders), request.services, request.session.listener) if leaders else ()
     return encode_produce(request.version, request.correlation_id, answers, 0, endpoints)
 
 
@@ -282,7 +302,7 @@ def _failed(
         problem = _perhaps_deposed(problem)
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
-    services.tallies.failed(PRODUCE, problem.code, request.client_id)
+    services.tallies.failed(PRODUCE, problem.code, request.session.client_id)
     return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
 
 

@@ -84,8 +84,10 @@ def _unopened(request: ProduceInFlight) -> Iterator[Unopened]:
             rules = partition.rules
             if rules.plain or size <= CODEC_AT:
                 continue
-            if partition.topic in INTERNAL and request.client_id != ADMIN_CLIENT:
+            if partition.topic in INTERNAL and request.session.client_id != ADMIN_CLIENT:
                 continue
+            if not request.services.gate.may_write(request.session, partition.topic):
+                continue  # nothing is opened for those who may not write it
             codec = frame[start + CODEC_AT] & _CODEC_BITS
             recodes = rules.recodes(codec)
             if rules.validated or recodes or rules.opens(codec):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from tidelog.client.topology import Node, Topic
+from tidelog.client.cluster.topology import Node, Topic
 from tidelog.types import TopicPartition
 
 CLUSTER = -1  # where the problem of the whole cluster stands

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tidelog.cli.top.frame import CLUSTER, BrokerSeen, Frame, GroupSeen
-from tidelog.client.admin import Admin
-from tidelog.client.topology import Node, Topic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.cluster.topology import Node, Topic
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import TopicPartition

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.cli.top.frame import Frame, GroupSeen, Seen
-from tidelog.client.topology import Partition, under_replicated
+from tidelog.client.cluster.topology import Partition, under_replicated
 from tidelog.types import TopicPartition
 
 Partitions = Mapping[TopicPartition, float]

@@ -22,7 +22,7 @@ from tidelog.gateways.http.problem import Problem
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
-    from tidelog.client.disks import LogDir
+    from tidelog.client.admin.log_dirs import LogDir
 
 FULL, FILLING = 0.95, 0.8
 

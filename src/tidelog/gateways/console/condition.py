@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidelog.client.replica_states import cause_words
-from tidelog.client.topology import under_replicated
+from tidelog.client.admin.replica_states import cause_words
+from tidelog.client.cluster.topology import under_replicated
 from tidelog.metadata.elections import awaited, choose_leader
 from tidelog.metadata.leaderless import brokers_text
 from tidelog.types import NodeId, TopicPartition

@@ -19,7 +19,7 @@ from tidelog.gateways.console.registry import Registry
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
     from tidelog.gateways.http.surroundings import Surroundings
 
 MISSING = (errors.UnknownTopicOrPartition, errors.GroupIdNotFound, errors.TransactionalIdNotFound)

@@ -20,7 +20,7 @@ from tidelog.schema.avro_reading import parse as parse_avro
 from tidelog.schema.framing import frame, get_indexes, put_indexes
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
+    from tidelog.client.consumer.fetch.assigned_partition import Record
 
 SCHEMAS_MAX = 500
 REFERENCES_MAX = 50

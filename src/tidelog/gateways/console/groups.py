@@ -19,10 +19,10 @@ from tidelog.gateways.console.table import Column, Pages, Sort, card, figure, ta
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.group_metadata import OffsetAndMetadata
-    from tidelog.client.groups import GroupDescription, GroupMember
-    from tidelog.client.lag import Lag
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.groups import GroupDescription, GroupMember
+    from tidelog.client.admin.lag import Lag
+    from tidelog.client.groups.metadata import OffsetAndMetadata
     from tidelog.types import TopicPartition
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
@@ -109,7 +109,7 @@ async def _lags(
     console: Console, admin: Admin, committed: dict[TopicPartition, int]
 ) -> dict[TopicPartition, Lag]:
     """Counted where the gap is small; in offsets where counting would mean to read a lot."""
-    from tidelog.client.lag import Lag
+    from tidelog.client.admin.lag import Lag
 
     near = {
         one: at for one, at in committed.items() if console.lookout.look.ends.get(one, at) - at <= COUNTED_MAX

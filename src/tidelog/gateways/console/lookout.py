@@ -26,8 +26,8 @@ from tidelog.gateways.console.rules import Alerts, Facts
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.disks import LogDir
-    from tidelog.client.groups import GroupListing
+    from tidelog.client.admin.groups import GroupListing
+    from tidelog.client.admin.log_dirs import LogDir
     from tidelog.gateways.http.surroundings import Surroundings
 
 T = TypeVar("T")

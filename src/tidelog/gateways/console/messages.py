@@ -24,7 +24,7 @@ from tidelog.gateways.console.values import Readable, readable
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
+    from tidelog.client.consumer.fetch.assigned_partition import Record
     from tidelog.metadata.image import Topic
 
 LIMITS = (20, 50, 100, 200)

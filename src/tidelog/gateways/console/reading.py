@@ -16,8 +16,8 @@ from tidelog.gateways.http.clients import TIMEOUT_MS
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
-    from tidelog.client.consumer import Consumer
+    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.consumer.fetch.assigned_partition import Record
     from tidelog.gateways.http.surroundings import Surroundings
 
 WINDOW = 500  # messages of one partition in one step of a search
@@ -69,7 +69,7 @@ class Found:
 
 
 def open_consumer(around: Surroundings, committed: bool) -> Consumer:
-    from tidelog.client.consumer import Consumer
+    from tidelog.client.consumer.consumer import Consumer
 
     return Consumer(
         bootstrap_servers=around.bootstrap,

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog import errors
-from tidelog.client.group_reset import offsets_of, plan_reset, set_offsets
-from tidelog.client.reset_target import NothingToShift, Target
+from tidelog.client.admin.group_reset import offsets_of, plan_reset, set_offsets
+from tidelog.client.admin.reset_target import NothingToShift, ResetTarget
 from tidelog.gateways.console.amounts import count
 from tidelog.gateways.console.condition import many
 from tidelog.gateways.console.console import Console
@@ -23,7 +23,7 @@ from tidelog.gateways.http.problem import Problem
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
 
 TARGETS = {
     "earliest": "the first message",
@@ -138,15 +138,15 @@ async def _planned(
         raise Problem(400, str(problem)) from None
 
 
-def _target(given: Mapping[str, str]) -> Target:
+def _target(given: Mapping[str, str]) -> ResetTarget:
     kind = given.get("to", "")
     if kind not in TARGETS:
         raise Problem(400, f"{kind!r} is no place to reset to")
     if kind == "time":
-        return Target(kind, time_of(given.get("time", "").strip()))
+        return ResetTarget(kind, time_of(given.get("time", "").strip()))
     if kind in ("offset", "shift"):
         text = given.get("number", "").strip().replace(",", "")
         if not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
             raise Problem(400, f"{text[:40]!r} is no whole number: write one into the field Offset or number")
-        return Target(kind, max(-OFFSET_MAX, min(int(text), OFFSET_MAX)))
-    return Target(kind)
+        return ResetTarget(kind, max(-OFFSET_MAX, min(int(text), OFFSET_MAX)))
+    return ResetTarget(kind)

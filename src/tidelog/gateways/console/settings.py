@@ -16,7 +16,7 @@ from tidelog.gateways.console.topic import topic_of, topic_page
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
-    from tidelog.client.configs import ConfigEntry
+    from tidelog.client.admin.configs import ConfigEntry
 
 KINDS = ("topic", "broker", "group")
 
@@ -29,7 +29,7 @@ async def topic_settings(console: Console, request: Request) -> Response:
 
 async def settings(console: Console, request: Request, kind: str, name: str, place: str) -> list[Child]:
     """What this resource has; those it has of its own come first."""
-    from tidelog.client.configs import ConfigResource
+    from tidelog.client.admin.configs import ConfigResource
 
     resource = ConfigResource(kind, name)
     entries = (await (await console.admin()).describe_configs([resource], documentation=True))[resource]
@@ -115,7 +115,7 @@ def _editor(
 
 
 async def change(console: Console, request: Request) -> Response:
-    from tidelog.client.configs import ConfigResource
+    from tidelog.client.admin.configs import ConfigResource
 
     given = await sent(request)
     kind, name, key = (given.get(one, "") for one in ("kind", "name", "key"))

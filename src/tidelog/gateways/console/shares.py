@@ -23,8 +23,8 @@ from tidelog.gateways.console.table import Column, Pages, badge, card, figure, t
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.groups import GroupDescription
-    from tidelog.client.share_offsets import ShareOffset
+    from tidelog.client.admin.groups import GroupDescription
+    from tidelog.client.admin.share_group_offsets import ShareOffset
 
 RUNS_MAX = 200
 LEVELS = {"ACQUIRED": "good", "ARCHIVED": "bad", "ARCHIVING": "bad"}

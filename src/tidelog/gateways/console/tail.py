@@ -24,7 +24,7 @@ from tidelog.gateways.http.streams import until_stopped
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
+    from tidelog.client.consumer.fetch.assigned_partition import Record
 
 TAILS_MAX = 10
 ROWS_SHOWN = 200

@@ -153,7 +153,7 @@ def _new(request: Request) -> Markup:
 
 
 async def create(console: Console, request: Request) -> Response:
-    from tidelog.client.topics import NewTopic
+    from tidelog.client.admin.topics import NewTopic
 
     given = await sent(request)
     name = given.get("name", "").strip()

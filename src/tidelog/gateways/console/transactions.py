@@ -19,8 +19,8 @@ from tidelog.gateways.console.table import Column, Pages, badge, card, pairs, ta
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.transaction_admin import TransactionDescription
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.transaction_admin import TransactionDescription
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 LEVELS = {"Ongoing": "warn", "CompleteCommit": "good", "CompleteAbort": ""}

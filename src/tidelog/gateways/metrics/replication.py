@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.client.topology import under_replicated
+from tidelog.client.cluster.topology import under_replicated
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.page import Page, labels_of
 from tidelog.metadata.elections import awaited, choose_leader

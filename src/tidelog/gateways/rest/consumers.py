@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from tidelog import errors
 from tidelog.client.errors import ClientClosed, CommitFailed
-from tidelog.client.group_metadata import OffsetAndMetadata
+from tidelog.client.groups.metadata import OffsetAndMetadata
 from tidelog.gateways.http.json_text import JsonAnswer, parse, written
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, body_of, number, only, refused, time_of

@@ -21,7 +21,7 @@ from tidelog.gateways.rest.call import Rest, number
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
+    from tidelog.client.consumer.fetch.assigned_partition import Record
 
 STREAMS_MAX = 50
 QUIET_MS = 10_000

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.client.groups import DEAD, GroupDescription
+from tidelog.client.admin.groups import DEAD, GroupDescription
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, number

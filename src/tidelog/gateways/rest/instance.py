@@ -10,15 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.client.group_metadata import OffsetAndMetadata
-from tidelog.client.listener import RebalanceListener
+from tidelog.client.groups.metadata import OffsetAndMetadata
+from tidelog.client.groups.rebalance_listener import RebalanceListener
 from tidelog.errors import TidelogError
 from tidelog.gateways.http.problem import Problem
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.assigned import Record
-    from tidelog.client.consumer import Consumer
+    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.consumer.fetch.assigned_partition import Record
     from tidelog.clock import Clock
 
 log = logging.getLogger("tidelog.rest")

@@ -122,6 +122,6 @@ class Instances:
 
 
 def _load():  # type: ignore[no-untyped-def]
-    from tidelog.client.consumer import Consumer
+    from tidelog.client.consumer.consumer import Consumer
 
     return Consumer

@@ -48,7 +48,7 @@ def _partition(one: Any) -> dict[str, Any]:
 
 
 async def topic(rest: Rest, request: Request) -> Response:
-    from tidelog.client.configs import ConfigResource
+    from tidelog.client.admin.configs import ConfigResource
 
     found = rest.topic(request, TOPIC_GONE)
     resource = ConfigResource("topic", found.name)

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.client.configs import ConfigEntry, ConfigResource
-from tidelog.client.topics import NewTopic
+from tidelog.client.admin.configs import ConfigEntry, ConfigResource
+from tidelog.client.admin.topics import NewTopic
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, body_of, flag, number, only

@@ -187,7 +187,7 @@ class Engine:
         return Said(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
 
     def _make_topic(self, relation: Relation, properties: dict[str, str]) -> None:
-        from tidelog.client.topics import NewTopic
+        from tidelog.client.admin.topics import NewTopic
 
         with self._admin() as admin:
             if relation.topic in {one.name for one in admin.list_topics()}:

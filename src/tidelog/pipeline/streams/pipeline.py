@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tidelog.client.blocking_admin import Admin
+    from tidelog.client.blocking.admin import Admin
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 DEAD_LETTERS = "dead-letters"
@@ -212,7 +212,7 @@ class Pipeline:
 
     def admin(self) -> Admin:
         """A client of the same broker, with the same security."""
-        from tidelog.client.blocking_admin import Admin
+        from tidelog.client.blocking.admin import Admin
 
         known = {one.lower() for one in (*KNOWN, *ALIASES)}
         given = {name: one for name, one in self.options.items() if name.lower() in known}

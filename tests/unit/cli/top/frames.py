@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from tidelog.cli.top.frame import BrokerSeen, Frame, GroupSeen
-from tidelog.client.topology import Node, Partition, Topic
+from tidelog.client.cluster.topology import Node, Partition, Topic
 from tidelog.types import TopicPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

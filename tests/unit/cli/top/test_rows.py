@@ -6,7 +6,7 @@ from tests.unit.cli.top.frames import ONE, ZERO, frame, group, topic
 from tidelog.cli.top.frame import BrokerSeen, Frame
 from tidelog.cli.top.rows import broker_rows, group_rows, topic_rows
 from tidelog.cli.top.window import FRAMES_MAX, LAGS_MAX, WINDOW_MS, Window
-from tidelog.client.topology import Node
+from tidelog.client.cluster.topology import Node
 from tidelog.types import TopicPartition
 
 ORDERS = topic("orders", 1, 2)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tidelog.client.replica_states import CAUSES
+from tidelog.client.admin.replica_states import CAUSES
 from tidelog.gateways.console.condition import condition, why_leaderless
 from tidelog.gateways.console.differences import Change, differences
 from tidelog.gateways.console.plan import LOAD, MACHINE

@@ -1,0 +1,114 @@
+"""What this broker makes of the metadata about who may do what: authorizer, quotas, credentials, tokens.  Each is made
+when it is first asked for, and again when its part of the image or its settings are others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from tidelog.access.acls import Authorizer, parse_super_users
+from tidelog.access.quotas import Quotas, QuotaWindows
+from tidelog.access.scram import ScramCredentials
+from tidelog.access.tokens import Tokens, TokenSettings
+from tidelog.config import BrokerConfig
+from tidelog.metadata.access_records import SECRET_BYTES
+from tidelog.metadata.image import Image
+
+T = TypeVar("T")
+NO_QUOTA = (1 << 63) - 1
+
+
+class Access:
+    def __init__(
+        self, image: Callable[[], Image], config: Callable[[], BrokerConfig], random: Random
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._random = random
+        self._secret = b""
+        self._swept_ms = 0
+        self._made: dict[str, tuple[tuple[object, ...], object]] = {}
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """None: nothing is checked, everybody may do everything."""
+        config = self._config()
+        if not config.authorizes:
+            return None
+        acls = self._image().acls
+
+        def make() -> Authorizer:
+            super_users = parse_super_users(config.super_users)
+            return Authorizer(acls.values(), super_users, config.allow_everyone_if_no_acl_found)
+
+        return self._kept("authorizer", (acls, config), make)
+
+    @property
+    def quotas(self) -> Quotas:
+        config, stored = self._config(), self._image().quotas
+
+        def make() -> Quotas:
+            producer, consumer = (
+                None if rate == NO_QUOTA else rate
+                for rate in (config.quota_producer_default, config.quota_consumer_default)
+            )
+            return Quotas({entity: one.values for entity, one in stored.items()}, producer, consumer)
+
+        return self._kept("quotas", (stored, config), make)
+
+    @property
+    def quota_windows(self) -> QuotaWindows:
+        config = self._config()
+        return QuotaWindows(config.quota_window_num, 1000 * config.quota_window_size_seconds)
+
+    @property
+    def mutation_windows(self) -> QuotaWindows:
+        config = self._config()
+        return QuotaWindows(
+            config.controller_quota_window_num, 1000 * config.controller_quota_window_size_seconds
+        )
+
+    def credentials(self, mechanism: str) -> ScramCredentials:
+        image = self._image()
+        users = image.users(mechanism)
+        if not image.secret and not self._secret:
+            # Until there is a user, and with the user a secret that all brokers share.
+            self._secret = self._random.getrandbits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "big")
+        secret = image.secret or self._secret
+        return self._kept(
+            f"credentials {mechanism}",
+            (users, secret),
+            lambda: ScramCredentials(mechanism, users, secret),
+        )
+
+    @property
+    def token_settings(self) -> TokenSettings:
+        config = self._config()
+        return TokenSettings(
+            config.delegation_token_secret_key,
+            config.delegation_token_max_lifetime_ms,
+            config.delegation_token_expiry_time_ms,
+        )
+
+    @property
+    def tokens(self) -> Tokens:
+        stored, settings = self._image().tokens, self.token_settings
+        return self._kept(
+            "tokens",
+            (stored, settings.secret_key),
+            lambda: Tokens(settings, {token_id: one.record for token_id, one in stored.items()}),
+        )
+
+    def tokens_to_sweep(self, now_ms: int) -> bool:
+        """True once in `delegation.token.expiry.check.interval.ms`: whoever asked drops the tokens that have expired."""
+        due = now_ms - self._swept_ms >= self._config().delegation_token_expiry_check_interval_ms
+        if due:
+            self._swept_ms = now_ms
+        return due
+
+    def _kept(self, name: str, made_of: tuple[object, ...], make: Callable[[], T]) -> T:
+        held = self._made.get(name)
+        if held is None or any(now is not then for now, then in zip(made_of, held[0], strict=True)):
+            held = self._made[name] = (made_of, make())
+        return held[1]  # type: ignore[return-value]  # what is kept under a name is always of one type

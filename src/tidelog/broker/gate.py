@@ -1,0 +1,138 @@
+"""The one gate that every request of every door passes: Kafka requests, HTTP requests, the produce shortcut, answers that
+are held back.
+
+The gate asks whether the session is authenticated, whether its principal may do what it asks for, and whether it is within
+its quota.  What it decides is cached on the session; a change of the rules makes those decisions void at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog import errors
+from tidelog._speed.session import Rules
+from tidelog.access.acls import Authorizer
+from tidelog.broker.session import Session
+from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
+
+API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
+BEFORE_LOGIN = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
+UNLIMITED_BYTES = 1 << 62
+
+_TOPIC, _CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
+_REFUSALS: dict[int, type[errors.TidelogError]] = {
+    AclResourceType.TOPIC: errors.TopicAuthorizationFailed,
+    AclResourceType.GROUP: errors.GroupAuthorizationFailed,
+    AclResourceType.CLUSTER: errors.ClusterAuthorizationFailed,
+    AclResourceType.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailed,
+    AclResourceType.DELEGATION_TOKEN: errors.DelegationTokenAuthorizationFailed,
+}
+
+
+class NotLoggedIn(errors.IllegalSaslState):
+    """The connection asked for something before its login, or after its login expired: it is closed."""
+
+
+class Gate:
+    def __init__(self, authorizer: Callable[[], Authorizer | None] = lambda: None) -> None:
+        """`authorizer` answers None when none is configured: everybody may do everything then."""
+        self._authorizer = authorizer
+        self.rules = Rules()
+        self.denials = 0
+        self._learned: Authorizer | None = None
+
+    @property
+    def authorizes(self) -> bool:
+        """False: everybody may do everything."""
+        return self._authorizer() is not None
+
+    def learned(self) -> None:
+        """The metadata or the settings may have changed: with another authorizer, what sessions remember is asked anew."""
+        authorizer = self._authorizer()
+        if authorizer is not self._learned:
+            self._learned = authorizer
+            self.rules.revision += 1
+
+    # Is it known who asks?
+
+    def open(self, listener: str, peer: str, protocol: str = "PLAINTEXT") -> Session:
+        """For a new connection; where its protocol has no login it is admitted at once."""
+        session = Session(self.rules, listener, peer, protocol)
+        if not protocol.startswith("SASL"):
+            self.admitted(session)
+        return session
+
+    def admitted(self, session: Session) -> None:
+        """It is known who `session.principal` is."""
+        session.admitted = True
+        session.login_expired = False
+        session.produce_bytes_left = UNLIMITED_BYTES
+        self._refresh(session)
+
+    def admit(self, session: Session, api_key: int, name: str) -> None:
+        """Raises `NotLoggedIn` for a request that may not pass before the login."""
+        if session.admitted or api_key in BEFORE_LOGIN:
+            return
+        if session.login_expired:
+            raise NotLoggedIn(f"{name} came after the login of {session.principal} had expired")
+        raise NotLoggedIn(f"{name} came before a login, which listener {session.listener} wants first")
+
+    # May it do that?
+
+    def allows(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        authorizer = self._authorizer()
+        if authorizer is None:
+            return True
+        if session.groups:
+            allowed = authorizer.decide(
+                session.principal, session.host, operation, kind, name, session.groups
+            ).allowed
+        else:
+            allowed = authorizer.allowed(session.principal, session.host, operation, kind, name)
+        if not allowed:
+            self.denials += 1
+        return allowed
+
+    def check(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+        """Raises the error that clients expect for this kind of resource."""
+        if not self.allows(session, operation, kind, name):
+            raise _REFUSALS[kind](
+                f"{session.principal} may not {operation.name} {kind.name.lower().replace('_', ' ')} '{name}'"
+            )
+
+    def check_cluster(self, session: Session, operation: AclOperation) -> None:
+        """Raises ClusterAuthorizationFailed."""
+        self.check(session, operation, _CLUSTER, CLUSTER_NAME)
+
+    def allows_on_some(self, session: Session, operation: AclOperation, kind: AclResourceType) -> bool:
+        """On at least one resource of this kind."""
+        authorizer = self._authorizer()
+        return authorizer is None or authorizer.authorize_by_resource_type(
+            session.principal, session.host, operation, kind, session.groups
+        )
+
+    def may_write(self, session: Session, topic: str, topic_id: bytes | None = None) -> bool:
+        """Whether records may be produced to the topic; remembered where the shortcut looks."""
+        if session.remembers_write(topic):
+            return True
+        if not session.is_current():
+            self._refresh(session)
+        if not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
+            return False
+        session.allow_writes(topic)
+        if topic_id is not None:
+            session.allow_writes(topic_id)
+        return True
+
+    def may_read(self, session: Session, topic: str) -> bool:
+        """Whether records of the topic may be fetched; remembered on the session."""
+        if session.may_read(topic):
+            return True
+        if not session.is_current():
+            self._refresh(session)
+        if not self.allows(session, AclOperation.READ, _TOPIC, topic):
+            return False
+        session.allow_reads(topic)
+        return True
+
+    def _refresh(self, session: Session) -> None:
+        session.decided(anywhere=self._authorizer() is None)

@@ -1,0 +1,205 @@
+"""SASL logins: which mechanisms a listener offers, the exchange of each session, how long a login counts.
+
+The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`); this finds the credentials they need,
+keeps what takes long off the event loop, and writes down who logged in and who was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog import errors
+from tidelog.access.oauth import BearerServer, TokenPolicy
+from tidelog.access.plain import listed_password_accepted, parse_plain, password_accepted
+from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
+from tidelog.broker.access import Access
+from tidelog.broker.gate import Gate
+from tidelog.broker.jwks import KeySource
+from tidelog.broker.session import Session
+from tidelog.clock import Clock
+from tidelog.config import BrokerConfig
+from tidelog.config.listener_security import ListenerSecurity
+
+log = logging.getLogger("tidelog.login")
+
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+NONCE_BYTES = 24
+ILLEGAL_STATE = "SaslAuthenticate came without a SaslHandshake"
+
+
+class Exchange(Protocol):
+    """One login: `respond` until `principal` is there, or SaslAuthenticationFailed."""
+
+    principal: str | None
+    groups: tuple[str, ...]
+    expires_ms: int | None
+    of_token: bool
+
+    async def respond(self, message: bytes) -> bytes: ...
+
+
+class Logins:
+    def __init__(
+        self,
+        gate: Gate,
+        access: Access,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        keys: KeySource,
+    ) -> None:
+        self._gate = gate
+        self._access = access
+        self._config = config
+        self._clock = clock
+        self._keys = keys
+        self.succeeded = 0
+        self.failed = 0
+
+    def security(self, session: Session) -> ListenerSecurity:
+        return self._config().security.get(session.listener) or ListenerSecurity()
+
+    def begin(self, session: Session, mechanism: str) -> None:
+        """UnsupportedSaslMechanism, or IllegalSaslState where no login is possible."""
+        security = self.security(session)
+        if not session.protocol.startswith("SASL"):
+            raise errors.IllegalSaslState(f"listener {session.listener} has no SASL")
+        if mechanism not in security.mechanisms:
+            raise errors.UnsupportedSaslMechanism(
+                f"listener {session.listener} does not offer {mechanism[:40]!r}: it offers {', '.join(security.mechanisms)}"
+            )
+        session.authentication = self._exchange(mechanism, security)
+
+    def _exchange(self, mechanism: str, security: ListenerSecurity) -> Exchange:
+        if mechanism in SCRAM:
+            return _Scram(mechanism, self._access.credentials(mechanism), self._find_token(mechanism))
+        if mechanism == "PLAIN":
+            entry = security.jaas.get("PLAIN")
+            listed = {} if entry is None else entry.listed_users
+            return _Plain(listed, [(name, self._access.credentials(name)) for name in SCRAM])
+        return _Bearer(self._keys, self._policy(), self._clock)
+
+    def _find_token(self, mechanism: str) -> Callable[[str], TokenLogin | None]:
+        return lambda token_id: self._access.tokens.login(mechanism, token_id, self._clock.now_ms())
+
+    def _policy(self) -> TokenPolicy:
+        config = self._config()
+        return TokenPolicy(
+            expected_issuer=config.sasl_oauthbearer_expected_issuer,
+            expected_audience=config.sasl_oauthbearer_expected_audience,
+            scope_claim_name=config.sasl_oauthbearer_scope_claim_name,
+            sub_claim_name=config.sasl_oauthbearer_sub_claim_name,
+            clock_skew_seconds=config.sasl_oauthbearer_clock_skew_seconds,
+        )
+
+    async def respond(self, session: Session, message: bytes) -> tuple[bytes, int]:
+        """(what the client is answered, for how many ms its login counts: 0 for as long as it stays)"""
+        exchange: Exchange | None = session.authentication
+        if exchange is None:
+            raise errors.IllegalSaslState(ILLEGAL_STATE)
+        if len(message) > self._config().sasl_server_max_receive_size:
+            session.authentication = None
+            raise errors.SaslAuthenticationFailed(
+                "the SASL message is larger than sasl.server.max.receive.size"
+            )
+        try:
+            answer = await exchange.respond(message)
+            if exchange.principal is None:
+                return answer, 0
+            if session.admitted and exchange.principal != session.principal:
+                raise errors.SaslAuthenticationFailed(
+                    f"Cannot change principals during re-authentication from {session.principal}: {exchange.principal}"
+                )
+        except errors.TidelogError as problem:
+            session.authentication = None
+            self.failed += 1
+            log.warning("refused the login of %s on listener %s: %s", session.peer, session.listener, problem)
+            raise
+        session.authentication = None
+        return answer, self._logged_in(session, exchange)
+
+    def _logged_in(self, session: Session, exchange: Exchange) -> int:
+        assert exchange.principal is not None
+        session.principal, session.groups = exchange.principal, exchange.groups
+        session.of_token = exchange.of_token
+        self._gate.admitted(session)
+        self.succeeded += 1
+        lifetimes = [self.security(session).max_reauth_ms] if self.security(session).max_reauth_ms > 0 else []
+        if exchange.expires_ms is not None:
+            lifetimes.append(max(exchange.expires_ms - self._clock.now_ms(), 1))
+        session.expire_after(min(lifetimes, default=0), asyncio.get_running_loop())
+        return min(lifetimes, default=0)
+
+
+class _Scram:
+    def __init__(
+        self,
+        mechanism: str,
+        credentials: ScramCredentials,
+        find_token: Callable[[str], TokenLogin | None],
+    ) -> None:
+        self._server = ScramServer(mechanism, credentials, secrets.token_urlsafe(NONCE_BYTES), find_token)
+        self.principal: str | None = None
+        self.groups: tuple[str, ...] = ()
+        self.expires_ms: int | None = None
+        self.of_token = False
+
+    async def respond(self, message: bytes) -> bytes:
+        answer = self._server.respond(message)
+        if self._server.complete:
+            token = self._server.token
+            self.principal = f"User:{self._server.username}" if token is None else token.owner
+            self.expires_ms = None if token is None else token.expires_ms
+            self.of_token = token is not None
+        return answer
+
+
+class _Plain:
+    """Users of the JAAS configuration, and those with SCRAM credentials."""
+
+    def __init__(self, listed: dict[str, str], stored: list[tuple[str, ScramCredentials]]) -> None:
+        self._listed = listed
+        self._stored = stored
+        self.principal: str | None = None
+        self.groups: tuple[str, ...] = ()
+        self.expires_ms: int | None = None
+        self.of_token = False
+
+    async def respond(self, message: bytes) -> bytes:
+        login = parse_plain(message)
+        accepted = listed_password_accepted(self._listed, login)
+        for mechanism, credentials in self._stored:
+            # Thousands of rounds of hashing, as often for a user that is not there: not on the event loop.
+            fits = await asyncio.to_thread(password_accepted, mechanism, credentials, login)
+            accepted = accepted or fits
+        if not accepted:
+            raise errors.SaslAuthenticationFailed("Authentication failed: Invalid username or password")
+        self.principal = f"User:{login.username}"
+        return b""
+
+
+class _Bearer:
+    def __init__(self, keys: KeySource, policy: TokenPolicy, clock: Clock) -> None:
+        self._keys = keys
+        self._policy = policy
+        self._clock = clock
+        self._server: BearerServer | None = None
+        self.principal: str | None = None
+        self.groups: tuple[str, ...] = ()
+        self.expires_ms: int | None = None
+        self.of_token = False
+
+    async def respond(self, message: bytes) -> bytes:
+        if self._server is None:
+            self._server = BearerServer(await self._keys.current(), self._policy)
+        answer = self._server.respond(message, self._clock.now_ms())
+        if self._server.refusal:
+            log.warning("refused a token: %s", self._server.refusal)
+        identity = self._server.identity
+        if identity is not None:
+            self.principal = f"User:{identity.name}"
+            self.groups = tuple(f"Group:{group}" for group in identity.groups)
+            self.expires_ms = identity.expires_ms
+        return answer

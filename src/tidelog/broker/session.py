@@ -1,0 +1,94 @@
+"""Who a client is: of a connection of whatever protocol, or of one HTTP request.
+
+`broker.gate` makes sessions and decides for them; handlers read them.  What was decided is kept in the native part, where
+the produce shortcut asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog._speed.session import Rules, SessionState
+from tidelog.broker.refusals import Refusals
+from tidelog.broker.turns import Turns
+
+if TYPE_CHECKING:
+    from tidelog.types import NodeId
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class Session(SessionState):
+    """`admitted` once its listener knows who it is; until then only the requests of a login pass the gate."""
+
+    __slots__ = (
+        "_expiry",
+        "authentication",
+        "client_id",
+        "groups",
+        "host",
+        "listener",
+        "login_expired",
+        "login_refused",
+        "of_token",
+        "peer",
+        "principal",
+        "protocol",
+        "refusals",
+        "software_name",
+        "software_version",
+        "turns",
+    )
+
+    def __init__(self, rules: Rules, listener: str, peer: str, protocol: str = "PLAINTEXT") -> None:
+        super().__init__(rules)
+        self.listener = listener
+        self.protocol = protocol
+        """PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL or HTTP."""
+        self.peer = peer
+        """host:port of the other end."""
+        self.host = peer.rpartition(":")[0]
+        self.principal = ANONYMOUS
+        self.groups: Sequence[str] = ()
+        """Further principals, such as the groups that a token names."""
+        self.client_id: str | None = None
+        """As the last request said that native code did not answer."""
+        self.software_name = ""
+        self.software_version = ""
+        self.authentication: Any = None
+        """The SASL exchange under way."""
+        self.login_expired = False
+        self.login_refused = False
+        """The connection is closed as soon as its client was told."""
+        self._expiry: asyncio.TimerHandle | None = None
+        self.of_token = False
+        """It logged in with a delegation token, and may not make further ones."""
+        self.turns = Turns()
+        self.refusals = Refusals()
+
+    def expire_after(self, lifetime_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+        """The login counts for so long from now; 0: for as long as the connection lives."""
+        self.ended()
+        if lifetime_ms > 0:
+            self._expiry = loop.call_later(lifetime_ms / 1000, self._expired)
+
+    def _expired(self) -> None:
+        self.admitted, self.login_expired = False, True
+
+    def ended(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    @property
+    def user(self) -> str:
+        """The name without its type, as quotas use it."""
+        return self.principal.partition(":")[2]
+
+
+def of_broker(rules: Rules, node: NodeId) -> Session:
+    """What a broker asks itself."""
+    session = Session(rules, "", f"broker-{node}:0")
+    session.admitted = True
+    return session

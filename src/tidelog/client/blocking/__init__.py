@@ -1,0 +1,1 @@
+"""The blocking clients: the asyncio clients, run on one thread for the whole process."""

@@ -1,0 +1,1 @@
+"""What every client shares: addresses, connections, metadata of the cluster, leaders and coordinators."""

@@ -1,0 +1,27 @@
+"""From an error code in an answer to the exception a caller can act on.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog import errors
+
+
+def problem_of(code: int, subject: str, message: str | None = None) -> errors.TidelogError:
+    """`subject` names the thing that was asked about; `message` is what the broker added, if anything."""
+    error_class = errors.by_code(code)
+    reason = message or (error_class.about if error_class.code == code else f"unknown error code {code}")
+    return error_class(f"{subject}: {reason}")
+
+
+def check(code: int, subject: str, message: str | None = None) -> None:
+    if code != errors.NONE:
+        raise problem_of(code, subject, message)
+
+
+def raise_all(what: str, problems: Sequence[errors.TidelogError]) -> None:
+    """One failure is raised as it is, several as a group, so that none is lost."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ExceptionGroup(what, list(problems))

@@ -1,0 +1,1 @@
+"""Fetch requests and sessions, and the buffers of fetched records by partition."""

@@ -1,0 +1,1 @@
+"""Membership in a group: joining, heartbeats, assignors, rebalances, committed offsets."""

@@ -1,0 +1,165 @@
+"""A consumer's part in its group: joins it for what is subscribed, and between two polls gives up and takes
+partitions as the group says, telling whoever listens.  `Consumer` owns the only instance; without a group
+there is one, too, which gives all partitions to it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from collections.abc import Callable, Collection
+
+from tidelog import errors
+from tidelog.client.cluster.cluster import Cluster
+from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
+from tidelog.client.cluster.options import ConnectionOptions
+from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.consumer.offset_store import Call, call_here
+from tidelog.client.groups.classic_membership import ClassicMembership
+from tidelog.client.groups.consumer_membership import ConsumerMembership
+from tidelog.client.groups.membership import AssignmentChange, Membership
+from tidelog.client.groups.membership_task import MembershipTask
+from tidelog.client.groups.metadata import GroupMetadata
+from tidelog.client.groups.options import GroupOptions
+from tidelog.client.groups.rebalance_listener import RebalanceListener
+from tidelog.client.groups.solo_membership import SoloMembership
+
+# How often a reader without a group looks for a topic that is not there yet.
+MISSING_TOPIC_MS = 1_000
+
+
+def new_machine(
+    group: GroupOptions, connection: ConnectionOptions, rack: str | None, chance: random.Random
+) -> Membership:
+    if group.group_id is None:
+        return SoloMembership(connection.metadata_max_age_ms, MISSING_TOPIC_MS)
+    if group.group_protocol == "consumer":
+        return ConsumerMembership(
+            group.group_id,
+            new_member_id(chance),
+            rebalance_timeout_ms=group.max_poll_interval_ms,
+            instance_id=group.group_instance_id,
+            rack=rack,
+            server_assignor=group.group_remote_assignor,
+        )
+    return ClassicMembership(
+        group.group_id,
+        group.assignors,
+        session_timeout_ms=group.session_timeout_ms,
+        rebalance_timeout_ms=group.max_poll_interval_ms,
+        heartbeat_interval_ms=group.heartbeat_interval_ms,
+        instance_id=group.group_instance_id,
+        rack=rack,
+    )
+
+
+def new_member_id(chance: random.Random) -> str:
+    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+
+
+class Rebalancer:
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetcher: Fetcher,
+        commits: Commits | None,
+        machine: Membership,
+        group: GroupOptions,
+        *,
+        notify: Callable[[], None],
+        progress: Callable[[], object],
+        tell: Call,
+    ) -> None:
+        """`tell` calls a listener, wherever that must happen."""
+        self.rebalance_ms = 0.0
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._commits = commits
+        self._machine = machine
+        self._by_coordinator = group.group_id is not None and group.group_protocol == "consumer"
+        self._tell = tell
+        self.listener: RebalanceListener | None = None
+        # A join is held at the coordinator until all have joined: it must not hold up commits.
+        self._channel = cluster.channel()
+        self._member = MembershipTask(
+            cluster,
+            CoordinatorLookup(cluster, CoordinatorType.GROUP, group.group_id or "", self._channel),
+            machine,
+            poll_interval_ms_max=group.max_poll_interval_ms,
+            notify=notify,
+            progress=progress,
+        )
+
+    @property
+    def identity(self) -> GroupMetadata:
+        return self._machine.identity
+
+    @property
+    def in_group(self) -> bool:
+        return self._machine.in_group
+
+    @property
+    def settled_in(self) -> bool:
+        """What it has is what there is for it, be it nothing."""
+        has_target = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
+        return has_target and self._machine.change is None
+
+    @property
+    def rebalances(self) -> int:
+        return self._machine.rebalances
+
+    @property
+    def problem(self) -> errors.TidelogError | None:
+        """What has ended it for good."""
+        return self._machine.problem
+
+    def subscribe(
+        self, topics: Collection[str], pattern: re.Pattern[str] | None, listener: RebalanceListener | None
+    ) -> None:
+        for topic in topics:
+            self._cluster.track(topic)
+        self.listener = listener
+        self._member.subscribe(topics, pattern, regex_here=not self._by_coordinator)
+
+    def poll_began(self) -> None:
+        self._member.poll_began()
+
+    def poll_ended(self) -> None:
+        self._member.poll_ended()
+
+    async def attend(self) -> None:
+        clock = self._cluster.environment.clock
+        while (change := self._machine.change) is not None:
+            begun_ms = clock.monotonic_ms()
+            await self._apply(change)
+            self.rebalance_ms += clock.monotonic_ms() - begun_ms
+
+    async def _apply(self, change: AssignmentChange) -> None:
+        commits, listener = self._commits, self.listener
+        tell = self._tell if listener is None or not listener._own else call_here
+        if change.revoked:
+            if commits is not None:
+                await commits.auto_now(change.revoked)
+            if listener is not None:
+                await tell(listener.on_partitions_revoked, change.revoked)
+        if change.lost and listener is not None:
+            await tell(listener.on_partitions_lost, change.lost)
+        if self._machine.change is not change:
+            return  # The group went on without us meanwhile: there is another change to apply.
+        for topic in {partition.topic for partition in change.added}:
+            self._cluster.track(topic)
+        if commits is not None:
+            commits.dropped((*change.revoked, *change.lost))
+        self._fetcher.assign(change.owned)
+        self._machine.applied()
+        self._member.wake()
+        if change.added and listener is not None:
+            await tell(listener.on_partitions_assigned, change.added)
+
+    async def close(self) -> None:
+        try:
+            await self._member.close()
+        finally:
+            await self._channel.close()

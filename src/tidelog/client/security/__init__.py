@@ -1,0 +1,1 @@
+"""TLS and SASL: who the client is, and who the broker is."""

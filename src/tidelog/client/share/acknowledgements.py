@@ -1,0 +1,124 @@
+"""What a share consumer has acquired, and what it says about it.  Pure.
+
+A record is acquired when it is delivered, and stays so until it is acknowledged or its lock expires at the
+broker.  Acknowledgements are collected per partition until a request takes them along; offsets that were
+acquired and hold no record are given back as gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
+
+from tidelog._speed.consumed import Record, delivered
+from tidelog.types import TopicPartition
+
+How = Literal["accept", "release", "reject", "renew"]
+
+GAP = 0
+TYPES: dict[str, int] = {"accept": 1, "release": 2, "reject": 3, "renew": 4}
+RENEW = TYPES["renew"]
+
+
+class AcknowledgedRange(NamedTuple):
+    """Acknowledged alike, from `first` to `last`."""
+
+    first: int
+    last: int
+    kind: int
+
+
+class AcquiredRange(NamedTuple):
+    first: int
+    last: int
+    delivery_count: int
+
+
+class Acknowledgements:
+    def __init__(self) -> None:
+        self._held: dict[TopicPartition, set[int]] = {}
+        self._unsent: dict[TopicPartition, dict[int, int]] = {}
+
+    def deliver(
+        self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredRange]
+    ) -> list[Record]:
+        """Of a fetch's records those that were acquired, with their delivery counts."""
+        by_offset = {record.offset: record for record in records}
+        held = self._held.setdefault(partition, set())
+        out: list[Record] = []
+        for span in acquired:
+            chunk = []
+            for offset in range(span.first, span.last + 1):
+                record = by_offset.get(offset)
+                if record is None:
+                    self._unsent.setdefault(partition, {})[offset] = GAP
+                else:
+                    held.add(offset)
+                    chunk.append(record)
+            delivered(chunk, span.delivery_count)
+            out += chunk
+        return out
+
+    def acknowledge(self, partition: TopicPartition, offset: int, how: str) -> None:
+        if how not in TYPES:
+            raise ValueError(f"a record cannot be acknowledged with {how!r}: use {', '.join(TYPES)}")
+        if offset not in self._held.get(partition, ()):
+            raise ValueError(
+                f"{partition} at offset {offset} is not in hand: it was acknowledged before, or never delivered"
+            )
+        self._unsent.setdefault(partition, {})[offset] = TYPES[how]
+        if TYPES[how] != RENEW:
+            self._held[partition].discard(offset)
+
+    def acknowledge_all(self, how: str, but: Collection[tuple[str, int, int]] = ()) -> None:
+        """Whatever nothing was said about yet, `but` these."""
+        for partition, offsets in list(self._held.items()):
+            pending = self._unsent.setdefault(partition, {})
+            for offset in list(offsets):
+                if offset not in pending and (*partition, offset) not in but:
+                    pending[offset] = TYPES[how]
+                    offsets.discard(offset)
+
+    def holds(self, partition: TopicPartition, offset: int) -> bool:
+        """It is in hand, and nothing was said about it."""
+        return offset in self._held.get(partition, ()) and offset not in self._unsent.get(partition, ())
+
+    @property
+    def held(self) -> int:
+        """In hand, and nothing said about it."""
+        return sum(
+            len(offsets - self._unsent.get(partition, {}).keys()) for partition, offsets in self._held.items()
+        )
+
+    def pending(self) -> set[TopicPartition]:
+        return {partition for partition, pending in self._unsent.items() if pending}
+
+    def take(
+        self, partitions: Collection[TopicPartition], renewals: bool
+    ) -> dict[TopicPartition, list[AcknowledgedRange]]:
+        """What was said about these, to be sent now; renewals, which keep the record in hand, or the others."""
+        out: dict[TopicPartition, list[AcknowledgedRange]] = {}
+        for partition in partitions:
+            pending = self._unsent.get(partition, {})
+            chosen = {offset: kind for offset, kind in pending.items() if (kind == RENEW) == renewals}
+            if chosen:
+                out[partition] = ranges_of(chosen)
+                self._unsent[partition] = {o: kind for o, kind in pending.items() if o not in chosen}
+        return out
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """The broker has forgotten who holds these."""
+        for partition in partitions:
+            self._held.pop(partition, None)
+            self._unsent.pop(partition, None)
+
+
+def ranges_of(pending: dict[int, int]) -> list[AcknowledgedRange]:
+    out: list[AcknowledgedRange] = []
+    for offset in sorted(pending):
+        kind = pending[offset]
+        if out and out[-1].last == offset - 1 and out[-1].kind == kind:
+            out[-1] = AcknowledgedRange(out[-1].first, offset, kind)
+        else:
+            out.append(AcknowledgedRange(offset, offset, kind))
+    return out

@@ -1,0 +1,67 @@
+"""What one broker remembers of a share consumer's fetches, and the requests that keep to it.  Pure.
+
+Like a fetch session: epoch 0 begins it and names everything, later ones name what changed, -1 ends it.  No
+acknowledgement can go along with epoch 0: whatever was acquired before belongs to a session that is gone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.client.share.acknowledgements import AcknowledgedRange
+from tidelog.wire.messages import share_acknowledge, share_fetch
+from tidelog.wire.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic
+from tidelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+FIRST_EPOCH = 0
+LAST_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+
+class SharePartitionKey(NamedTuple):
+    topic_id: uuid.UUID
+    partition: int
+
+
+class ShareSessionHandler:
+    def __init__(self) -> None:
+        self.epoch = FIRST_EPOCH
+        self._known: set[SharePartitionKey] = set()
+
+    def fetch_topics(
+        self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]
+    ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
+        """For the next fetch: what is new or acknowledged, and what is not wanted any more."""
+        new = [partition for partition in wanted if partition not in self._known or self.epoch == FIRST_EPOCH]
+        named: dict[uuid.UUID, list[FetchPartition]] = {}
+        for place in dict.fromkeys([*new, *acks]):
+            batches = [
+                share_fetch.AcknowledgementBatch(run.first, run.last, [run.kind])
+                for run in acks.get(place, ())
+            ]
+            named.setdefault(place.topic_id, []).append(FetchPartition(place.partition, batches))
+        forgotten: dict[uuid.UUID, list[int]] = {}
+        for place in self._known - set(wanted):
+            forgotten.setdefault(place.topic_id, []).append(place.partition)
+        self._known = set(wanted)
+        return (
+            [FetchTopic(topic_id, parts) for topic_id, parts in named.items()],
+            [ForgottenTopic(topic_id, parts) for topic_id, parts in forgotten.items()],
+        )
+
+    def answered(self) -> None:
+        self.epoch = self.epoch + 1 if self.epoch < EPOCH_MAX else 1
+
+    def failed(self) -> None:
+        self.epoch = FIRST_EPOCH
+        self._known = set()
+
+
+def acknowledge_topics(acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]) -> list[AcknowledgeTopic]:
+    topics: dict[uuid.UUID, list[AcknowledgePartition]] = {}
+    for place, listed in acks.items():
+        batches = [share_acknowledge.AcknowledgementBatch(run.first, run.last, [run.kind]) for run in listed]
+        topics.setdefault(place.topic_id, []).append(AcknowledgePartition(place.partition, batches))
+    return [AcknowledgeTopic(topic_id, parts) for topic_id, parts in topics.items()]

@@ -1,0 +1,171 @@
+"""How clients of one listener are let in: TLS and SASL settings, with what `listener.name.NAME.` changes for it.
+
+`BrokerConfig` has one of these for each listener; `net.tls_files` makes TLS contexts of them, `broker.login` takes
+mechanisms and login modules from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.config.jaas import JaasEntry, parse_jaas
+from tidelog.config.table import Setting, Value
+from tidelog.errors import InvalidConfig
+
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PREFIX = "listener.name."
+_JAAS = "sasl.jaas.config"
+_TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the broker's certificate, its key and the certificates it trusts come from: files, or PEM text."""
+
+    keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    keystore_type: str = "JKS"
+    keystore_certificate_chain: str | None = field(default=None, repr=False)
+    keystore_key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+    truststore_type: str = "JKS"
+    truststore_certificates: str | None = field(default=None, repr=False)
+    client_auth: str = "none"
+    enabled_protocols: tuple[str, ...] = _TLS_VERSIONS
+    cipher_suites: tuple[str, ...] = ()
+    endpoint_identification_algorithm: str = "https"
+
+    @property
+    def has_certificate(self) -> bool:
+        return self.keystore_location is not None or self.keystore_certificate_chain is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    protocol: str = PLAINTEXT
+    tls: TlsFiles = field(default_factory=TlsFiles)
+    principal_mapping_rules: str = "DEFAULT"
+    mechanisms: tuple[str, ...] = ()
+    jaas: Mapping[str, JaasEntry] = field(default_factory=dict, repr=False)
+    """By mechanism."""
+    max_reauth_ms: int = 0
+
+    @property
+    def encrypts(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_login(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+
+def split_overrides(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """(settings of the whole broker, settings of one listener by its name in small letters)"""
+    plain: dict[str, str] = {}
+    overrides: dict[str, dict[str, str]] = {}
+    for name, text in texts.items():
+        if name.startswith(PREFIX):
+            listener, _, setting = name.removeprefix(PREFIX).partition(".")
+            overrides.setdefault(listener, {})[setting] = text
+        else:
+            plain[name] = text
+    return plain, overrides
+
+
+def override_setting(name: str, settings: Mapping[str, Setting]) -> Setting | None:
+    """Which setting `listener.name.LISTENER.<name>` overrides; None when it is none of a listener's."""
+    base = name
+    for mechanism in MECHANISMS:
+        prefix = f"{mechanism.lower()}."
+        if name.startswith(prefix):
+            base = name.removeprefix(prefix)
+    own = base.startswith(("ssl.", "sasl.")) or base in _OF_A_LISTENER
+    return settings.get(base) if own else None
+
+
+_OF_A_LISTENER = (
+    "connections.max.reauth.ms",
+    "max.connections",
+    "max.connection.creation.rate",
+)
+
+
+def listener_security(
+    listener: str,
+    protocol: str,
+    value: Callable[[str], Value],
+    overrides: Mapping[str, str],
+    settings: Mapping[str, Setting],
+) -> ListenerSecurity:
+    """`value`: what a setting is for the whole broker."""
+
+    def text(name: str) -> str | None:
+        found = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        return None if found is None else str(found)
+
+    def entries(name: str) -> tuple[str, ...]:
+        found = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        assert isinstance(found, tuple)
+        return found
+
+    security = ListenerSecurity(
+        protocol=protocol,
+        tls=TlsFiles(
+            keystore_location=text("ssl.keystore.location"),
+            keystore_password=text("ssl.keystore.password"),
+            keystore_type=text("ssl.keystore.type") or "JKS",
+            keystore_certificate_chain=text("ssl.keystore.certificate.chain"),
+            keystore_key=text("ssl.keystore.key"),
+            key_password=text("ssl.key.password"),
+            truststore_location=text("ssl.truststore.location"),
+            truststore_password=text("ssl.truststore.password"),
+            truststore_type=text("ssl.truststore.type") or "JKS",
+            truststore_certificates=text("ssl.truststore.certificates"),
+            client_auth=text("ssl.client.auth") or "none",
+            enabled_protocols=entries("ssl.enabled.protocols"),
+            cipher_suites=entries("ssl.cipher.suites"),
+            endpoint_identification_algorithm=text("ssl.endpoint.identification.algorithm") or "",
+        ),
+        principal_mapping_rules=text("ssl.principal.mapping.rules") or "DEFAULT",
+        mechanisms=entries("sasl.enabled.mechanisms"),
+        jaas=_jaas(listener, value, overrides),
+        max_reauth_ms=int(text("connections.max.reauth.ms") or 0),
+    )
+    _check(listener, security)
+    return security
+
+
+def _jaas(listener: str, value: Callable[[str], Value], overrides: Mapping[str, str]) -> dict[str, JaasEntry]:
+    entries: dict[str, JaasEntry] = {}
+    everywhere = overrides.get(_JAAS) or value(_JAAS)
+    for mechanism in MECHANISMS:
+        name = f"{mechanism.lower()}.{_JAAS}"
+        text = overrides.get(name) or everywhere
+        if text is not None:
+            shown = f"{PREFIX}{listener.lower()}.{name}" if name in overrides else _JAAS
+            entries[mechanism] = parse_jaas(str(text), shown)
+    return entries
+
+
+def _check(listener: str, security: ListenerSecurity) -> None:
+    if security.has_login:
+        unbuilt = [name for name in security.mechanisms if name not in MECHANISMS]
+        if unbuilt or not security.mechanisms:
+            which = ", ".join(unbuilt) or "no mechanism"
+            raise InvalidConfig(
+                f"listener {listener} offers {which}: set sasl.enabled.mechanisms to some of {', '.join(MECHANISMS)}"
+            )
+    if security.encrypts:
+        if not security.tls.has_certificate:
+            raise InvalidConfig(
+                f"listener {listener} needs a certificate: set ssl.keystore.location (a PEM or PKCS12 file), or "
+                "ssl.keystore.certificate.chain and ssl.keystore.key"
+            )
+        outdated = [name for name in security.tls.enabled_protocols if name not in _TLS_VERSIONS]
+        if outdated:
+            raise InvalidConfig(
+                f"ssl.enabled.protocols has {', '.join(outdated)}: only {' and '.join(_TLS_VERSIONS)} are safe"
+            )
