@@ -14,7 +14,7 @@ from tidelog.broker.pulse import DELAY_BOUNDS_MS
 from tidelog.broker.routes import ROUTES
 from tidelog.cli import cli
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
-from tidelog.config.resource_tables import GROUP_SETTINGS
+from tidelog.config.tables.groups import GROUP_SETTINGS
 from tidelog.gateways.metrics.families import FAMILIES
 from tidelog.storage.flusher import FLUSH_BOUNDS_MS
 from tidelog.wire.apis import APIS

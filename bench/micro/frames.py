@@ -24,9 +24,10 @@ def cases() -> Iterator[Case]:
     fetch = memoryview(FetchFrame(TOPIC, 0).at_offset(0))[4:]
     _client, at = request_header(produce, True)
     produced: list[tuple[str | bytes, list[ProduceAnswer]]] = [
-        (TOPIC.id.bytes, [(0, 0, 1234, -1, 0, None, None, ())])
+        (TOPIC.id.bytes, [ProduceAnswer(0, 0, 1234, -1, 0)])
     ]
-    partition: FetchAnswer = (0, 0, 1234, 1234, 0, None, None, None, -1, b"")
+    partition = FetchAnswer(0, 0, 1234, 1234, 0)
+    partition.records = b""
     fetched: list[tuple[str | bytes, list[FetchAnswer]]] = [(TOPIC.id.bytes, [partition])]
     yield Case("request_header", lambda: request_header(produce, True))
     yield Case("decode_produce, one partition", lambda: decode_produce(produce, at, PRODUCE_VERSION))

@@ -36,7 +36,7 @@ def request(folder: str, identity: Identity | None) -> Callable[[], object]:
     log = Log.open(volume, f"{folder}/{name.topic}-0", name, TopicConfig())
     partition = Partition(name, TOPIC.id.bytes, NODE, log)
     partition.led(NODE, Epoch(0), frozenset((NODE,)), 1)
-    shortcut = ProduceShortcut({(TOPIC.id.bytes, 0): partition}, NODE, clock.now_ms, never, ())
+    shortcut = ProduceShortcut({(TOPIC.id.bytes, 0): partition}, clock.now_ms, lambda: True, never, ())
     frame = ProduceFrame(TOPIC, 0, single(100), identity)
     # The first batch of a log and of a producer goes through the handler.
     at = len(frame.renew(0)) - frame.batch_bytes - 3

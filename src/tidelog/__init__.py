@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin.log_dirs import LogDir
     from tidelog.client.admin.partition_admin import Reassignment
     from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+    from tidelog.client.admin.security_admin import DelegationToken
     from tidelog.client.admin.share_group_offsets import ShareOffset
     from tidelog.client.admin.topics import CreatedTopic, NewTopic
     from tidelog.client.admin.transaction_admin import (
@@ -52,10 +53,25 @@ if TYPE_CHECKING:
     from tidelog.client.transactions.prepared import PreparedTransaction
     from tidelog.errors import TidelogError
     from tidelog.types import TopicPartition
+    from tidelog.wire.acls import (
+        AclBinding,
+        AclFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermission,
+        AclResourceType,
+    )
+    from tidelog.wire.client_quotas import QuotaEntity
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Assignor",
@@ -70,6 +86,7 @@ __all__ = [
     "Consumer",
     "ConsumerMetrics",
     "CreatedTopic",
+    "DelegationToken",
     "Delivery",
     "DeliveryTimedOut",
     "Environment",
@@ -90,6 +107,7 @@ __all__ = [
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "QuotaEntity",
     "Reassignment",
     "RebalanceListener",
     "Record",
@@ -112,6 +130,14 @@ __all__ = [
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
+    "AclBinding": "tidelog.wire.acls",
+    "AclFilter": "tidelog.wire.acls",
+    "AclOperation": "tidelog.wire.acls",
+    "AclPatternType": "tidelog.wire.acls",
+    "AclPermission": "tidelog.wire.acls",
+    "AclResourceType": "tidelog.wire.acls",
+    "DelegationToken": "tidelog.client.admin.security_admin",
+    "QuotaEntity": "tidelog.wire.client_quotas",
     "ActiveProducer": "tidelog.client.admin.transaction_admin",
     "Admin": "tidelog.client.blocking.admin",
     "Assignor": "tidelog.client.groups.assignors",

@@ -9,6 +9,7 @@ from tidelog.client.admin.lag import Lag
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.partition_admin import Reassignment
 from tidelog.client.admin.replica_states import PartitionState, ReplicaDoubt, ReplicaLog
+from tidelog.client.admin.security_admin import DelegationToken
 from tidelog.client.admin.share_group_offsets import ShareOffset
 from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.admin.transaction_admin import ActiveProducer, TransactionDescription, TransactionListing
@@ -39,8 +40,23 @@ from tidelog.client.share.consumer import ShareConsumer
 from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.errors import TidelogError
 from tidelog.types import TopicPartition
+from tidelog.wire.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
+from tidelog.wire.client_quotas import QuotaEntity
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Assignor",
@@ -55,6 +71,7 @@ __all__ = [
     "Consumer",
     "ConsumerMetrics",
     "CreatedTopic",
+    "DelegationToken",
     "Delivery",
     "DeliveryTimedOut",
     "Environment",
@@ -75,6 +92,7 @@ __all__ = [
     "ProcessingFailed",
     "Producer",
     "ProducerMetrics",
+    "QuotaEntity",
     "Reassignment",
     "RebalanceListener",
     "Record",

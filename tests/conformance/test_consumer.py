@@ -49,7 +49,7 @@ def test_without_a_group_it_reads_all_partitions(bootstrap: str, topic: Callable
         async with Consumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
             assert sorted(one.value for one in await drain(consumer, 30)) == sorted(sent)
             assert indexes(consumer) == [0, 1, 2]
-            with pytest.raises(ValueError, match="name a group"):
+            with pytest.raises(ValueError, match="give it a group_id"):
                 await consumer.commit()
 
     run(scenario())

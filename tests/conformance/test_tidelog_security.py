@@ -13,8 +13,8 @@ import confluent_kafka.admin as confluent
 import pytest
 
 from tests.conformance import apache_kafka
-from tests.conformance.process import free_port
-from tidelog import Producer, Security, Unreachable, errors
+from tests.conformance.process import free_port, wait_until
+from tidelog import Admin, Producer, Security, Unreachable, errors
 
 pytest.importorskip("cryptography")
 from tests.conformance.certificates import make_certificates
@@ -143,6 +143,16 @@ def test_a_password_opens_the_door(kafka: SecureKafka, listener: str, mechanism:
     assert writes(kafka.at(listener), security) == 50
     wrong = refused(kafka.at(listener), Security(ca=ca, mechanism=mechanism, username="me", password="guess"))
     assert isinstance(wrong, errors.SaslAuthenticationFailed) and "did not let us in" in str(wrong)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_password_that_our_admin_client_set_opens_the_door(kafka: SecureKafka, mechanism: str) -> None:
+    name, password = f"bjorn,={mechanism}", "pässword = 1, 2"
+    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        admin.alter_user_scram_credentials({name: password}, mechanism=mechanism)
+        security = Security(mechanism=mechanism, username=name, password=password)
+        wait_until(lambda: name in admin.describe_user_scram_credentials(), 10, "the user is known")
+    assert writes(kafka.at("LOGIN"), security) == 50
 
 
 @pytest.mark.parametrize("source", [token, token_later])

@@ -9,7 +9,7 @@ from tests.contract.etcd import Etcd
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
-    """One member, shared by the tests of this worker: each has a root of its own in it."""
+    """An etcd of one member, shared by the tests of this worker; each test has its own root in it."""
     running = Etcd(tmp_path_factory.mktemp("etcd"))
     running.start()
     yield running
@@ -18,7 +18,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 
 @pytest.fixture
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
-    """A cluster of three for one test, which may do with it what it likes."""
+    """A cluster of three members for one test, which may kill and freeze its members."""
     running = Etcd(tmp_path_factory.mktemp("three"), size=3)
     running.start()
     yield running

@@ -1,4 +1,4 @@
-"""etcd processes of our own, on free ports of this machine, for tests to be cruel to."""
+"""Starts etcd processes on free ports of this machine, for tests that kill and freeze them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ INSTALL = "apt-get install etcd-server"
 
 
 def program() -> str:
-    found = shutil.which("etcd")
-    if found is None:
+    etcd = shutil.which("etcd")
+    if etcd is None:
         pytest.fail(f"these tests need etcd: {INSTALL}")
-    return found
+    return etcd
 
 
 class Member:
-    """Quick elections, so that the shortest lease is one second."""
+    """One member, with quick elections, so that the shortest lease is one second."""
 
     def __init__(self, home: Path, name: str, options: dict[str, str] | None = None) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Member:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """At once, as by kill -9; also when it is frozen."""
+        """Kills the member at once, as by kill -9, even if it is frozen."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -113,7 +113,7 @@ class Member:
 
 
 class Etcd:
-    """A cluster of as many members as asked for; `stop` ends whatever is left of it."""
+    """A cluster of etcd members; `stop` ends all that still run."""
 
     def __init__(self, home: Path, size: int = 1, options: dict[str, str] | None = None) -> None:
         self.members = [Member(home, f"etcd-{number}", options) for number in range(1, size + 1)]
@@ -124,7 +124,7 @@ class Etcd:
         return tuple(member.endpoint for member in self.members)
 
     def start(self) -> None:
-        """Those that do not run."""
+        """Starts the members that do not run."""
         starting = [member for member in self.members if not member.running]
         for member in starting:
             member.spawn(self._cluster)

@@ -1,19 +1,19 @@
-"""An etcd that wants to know who asks: users with passwords, and certificates."""
+"""An etcd with access control: users with passwords, and client certificates."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdClient, EtcdRefused
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdClient, EtcdRefused
 
 USER = "broker"
 PASSWORD = "open sesame"
 
 
 async def give_users(client: EtcdClient, root: str) -> None:
-    """root, and a broker who may do what it likes below `root`."""
+    """Creates the user root, and a user for a broker with all permissions below `root`."""
     for user, role, password in (("root", "root", "rootpw"), (USER, "broker", PASSWORD)):
         await _add(client, "User", messages.data(1, user.encode()) + messages.data(2, password.encode()))
         await _add(client, "Role", messages.data(1, role.encode()))
@@ -31,7 +31,7 @@ async def give_users(client: EtcdClient, root: str) -> None:
 
 
 async def _add(client: EtcdClient, what: str, named: bytes) -> None:
-    """A call whose answer is late on a busy machine is made again, and finds its own work done."""
+    """Repeats a call whose answer is late on a busy machine; the repeated call may find that the work is done."""
     try:
         await client.call(f"/etcdserverpb.Auth/{what}Add", named)
     except EtcdRefused as problem:
@@ -40,7 +40,7 @@ async def _add(client: EtcdClient, what: str, named: bytes) -> None:
 
 
 def make_certificates(folder: Path) -> None:
-    """A CA; a server and a client that it has signed."""
+    """Makes a CA, and certificates of a server and a client signed by it."""
     folder.mkdir()
 
     def openssl(*words: str) -> None:
@@ -60,7 +60,7 @@ def make_certificates(folder: Path) -> None:
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """etcd's options: it shows its own certificate and wants one from clients."""
+    """etcd's options for TLS with client certificates."""
     return {
         "cert-file": str(folder / "server.pem"),
         "key-file": str(folder / "server.key"),

@@ -1,4 +1,4 @@
-"""A TCP proxy before etcd that can swallow its answers: the request arrives, and nobody learns what came of it."""
+"""A TCP proxy before etcd that can swallow the answers: the request arrives, and its sender does not learn the outcome."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Proxy:
-    """`endpoint` stands for `behind`.  While `swallows`, what comes back is thrown away."""
+    """A proxy at `endpoint` for the address `behind`.  While `swallows` is true, it drops the answers."""
 
     def __init__(self, behind: str) -> None:
         self._host, _, port = behind.partition(":")

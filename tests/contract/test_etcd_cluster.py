@@ -12,12 +12,12 @@ import pytest
 
 from tests.contract.etcd import Etcd, Member
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import (
-    Change,
     Compacted,
     Compare,
     Delete,
+    KeyChange,
     LeaseEnded,
     MetadataStore,
     Put,
@@ -48,7 +48,7 @@ async def start_at(world: RealEtcd, member: Member, writer: str = "1") -> EtcdSt
 
 
 async def count_up(store: MetadataStore, key: str, times: int) -> list[int]:
-    """A counter in one key, by compare-and-swap: the revisions that wrote it."""
+    """Counts up in one key by compare-and-swap; returns the revisions that wrote the key."""
     revisions = []
     for _ in range(times):
         entry = await store.get(key)
@@ -59,8 +59,8 @@ async def count_up(store: MetadataStore, key: str, times: int) -> list[int]:
     return revisions
 
 
-async def collect(store: MetadataStore, from_revision: int, until: bytes) -> list[tuple[int, Change]]:
-    """The changes of a watch until one of them has that value."""
+async def collect(store: MetadataStore, from_revision: int, until: bytes) -> list[tuple[int, KeyChange]]:
+    """Collects the changes of a watch until a change has that value."""
     seen = []
     watch = store.watch("", from_revision)
     async with aclosing(watch):
@@ -84,7 +84,7 @@ def trouble(kind: str, member: Member) -> None:
 def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind: str, near: bool) -> None:
     async def scenario(_: World) -> None:
         lost = await world.leader()
-        other = next(one for one in world.etcd.members if one is not lost)
+        other = next(member for member in world.etcd.members if member is not lost)
         store = await start_at(world, lost if near else other)
         watcher = await start_at(world, lost if near else other, "watcher")
         start = (await store.range("")).revision
@@ -98,10 +98,10 @@ def test_a_lost_leader_costs_about_a_second_and_no_change(world: RealEtcd, kind:
         values = [b"%d" % (number + 1) for number in range(2 * WRITES)]
         assert seen == [
             *(
-                (revision, Change("n", value))
+                (revision, KeyChange("n", value))
                 for revision, value in zip([*before, *after], values, strict=True)
             ),
-            (end, Change("end", b"last")),
+            (end, KeyChange("end", b"last")),
         ]
 
     world.run(scenario)
@@ -113,12 +113,12 @@ def test_a_request_that_a_frozen_member_passes_on_late_has_no_effect(world: Real
         store = await start_at(world, frozen)
         await count_up(store, "n", 1)
         frozen.freeze()
-        # One copy of it waits in the frozen member, another one has succeeded elsewhere.
+        # One copy of the request waits in the frozen member, another copy has succeeded elsewhere.
         assert await store.txn([Compare("late", 0)], [Put("late", b"1")]) is not None
         entry = await store.get("late")
         assert entry is not None
         other = world.store("other", endpoints=first(world, frozen)[1:])
-        # Now everything that the first request compared with is as it was before it.
+        # Now every key that the first request compares is as it was before that request.
         assert await other.txn([Compare("late", entry.revision)], [Put("gone", b"")]) is not None
         await other.txn((), [Delete("late")])
         frozen.thaw()
@@ -159,7 +159,7 @@ def test_a_watch_that_was_away_during_a_compaction_is_told_so(world: RealEtcd) -
         async with aclosing(watch):
             [revision] = await count_up(writer, "n", 1)
             assert (await anext(watch)).revision == revision
-            # Nobody listens to the watch now, and its member is lost.
+            # No reader waits on the watch now, and its member is lost.
             member.kill()
             await count_up(writer, "n", WRITES)
             await world.forget(writer)
@@ -195,7 +195,7 @@ def test_a_watch_leaves_a_member_that_has_lost_the_majority(world: RealEtcd) -> 
         assert not came.is_set()
         for other in others:
             other.freeze()
-        # The one that is left answers, but nothing new will ever come from it.
+        # The remaining member answers, but it will never have anything new.
         await asyncio.wait_for(came.wait(), FAILOVER_SECONDS_MAX)
         for other in others:
             other.thaw()

@@ -1,4 +1,4 @@
-"""A transaction whose answer is lost is asked for again, and what came of it is told right in every case."""
+"""A transaction whose answer is lost is sent again, and its outcome is reported correctly in every case."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import aclosing
 from tests.contract.etcd import Etcd
 from tests.contract.proxy import Proxy
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import ABSENT, Changes, Compare, Delete, Put
 
 Scenario = Callable[[Proxy, EtcdStore, EtcdStore], Awaitable[None]]
 
 
 def play(etcd: Etcd, scenario: Scenario) -> None:
-    """With a store behind a proxy (and straight to etcd once that is left), and one that has no trouble."""
+    """Runs a scenario with a store behind a proxy (and directly on etcd after a failover), and one without faults."""
     world = RealEtcd(etcd)
 
     async def run(_: World) -> None:
@@ -24,7 +24,7 @@ def play(etcd: Etcd, scenario: Scenario) -> None:
         await proxy.start()
         store = world.store(endpoints=(proxy.endpoint, *etcd.endpoints))
         other = world.store("other")
-        # Connected, and with its slot known: the next thing that it sends is the transaction.
+        # The store is connected and knows its slot: the next request that it sends is the transaction.
         await store.txn((), [Put("first", b"")])
         proxy.swallows = True
         await scenario(proxy, store, other)
@@ -37,9 +37,9 @@ def play(etcd: Etcd, scenario: Scenario) -> None:
 async def changes(store: EtcdStore, from_revision: int, last: str) -> list[Changes]:
     seen = []
     async with aclosing(store.watch("", from_revision)) as watch:
-        async for one in watch:
-            seen.append(one)
-            if any(change.key == last for change in one.changes):
+        async for changes in watch:
+            seen.append(changes)
+            if any(change.key == last for change in changes.changes):
                 break
     return seen
 

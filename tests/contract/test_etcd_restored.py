@@ -1,4 +1,4 @@
-"""An etcd whose data were put back to an earlier state, as a backup does it."""
+"""An etcd whose data were restored to an earlier state from a backup."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ from tidelog.metadata.store import Changes, Put, RolledBack
 PATIENCE_S = 60
 
 
-def test_a_watch_is_told_that_etcd_has_lost_what_it_had_told(tmp_path: Path) -> None:
-    asyncio.run(_lost(tmp_path))
-
-
-async def _lost(tmp_path: Path) -> None:
+async def test_a_watch_is_told_that_etcd_has_lost_what_it_had_told(tmp_path: Path) -> None:
     etcd = Etcd(tmp_path)
     member = etcd.members[0]
     etcd.start()
@@ -49,11 +45,7 @@ async def _lost(tmp_path: Path) -> None:
         etcd.stop()
 
 
-def test_a_restored_etcd_that_has_grown_past_what_was_told_is_noticed(tmp_path: Path) -> None:
-    asyncio.run(_overtaken(tmp_path))
-
-
-async def _overtaken(tmp_path: Path) -> None:
+async def test_a_restored_etcd_that_has_grown_past_what_was_told_is_noticed(tmp_path: Path) -> None:
     etcd = Etcd(tmp_path)
     member = etcd.members[0]
     etcd.start()
@@ -82,11 +74,7 @@ async def _overtaken(tmp_path: Path) -> None:
         etcd.stop()
 
 
-def test_a_watch_goes_on_over_a_restart_without_a_loss(tmp_path: Path) -> None:
-    asyncio.run(_restarted(tmp_path))
-
-
-async def _restarted(tmp_path: Path) -> None:
+async def test_a_watch_goes_on_over_a_restart_without_a_loss(tmp_path: Path) -> None:
     etcd = Etcd(tmp_path)
     etcd.start()
     try:

@@ -17,8 +17,8 @@ from tests.conformance.process import free_port
 from tests.contract.etcd import Etcd
 from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
 from tests.contract.world import RealEtcd, World
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdRefused
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdRefused
 from tidelog.metadata.store import Compare, Put, Unanswered
 
 
@@ -101,25 +101,25 @@ def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
 
 
 def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
-    one, other = RealEtcd(etcd), RealEtcd(etcd)
+    near, other = RealEtcd(etcd), RealEtcd(etcd)
 
     async def scenario(_: World) -> None:
-        first, second = one.store(), other.store()
+        first, second = near.store(), other.store()
         await first.txn((), [Put("a", b"1")])
         await second.txn((), [Put("a", b"2"), Put("b", b"")])
         assert [(entry.key, entry.value) for entry in (await first.range("")).entries] == [("a", b"1")]
         assert len((await second.range("")).entries) == 2
         await other.client().close()
 
-    one.run(scenario)
+    near.run(scenario)
 
 
 HOLDER = """
 import asyncio, sys
 from random import Random
 from tidelog.clock import SystemClock
-from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-from tidelog.metadata.etcd_store import EtcdStore
+from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import Put
 
 async def hold():

@@ -1,4 +1,4 @@
-"""What every metadata store promises.  One scenario each, run on every implementation."""
+"""What every metadata store guarantees: one scenario per guarantee, run on every implementation."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 from tests.contract.world import RealEtcd, SimulatedEtcd, SimulatedSqlite, ThreadedSqlite, World
 from tidelog.metadata.store import (
     ABSENT,
-    Change,
     Changes,
     Compacted,
     Compare,
     Delete,
     DeletePrefix,
-    Entry,
+    KeyChange,
     LeaseEnded,
     MetadataStore,
     Put,
+    StoredEntry,
     TooLarge,
 )
 from tidelog.testing import Weather
@@ -72,8 +72,8 @@ def test_what_was_put_is_read_with_the_revision_that_wrote_it(world: World) -> N
         first = await put(store, ("a", b"1"), ("b", b""))
         second = await put(store, ("a", b"2"))
         assert second > first
-        assert await store.get("a") == Entry("a", b"2", second)
-        assert await store.get("b") == Entry("b", b"", first)
+        assert await store.get("a") == StoredEntry("a", b"2", second)
+        assert await store.get("b") == StoredEntry("b", b"", first)
 
     world.run(scenario)
 
@@ -126,8 +126,8 @@ def test_a_hundred_at_once_all_happen_each_in_a_revision_of_its_own(world: World
         tries = [store.txn([Compare(f"k/{who}", ABSENT)], [Put(f"k/{who}", b"")]) for who in range(100)]
         revisions = await asyncio.gather(*tries)
         assert None not in revisions and len(set(revisions)) == 100
-        found = {entry.key: entry.revision for entry in (await store.range("k/")).entries}
-        assert found == {f"k/{who}": revision for who, revision in enumerate(revisions)}
+        stored = {entry.key: entry.revision for entry in (await store.range("k/")).entries}
+        assert stored == {f"k/{who}": revision for who, revision in enumerate(revisions)}
 
     world.run(scenario)
 
@@ -190,7 +190,7 @@ def test_revisions_and_content_outlast_the_process(world: World) -> None:
         store = await world.open()
         revision = await put(store, ("a", b"1"))
         again = await world.open()
-        assert await again.get("a") == Entry("a", b"1", revision)
+        assert await again.get("a") == StoredEntry("a", b"1", revision)
         assert await put(again, ("b", b"2")) > revision
 
     world.run(scenario)
@@ -219,10 +219,10 @@ def test_a_watch_yields_each_revision_once_with_all_its_changes(world: World) ->
             second = await put(store, ("a", b"3"))
             third = await store.txn((), [Delete("a")])
             assert third is not None
-            assert [(one.revision, sorted(one.changes)) for one in await waiting] == [
-                (first, [Change("a", b"1"), Change("b", b"2")]),
-                (second, [Change("a", b"3")]),
-                (third, [Change("a", None)]),
+            assert [(changes.revision, sorted(changes.changes)) for changes in await waiting] == [
+                (first, [KeyChange("a", b"1"), KeyChange("b", b"2")]),
+                (second, [KeyChange("a", b"3")]),
+                (third, [KeyChange("a", None)]),
             ]
 
     world.run(scenario)
@@ -235,8 +235,10 @@ def test_a_watch_resumes_where_another_stopped(world: World) -> None:
         for start in revisions:
             watch = store.watch("", start)
             async with aclosing(watch):
-                seen = await take(watch, len([one for one in revisions if one >= start]))
-            assert [one.revision for one in seen] == [one for one in revisions if one >= start]
+                seen = await take(watch, len([revision for revision in revisions if revision >= start]))
+            assert [changes.revision for changes in seen] == [
+                revision for revision in revisions if revision >= start
+            ]
 
     world.run(scenario)
 
@@ -250,7 +252,7 @@ def test_a_watch_sees_only_what_is_below_its_prefix(world: World) -> None:
             await put(store, ("s/b", b"2"))
             last = await put(store, ("t/c", b"3"))
             seen = await take(watch, 2)
-        assert [one.changes for one in seen] == [(Change("t/a", b"1"),), (Change("t/c", b"3"),)]
+        assert [changes.changes for changes in seen] == [(KeyChange("t/a", b"1"),), (KeyChange("t/c", b"3"),)]
         assert seen[-1].revision == last
 
     world.run(scenario)
@@ -266,7 +268,7 @@ def test_a_change_is_seen_by_watchers_even_if_its_author_was_cancelled(world: Wo
             author.cancel()
             await asyncio.wait([author])
             await put(store, ("b", b"2"))
-            seen = [change.key for one in await take(watch, 2) for change in one.changes]
+            seen = [change.key for changes in await take(watch, 2) for change in changes.changes]
             assert sorted(seen) == ["a", "b"]
 
     world.run(scenario)
@@ -288,7 +290,7 @@ def test_changes_that_are_gone_are_refused_not_skipped(world: World) -> None:
         assert seen == []
         watch = store.watch("", last)
         async with aclosing(watch):
-            assert [one.revision for one in await take(watch, 1)] == [last]
+            assert [changes.revision for changes in await take(watch, 1)] == [last]
 
     world.run(scenario)
 
@@ -300,7 +302,7 @@ async def gone(store: MetadataStore, key: str, from_revision: int) -> None:
     watch = store.watch(key, from_revision)
     async with aclosing(watch):
         async for changes in watch:
-            if Change(key, None) in changes.changes:
+            if KeyChange(key, None) in changes.changes:
                 return
 
 
@@ -319,7 +321,7 @@ def test_keys_vanish_together_when_their_lease_ends(world: World) -> None:
         watch = store.watch("", first)
         async with aclosing(watch):
             last = (await take(watch, 3))[-1]
-        assert sorted(last.changes) == [Change("a", None), Change("b", None)]
+        assert sorted(last.changes) == [KeyChange("a", None), KeyChange("b", None)]
 
     world.run(scenario)
 

@@ -1,4 +1,4 @@
-"""Where a metadata store of each kind runs: its loop, its time, and how to open it again after a crash."""
+"""The environments of the metadata stores: the loop, the time, and how to open a store again after a crash."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from uuid import uuid4
 from tests.contract.etcd import Etcd, Member
 from tidelog import testing
 from tidelog.clock import Clock, SystemClock
-from tidelog.metadata import etcd_messages as messages
-from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-from tidelog.metadata.etcd_store import EtcdStore
-from tidelog.metadata.sqlite_store import CHANGES_KEPT_MAX, SqliteStore, connect
+from tidelog.metadata.etcd import messages as messages
+from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+from tidelog.metadata.etcd.store import EtcdStore
+from tidelog.metadata.sqlite.store import CHANGES_KEPT_MAX, SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Put, Unanswered
 from tidelog.testing import VirtualClock, VirtualMetadata, Weather
 from tidelog.testing.metadata import VirtualStore
@@ -35,11 +35,11 @@ class World(Protocol):
     def run(self, scenario: Scenario) -> None: ...
 
     async def open(self) -> MetadataStore:
-        """The store as a process sees it that starts now; the one opened before is gone without a word."""
+        """Opens the store as a newly started process does; the store opened before is dropped without being closed."""
         ...
 
     async def forget(self, store: MetadataStore) -> None:
-        """Makes the store forget its changes up to now; what it holds stays."""
+        """Makes the store drop its changes up to now; its entries stay."""
         ...
 
 
@@ -115,9 +115,9 @@ class ThreadedSqlite:
 
 
 async def _change_much(store: MetadataStore) -> None:
-    some = CHANGES_KEPT_MAX // 5
-    for at in range(0, CHANGES_KEPT_MAX * 2, some):
-        await store.txn((), [Put(f"k/{number}", b"") for number in range(at, at + some)])
+    batch = CHANGES_KEPT_MAX // 5
+    for at in range(0, CHANGES_KEPT_MAX * 2, batch):
+        await store.txn((), [Put(f"k/{number}", b"") for number in range(at, at + batch)])
 
 
 class First(Random):
@@ -128,7 +128,7 @@ class First(Random):
 
 
 class RealEtcd:
-    """A root of its own in an etcd that other tests use too."""
+    """A test's own root in an etcd that other tests also use."""
 
     ttl_ms = 1_000
 
@@ -155,7 +155,7 @@ class RealEtcd:
         return client
 
     def store(self, writer: str = WRITER, **access: Any) -> EtcdStore:
-        """Another process, beside those that are there."""
+        """A store for another process, beside the existing ones."""
         return EtcdStore(self.client(**access), self.root, writer)
 
     async def leader(self) -> Member:

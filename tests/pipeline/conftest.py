@@ -13,7 +13,8 @@ import pytest
 from tests.conformance.conftest import BrokerFactory, bootstrap, name, topic
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.tidelog_broker import TidelogBroker
-from tidelog.pipeline import clients, decisions, producers
+from tidelog.pipeline import clients
+from tidelog.pipeline.sink import decision_log, producers
 
 __all__ = ["bootstrap", "name", "topic"]
 
@@ -57,9 +58,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
-    """A driver keeps its clients from one trigger to the next; whatever runs next in this process has its own."""
+    """Closes the clients that a driver keeps from trigger to trigger; the next test in this process opens its own."""
     yield
-    decisions.close_all()
+    decision_log.close_all()
     producers.close_all()
     clients.close_all()
 

@@ -10,8 +10,8 @@ import sys
 
 def main() -> None:
     given = argparse.ArgumentParser()
-    for one in ("bootstrap", "source", "copy", "counts", "checkpoint"):
-        given.add_argument(f"--{one}", required=True)
+    for option in ("bootstrap", "source", "copy", "counts", "checkpoint"):
+        given.add_argument(f"--{option}", required=True)
     given.add_argument("--transaction-timeout-ms", required=True)
     options = given.parse_args()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

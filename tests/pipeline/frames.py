@@ -1,4 +1,4 @@
-"""What the tests of sources and sinks have in common: topics filled, frames of them, streams run to their end."""
+"""Helpers for tests of sources and sinks: fill topics, make DataFrames of topics, run streams to their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fill(bootstrap: str, topic: str, values: Iterable[bytes | str], partition: i
 
 
 def reading(spark: Any, bootstrap: str, **options: Any) -> Any:
-    """A batch; options as for the source."""
+    """A batch DataFrame of a topic; the options go to the source."""
     return _with(spark.read, bootstrap, options).load()
 
 
@@ -44,7 +44,7 @@ def writing(frame: Any, bootstrap: str, checkpoint: Path, **options: Any) -> Any
 
 
 def finish(writer: Any) -> Any:
-    """What is there now, then the end."""
+    """Runs the stream until it has processed the records that exist now."""
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_S), "the stream did not end"
     return query
@@ -52,12 +52,12 @@ def finish(writer: Any) -> Any:
 
 def values(frame: Any) -> list[str | None]:
     return [
-        None if one.value is None else bytes(one.value).decode() for one in frame.select("value").collect()
+        None if row.value is None else bytes(row.value).decode() for row in frame.select("value").collect()
     ]
 
 
 def failure(spark: Any, work: Any) -> str:
-    """What a query that must fail says to its user."""
+    """The message of a query that must fail."""
     try:
         work()
     except Exception as problem:

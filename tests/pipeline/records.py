@@ -1,4 +1,4 @@
-"""JSON records in and out of topics, for tests of pipelines."""
+"""Writes and reads JSON records in topics, for tests of pipelines."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def fresh_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     from tidelog import Admin
 
     with Admin(bootstrap_servers=bootstrap) as admin:
-        if topic in {one.name for one in admin.list_topics()}:
+        if topic in {topic.name for topic in admin.list_topics()}:
             admin.delete_topics([topic])
     create_topic(bootstrap, topic, partitions, None)
 
 
 def records(bootstrap: str, topic: str) -> list[Any]:
-    """Everything committed in a topic now, by partition and offset."""
-    found: list[Any] = []
+    """All committed records of a topic, sorted by partition and offset."""
+    consumed: list[Any] = []
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         parts = [TopicPartition(topic, index) for index in _partitions(bootstrap, topic)]
         consumer.assign(parts)
         consumer.seek_to_beginning(*parts)
         ends = consumer.end_offsets(parts)
-        while any(consumer.position(one) < ends[one] for one in parts):
-            found += consumer.poll(1000)
-    return sorted(found, key=lambda one: (one.partition, one.offset))
+        while any(consumer.position(part) < ends[part] for part in parts):
+            consumed += consumer.poll(1000)
+    return sorted(consumed, key=lambda record: (record.partition, record.offset))
 
 
 def _partitions(bootstrap: str, topic: str) -> range:
@@ -56,12 +56,14 @@ def _partitions(bootstrap: str, topic: str) -> range:
 
 def rows(bootstrap: str, topic: str) -> list[Any]:
     """The JSON values of a topic."""
-    return [None if one.value is None else json.loads(one.value) for one in records(bootstrap, topic)]
+    return [
+        None if record.value is None else json.loads(record.value) for record in records(bootstrap, topic)
+    ]
 
 
 def pairs(bootstrap: str, topic: str) -> list[tuple[str | None, Any]]:
     """Keys as text, values as JSON."""
     return [
-        (one.key and one.key.decode(), None if one.value is None else json.loads(one.value))
-        for one in records(bootstrap, topic)
+        (record.key and record.key.decode(), None if record.value is None else json.loads(record.value))
+        for record in records(bootstrap, topic)
     ]

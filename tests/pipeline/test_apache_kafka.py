@@ -30,7 +30,7 @@ def secured(kafka: SecureKafka, password: str = "secret") -> dict[str, str]:
 
 def values(spark: Any, kafka: SecureKafka, topic: str) -> list[str]:
     rows = spark.read.format("tidelog").options(**secured(kafka), topics=topic).load()
-    return sorted((bytes(one.value).decode() for one in rows.collect()), key=int)
+    return sorted((bytes(row.value).decode() for row in rows.collect()), key=int)
 
 
 def test_a_stream_is_copied_once_through_tls_and_a_login(
@@ -39,23 +39,23 @@ def test_a_stream_is_copied_once_through_tls_and_a_login(
     for topic in ("orders", "orders-copy"):
         create_topic(kafka.bootstrap, topic, 2, None)
     for life in range(2):
-        fill(kafka.bootstrap, "orders", [str(one) for one in range(life * 50, life * 50 + 50)])
+        fill(kafka.bootstrap, "orders", [str(number) for number in range(life * 50, life * 50 + 50)])
         read = spark.readStream.format("tidelog").options(**secured(kafka), topics="orders")
         rows = read.option("starting", "earliest").option("maxRecordsPerTrigger", 30).load()
         writer = rows.select("key", "value").writeStream.format("tidelog").options(**secured(kafka))
         finish(writer.option("topic", "orders-copy").option("checkpointLocation", str(tmp_path / "c")))
-    assert values(spark, kafka, "orders-copy") == [str(one) for one in range(100)]
+    assert values(spark, kafka, "orders-copy") == [str(number) for number in range(100)]
     with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         assert not admin.list_transactions(states=["Ongoing"]), "a transaction was left open"
-        assert "__tidelog_sink_decisions" in {one.name for one in admin.list_topics()}
+        assert "__tidelog_sink_decisions" in {topic.name for topic in admin.list_topics()}
 
 
 def test_who_may_not_come_in_is_told_so(spark: Any, kafka: SecureKafka) -> None:
     wrong = spark.read.format("tidelog").options(**secured(kafka, "guess"), topics="orders")
-    said = failure(spark, lambda: wrong.load().count())
-    assert "SCRAM" in said or "credentials" in said or "authenticat" in said.lower()
+    message = failure(spark, lambda: wrong.load().count())
+    assert "SCRAM" in message or "credentials" in message or "authenticat" in message.lower()
     stranger = {**secured(kafka), "security.ca": str(kafka.home / "other-ca.pem"), "timeoutMs": "2000"}
-    said = failure(
+    message = failure(
         spark, lambda: spark.read.format("tidelog").options(**stranger, topics="orders").load().count()
     )
-    assert "certificate" in said.lower()
+    assert "certificate" in message.lower()

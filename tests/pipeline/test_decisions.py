@@ -1,6 +1,6 @@
 """The exactly-once sink without Spark: drivers that die at every step, come back late, or come back twice.
 
-Tasks and drivers are played by the test, on a real broker; what they do is what `sink` and `committing` do."""
+Tasks and drivers are played by the test, on a real broker; what they do is what `sink` and `epoch_commit` do."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from tests.conformance.clients import confluent_consume
 from tests.conformance.process import wait_until
 from tidelog import Admin, errors
-from tidelog.pipeline import committing, decisions
-from tidelog.pipeline.decision import Epoch, Part, decide
-from tidelog.pipeline.decisions import Decisions, decisions_of, forget
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.producers import producer_of
-from tidelog.pipeline.sink_options import SinkOptions, sink_options
+from tidelog.pipeline.options.sink import SinkOptions, sink_options
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.sink import decision_log, epoch_commit
+from tidelog.pipeline.sink.decision import Epoch, Part, decide
+from tidelog.pipeline.sink.decision_log import DecisionLog, decisions_of, forget
+from tidelog.pipeline.sink.producers import producer_of
 
 Topic = Callable[..., str]
 TASKS = 3
@@ -42,7 +42,7 @@ class Query:
         self.restart()
 
     def restart(self) -> None:
-        """Another process: it has nothing in memory of what the last one knew."""
+        """Starts another process, which has nothing in memory from the last one."""
         forget(self.options, f"{self.id}/{self.options.sink_id}", self.run)
         self.run = uuid.uuid4().hex
 
@@ -53,7 +53,7 @@ class Query:
         return [b"%d/%d/%d" % (number, task, row) for row in range(4 if task else 0)]
 
     def tasks(self, number: int, attempt: int = 0, rows: Any = None) -> list[Part]:
-        return [self.task(number, one, attempt, rows) for one in range(TASKS)]
+        return [self.task(number, index, attempt, rows) for index in range(TASKS)]
 
     def task(self, number: int, index: int, attempt: int = 0, rows: Any = None) -> Part:
         values = (rows or self.rows)(number, index)
@@ -65,7 +65,7 @@ class Query:
             return Part(index, producer.prepare_transaction(), len(values), sum(map(len, values)))
 
     def commit(self, number: int, parts: Sequence[Part], attempts: bool = False) -> None:
-        committing.commit(self.options, self.epoch(number), parts, attempts=attempts, last=False)
+        epoch_commit.commit(self.options, self.epoch(number), parts, attempts=attempts, last=False)
 
     def whole(self, numbers: range) -> list[bytes]:
         return sorted(row for number in numbers for task in range(TASKS) for row in self.rows(number, task))
@@ -77,32 +77,33 @@ def query(bootstrap: str, topic: Topic) -> Query:
 
 
 def seen(bootstrap: str, options: SinkOptions, count: int) -> list[Any]:
-    """What readers of committed records find; one more would be found, too, behind a record that is sent last."""
+    """The values that readers of committed records find.  A record that is sent last shows that there are no more."""
     from tidelog import Producer
 
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(str(options.topic), b"end", partition=0)
     wanted = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    found: list[Any] = []
+    consumed: list[Any] = []
     for more in range(1, 1000):
-        found = [
-            one.message.value
-            for one in confluent_consume(bootstrap, str(options.topic), count + more, 0, **wanted)
+        consumed = [
+            record.message.value
+            for record in confluent_consume(bootstrap, str(options.topic), count + more, 0, **wanted)
         ]
-        if b"end" in found:
+        if b"end" in consumed:
             break
-    assert found[-1] == b"end"
-    return sorted(found[:-1])
+    assert consumed[-1] == b"end"
+    return sorted(consumed[:-1])
 
 
 def aborted(bootstrap: str, parts: Sequence[Part]) -> None:
-    """Waits until the broker has given them up."""
-    ids = [one.transaction.transactional_id for one in parts if one.transaction is not None]
+    """Waits until the broker has aborted the transactions."""
+    ids = [part.transaction.transactional_id for part in parts if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
         wait_until(
-            # Whoever fences an id aborts what it has open, and begins anew with nothing.
+            # Fencing an id aborts its open transaction; the next producer begins with nothing.
             lambda: all(
-                one.state in ("CompleteAbort", "Empty") for one in admin.describe_transactions(ids).values()
+                transaction.state in ("CompleteAbort", "Empty")
+                for transaction in admin.describe_transactions(ids).values()
             ),
             60,
             "the time-out of transactions",
@@ -131,8 +132,8 @@ def test_a_driver_that_dies_after_the_decision_is_finished_by_the_next(
     epoch = query.epoch(0)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for one in [one for one in parts if one.transaction is not None][:ended]:
-            admin.end_transaction(one.transaction, commit=True)  # type: ignore[arg-type]
+        for part in [part for part in parts if part.transaction is not None][:ended]:
+            admin.end_transaction(part.transaction, commit=True)  # type: ignore[arg-type]
     query.restart()
     query.commit(0, query.tasks(0))
     query.commit(1, query.tasks(1))
@@ -147,11 +148,11 @@ def test_a_driver_that_was_away_longer_than_its_transactions_repairs_them(
     parts = query.tasks(0)
     epoch = query.epoch(0)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
-    real = [one for one in parts if one.transaction is not None]
+    real = [part for part in parts if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for one in real[:ended]:
-            assert one.transaction is not None
-            admin.end_transaction(one.transaction, commit=True)
+        for part in real[:ended]:
+            assert part.transaction is not None
+            admin.end_transaction(part.transaction, commit=True)
     aborted(bootstrap, real[ended:])
     lasting = Query(bootstrap, str(query.options.topic))
     lasting.id = query.id
@@ -205,41 +206,41 @@ def test_commits_of_one_run_come_from_several_processes(bootstrap: str, query: Q
     workers: list[Any] = [OrderedDict(), OrderedDict()]
     for number, worker in enumerate((0, 1, 0, 0, 1, 1)):
         with_own(workers[worker], lambda number=number: query.commit(number, query.tasks(number)))
-    # One that has failed is aborted by a worker that knows only what was long ago: the decision stands.
+    # A worker with an old view of the decisions aborts the failed epoch: the decision stands.
     parts = query.tasks(6)
     epoch = query.epoch(6)
     with_own(
         workers[1], lambda: decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, parts))
     )
-    with_own(workers[0], lambda: committing.abort_undecided(query.options, epoch, parts))
+    with_own(workers[0], lambda: epoch_commit.abort_undecided(query.options, epoch, parts))
     query.restart()
     query.commit(6, query.tasks(6))
     assert seen(bootstrap, query.options, 56) == query.whole(range(7))
     for kept in workers:
-        with_own(kept, decisions.close_all)
+        with_own(kept, decision_log.close_all)
 
 
-def with_own(kept: OrderedDict[Any, Decisions], work: Callable[[], Any]) -> None:
-    """As a process that has these decisions open, and no others."""
-    others, decisions._kept = decisions._kept, kept
+def with_own(kept: OrderedDict[Any, DecisionLog], work: Callable[[], Any]) -> None:
+    """Runs `work` as a process that has only these decision logs open."""
+    others, decision_log._kept = decision_log._kept, kept
     try:
         work()
     finally:
-        decisions._kept = others
+        decision_log._kept = others
 
 
 def test_a_decision_that_was_written_and_not_heard_of_is_carried_out(
     bootstrap: str, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.commit(0, query.tasks(0))
-    write, lost = Decisions.write, [errors.RequestTimedOut("no answer")]
+    write, lost = DecisionLog.write, [errors.RequestTimedOut("no answer")]
 
-    def deaf(self: Decisions, decision: Any) -> None:
+    def deaf(self: DecisionLog, decision: Any) -> None:
         write(self, decision)
         if lost:
             raise lost.pop()
 
-    monkeypatch.setattr(Decisions, "write", deaf)
+    monkeypatch.setattr(DecisionLog, "write", deaf)
     query.commit(1, query.tasks(1))
     assert not lost
     assert seen(bootstrap, query.options, 16) == query.whole(range(2))
@@ -255,17 +256,17 @@ def test_attempts_that_lost_are_aborted_and_do_not_fence_those_that_won(bootstra
 
 def test_what_a_failed_job_has_written_is_aborted_unless_it_was_decided(bootstrap: str, query: Query) -> None:
     parts = query.tasks(0)
-    committing.abort_undecided(query.options, query.epoch(0), parts)
+    epoch_commit.abort_undecided(query.options, query.epoch(0), parts)
     aborted(bootstrap, parts)
     query.restart()
     query.commit(0, query.tasks(0))
     decided = query.tasks(1)
     epoch = query.epoch(1)
     decisions_of(query.options, epoch.key, epoch.run).write(decide(epoch, decided))
-    committing.abort_undecided(query.options, epoch, decided)
-    ids = [one.transaction.transactional_id for one in decided if one.transaction is not None]
+    epoch_commit.abort_undecided(query.options, epoch, decided)
+    ids = [part.transaction.transactional_id for part in decided if part.transaction is not None]
     with Admin(bootstrap_servers=bootstrap) as admin:
-        assert {one.state for one in admin.describe_transactions(ids).values()} == {"Ongoing"}
+        assert {transaction.state for transaction in admin.describe_transactions(ids).values()} == {"Ongoing"}
     query.restart()
     query.commit(1, query.tasks(1))
     assert seen(bootstrap, query.options, 16) == query.whole(range(2))
@@ -292,7 +293,7 @@ def test_two_writes_of_one_batch_need_names(bootstrap: str, query: Query) -> Non
 def test_drivers_that_die_at_random(
     bootstrap: str, topic: Topic, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Every call that leaves the driver may be its last, before or after it was heard."""
+    """The driver may die at every call to the broker, before or after the broker has handled the call."""
     chance = random.Random(seed)
     query = Query(bootstrap, topic())
     deaths = 0
@@ -312,10 +313,10 @@ def test_drivers_that_die_at_random(
 
         return call
 
-    monkeypatch.setattr(Decisions, "write", mortal(Decisions.write))
-    monkeypatch.setattr(committing, "_end", mortal(committing._end))
-    monkeypatch.setattr(committing, "_check_open", mortal(committing._check_open))
-    monkeypatch.setattr(committing, "abort", mortal(committing.abort))
+    monkeypatch.setattr(DecisionLog, "write", mortal(DecisionLog.write))
+    monkeypatch.setattr(epoch_commit, "_end", mortal(epoch_commit._end))
+    monkeypatch.setattr(epoch_commit, "_check_open", mortal(epoch_commit._check_open))
+    monkeypatch.setattr(epoch_commit, "abort", mortal(epoch_commit.abort))
     epochs = 12
     for number in range(epochs):
         while True:
@@ -336,7 +337,8 @@ def test_decisions_are_few(bootstrap: str, query: Query) -> None:
     query.commit(0, query.tasks(0))
     with Admin(bootstrap_servers=bootstrap) as admin:
         place = ConfigResource("topic", query.options.decision_topic)
-        found = {one.name: one.value for one in admin.describe_configs([place])[place]}
+        configs = {config.name: config.value for config in admin.describe_configs([place])[place]}
     assert (
-        found["cleanup.policy"] == "compact" and found["segment.bytes"] == decisions.CONFIGS["segment.bytes"]
+        configs["cleanup.policy"] == "compact"
+        and configs["segment.bytes"] == decision_log.CONFIGS["segment.bytes"]
     )

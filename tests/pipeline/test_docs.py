@@ -54,8 +54,8 @@ def test_sql_of_the_guides(spark: Any, bootstrap: str, tmp_path: Path, page: str
     from tidelog import Admin
 
     with Admin(bootstrap_servers=bootstrap) as admin:
-        there = {one.name for one in admin.list_topics()}
-    for topic in {"clicks", "customers", "named", "pageviews"} - there:
+        topics = {topic.name for topic in admin.list_topics()}
+    for topic in {"clicks", "customers", "named", "pageviews"} - topics:
         create_topic(bootstrap, topic, 1, None)
     pipeline = Pipeline("guide", bootstrap=bootstrap, checkpoint=str(tmp_path), spark=spark)
     engine = Engine(pipeline, starting=False, catalog=Catalog())

@@ -45,13 +45,13 @@ class Driver:
             )
 
     def keep(self) -> None:
-        """Starts it again when it has failed: a supervisor would."""
+        """Restarts the driver when it has failed, as a supervisor does."""
         if self._process is None or self._process.poll() is not None:
             self.kill()
             self.start()
 
     def kill(self) -> None:
-        """The driver and its JVM, at once."""
+        """Kills the driver and its JVM at once."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -62,23 +62,23 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Spark's Python workers: children of its daemon."""
-        return [one for one in self._descendants() if b"worker_daemon" in _command_of(one)]
+        return [pid for pid in self._descendants() if b"worker_daemon" in _command_of(pid)]
 
     def _descendants(self) -> list[int]:
         assert self._process is not None
         parents: dict[int, list[int]] = {}
-        for one in Path("/proc").iterdir():
-            if one.name.isdigit():
+        for path in Path("/proc").iterdir():
+            if path.name.isdigit():
                 try:
-                    fields = (one / "stat").read_text().rsplit(")", 1)[1].split()
+                    fields = (path / "stat").read_text().rsplit(")", 1)[1].split()
                 except OSError:
                     continue
-                parents.setdefault(int(fields[1]), []).append(int(one.name))
-        found, new = [], [self._process.pid]
+                parents.setdefault(int(fields[1]), []).append(int(path.name))
+        descendants, new = [], [self._process.pid]
         while new:
             new = [child for parent in new for child in parents.get(parent, [])]
-            found += new
-        return found
+            descendants += new
+        return descendants
 
     def log(self) -> str:
         return (self._home / "driver.log").read_text(errors="replace")[-4000:]
@@ -142,18 +142,18 @@ class Feed:
 
 
 def committed(bootstrap: str, topic: str) -> Counter[bytes]:
-    """What a reader of committed records finds; without the late ones."""
+    """The values that a reader of committed records finds, without the late ones."""
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        places = [TopicPartition(topic, one) for one in consumer.partitions_for(topic)]
+        places = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
         consumer.assign(places)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(places)
-        found: Counter[bytes] = Counter()
-        while any(consumer.position(one) < ends[one] for one in places):
+        values: Counter[bytes] = Counter()
+        while any(consumer.position(partition) < ends[partition] for partition in places):
             for record in consumer.poll(200):
                 if b"late" not in (record.value or b""):
-                    found[record.value or b""] += 1
-    return found
+                    values[record.value or b""] += 1
+    return values
 
 
 def all_ended(bootstrap: str) -> bool:
@@ -164,10 +164,10 @@ def all_ended(bootstrap: str) -> bool:
 def run(
     home: Path, broker: BrokerProcess, faults: list[str], chance: random.Random, transaction_timeout_ms: int
 ) -> str:
-    """Kills one after the other, each after some progress; then compares."""
-    topics = {one: f"eo-{one}" for one in ("source", "copy", "counts")}
-    for one in topics.values():
-        create_topic(broker.bootstrap, one, PARTITIONS, {"retention.ms": "-1"})
+    """Injects one fault after the other, each after some progress; then compares."""
+    topics = {role: f"eo-{role}" for role in ("source", "copy", "counts")}
+    for name in topics.values():
+        create_topic(broker.bootstrap, name, PARTITIONS, {"retention.ms": "-1"})
     arguments = [item for name, topic in topics.items() for item in (f"--{name}", topic)]
     arguments += ["--bootstrap", broker.bootstrap, "--checkpoint", str(home / "checkpoint")]
     driver = Driver(home, [*arguments, "--transaction-timeout-ms", str(transaction_timeout_ms)])
@@ -220,9 +220,9 @@ def run(
         driver.kill()
     wait_until(lambda: all_ended(broker.bootstrap), 300, "the end of all transactions")
     for name, wanted in (("copy", feed.copied()), ("counts", feed.counted())):
-        found = committed(broker.bootstrap, topics[name])
-        assert found == wanted, (
-            f"{name}: missing {list((wanted - found).items())[:5]}, too many {list((found - wanted).items())[:5]}"
+        values = committed(broker.bootstrap, topics[name])
+        assert values == wanted, (
+            f"{name}: missing {list((wanted - values).items())[:5]}, too many {list((values - wanted).items())[:5]}"
         )
     return f"{driver.starts} starts"
 

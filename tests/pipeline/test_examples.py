@@ -32,15 +32,15 @@ def run(spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_every_example_is_tested() -> None:
     tested = Path(__file__).read_text()
-    assert all(one.name in tested for one in EXAMPLES.iterdir() if one.suffix in (".py", ".sql"))
+    assert all(path.name in tested for path in EXAMPLES.iterdir() if path.suffix in (".py", ".sql"))
 
 
 def test_word_count(run: Any, bootstrap: str) -> None:
     fresh_topic(bootstrap, "lines")
     send(bootstrap, "lines", [b"To be, or not to be:", b"that is the question"])
     run("word_count.py", "words")
-    found = dict(pairs(bootstrap, "words"))
-    assert found["to"] == {"word": "to", "count": 2} and found["be"]["count"] == 2 and len(found) == 8
+    words = dict(pairs(bootstrap, "words"))
+    assert words["to"] == {"word": "to", "count": 2} and words["be"]["count"] == 2 and len(words) == 8
 
 
 def test_click_analytics(run: Any, bootstrap: str) -> None:
@@ -58,14 +58,14 @@ def test_click_analytics(run: Any, bootstrap: str) -> None:
     assert sorted(visits) == ["ann", "bob"]  # eve's may go on
     ann = visits["ann"]
     assert (ann["pages"], ann["first"], ann["last"], ann["seconds"]) == (2, "/", "/pears", 590)
-    views = [(one["page"], one["window_start"][11:16], one["views"]) for one in rows(bootstrap, "views")]
+    views = [(row["page"], row["window_start"][11:16], row["views"]) for row in rows(bootstrap, "views")]
     assert sorted(views) == [("/", "12:00", 2), ("/pears", "12:10", 1)]
-    assert [one.value for one in records(bootstrap, "clicks-failed")] == [b"click?"]
+    assert [record.value for record in records(bootstrap, "clicks-failed")] == [b"click?"]
     # The same views, by the SQL example, which tells every change.
     run("page_views.sql", "page-views")
     seen = {}
-    for key, one in pairs(bootstrap, "page-views"):
-        seen[json.loads(key or "")["page"], one["minute"][11:16]] = one["views"]
+    for key, row in pairs(bootstrap, "page-views"):
+        seen[json.loads(key or "")["page"], row["minute"][11:16]] = row["views"]
     assert seen == {("/", "12:00"): 2, ("/pears", "12:10"): 1, ("/", "14:00"): 1}
 
 
@@ -82,7 +82,7 @@ def test_fraud_detection(run: Any, bootstrap: str) -> None:
     sent += [payment("fast", 1.0, "NL", 0, second) for second in range(6)]
     send(bootstrap, "payments", sent, key="card")
     run("fraud_detection.py", "alerts", "payments-failed")
-    alerts = sorted((one["card"], one["rule"], one["amount"]) for one in rows(bootstrap, "alerts"))
+    alerts = sorted((row["card"], row["rule"], row["amount"]) for row in rows(bootstrap, "alerts"))
     assert alerts == [("far", "travel", 10.0), ("fast", "burst", 1.0), ("usual", "amount", 500.0)]
 
 
@@ -100,10 +100,10 @@ def test_orders_with_customers(run: Any, bootstrap: str) -> None:
         [{"id": 1, "customer": "c1", "amount": 2.5}, {"id": 2, "customer": "c7", "amount": 1.0}],
     )
     run("orders_with_customers.py", "orders-with-customers")
-    found = {
-        one["id"]: (key, one["name"], one["city"]) for key, one in pairs(bootstrap, "orders-with-customers")
+    joined = {
+        row["id"]: (key, row["name"], row["city"]) for key, row in pairs(bootstrap, "orders-with-customers")
     }
-    assert found == {1: ("c1", "Ann", "Gent"), 2: ("c7", None, None)}
+    assert joined == {1: ("c1", "Ann", "Gent"), 2: ("c7", None, None)}
 
 
 def test_logs_to_parquet(
@@ -119,8 +119,8 @@ def test_logs_to_parquet(
     send(bootstrap, "logs", lines)
     run("logs_to_parquet.py", "logs-failed")
     table = spark.read.parquet(str(tmp_path / "logs"))
-    found = sorted((str(one.day), one.level, one.service, one.message) for one in table.collect())
-    assert found == [
+    entries = sorted((str(row.day), row.level, row.service, row.message) for row in table.collect())
+    assert entries == [
         ("2026-01-31", "ERROR", "payments", "card declined"),
         ("2026-02-01", "INFO", "shop", "open"),
     ]

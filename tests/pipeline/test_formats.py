@@ -19,10 +19,10 @@ from tests.pipeline.frames import reading
 from tests.pipeline.records import records, send
 from tests.pipeline.test_sink import write
 from tidelog.pipeline import Pipeline, PipelineError
-from tidelog.pipeline.protobuf_values import file_set, message_of
 from tidelog.pipeline.sql.catalog import Catalog
-from tidelog.pipeline.sql.engine import Engine, Said
+from tidelog.pipeline.sql.engine import Engine, Notice
 from tidelog.pipeline.sql.statements import SqlError
+from tidelog.pipeline.values.protobuf import file_set, message_of
 
 Topic = Callable[..., str]
 PROTO = """
@@ -42,7 +42,7 @@ def avro(registry: str, bootstrap: str, topic: str) -> list[tuple[bytes | None, 
     """Keys, and values as confluent-kafka reads them."""
     read = AvroDeserializer(SchemaRegistryClient({"url": registry}))
     where = SerializationContext(topic, MessageField.VALUE)
-    return [(one.key, one.value and read(one.value, where)) for one in records(bootstrap, topic)]
+    return [(record.key, record.value and read(record.value, where)) for record in records(bootstrap, topic)]
 
 
 def protobuf(registry: str, bootstrap: str, topic: str, text: str, message: str | None = None) -> list[Any]:
@@ -51,7 +51,7 @@ def protobuf(registry: str, bootstrap: str, topic: str, text: str, message: str 
         kind, {"use.deprecated.format": False}, SchemaRegistryClient({"url": registry})
     )
     where = SerializationContext(topic, MessageField.VALUE)
-    return [read(one.value, where) for one in records(bootstrap, topic)]
+    return [read(record.value, where) for record in records(bootstrap, topic)]
 
 
 def test_streams_are_written_as_avro_and_protobuf(
@@ -69,14 +69,14 @@ def test_streams_are_written_as_avro_and_protobuf(
         (b"ann", {"id": 1, "customer": "ann", "tags": ["a", "b"]}),
         (b"bob", {"id": 2, "customer": "bob", "tags": None}),
     ]
-    found = protobuf(registry, bootstrap, named, PROTO, "Order")
-    assert [(one.id, one.customer, list(one.tags)) for one in found] == [
+    orders_read = protobuf(registry, bootstrap, named, PROTO, "Order")
+    assert [(order.id, order.customer, list(order.tags)) for order in orders_read] == [
         (1, "ann", ["a", "b"]),
         (2, "bob", []),
     ]
     # What is read back needs nothing but the registry.
     back = reading(spark, bootstrap, topics=named, format="protobuf", registry=registry, message="Order")
-    assert [(one.id, one.customer) for one in back.orderBy("id").collect()] == [(1, "ann"), (2, "bob")]
+    assert [(row.id, row.customer) for row in back.orderBy("id").collect()] == [(1, "ann"), (2, "bob")]
 
 
 def test_sql_writes_avro_and_protobuf(
@@ -88,7 +88,7 @@ def test_sql_writes_avro_and_protobuf(
 
     def sql(text: str) -> Any:
         result = engine.script(text)[-1]
-        return result.text if isinstance(result, Said) else list(result.rows)
+        return result.text if isinstance(result, Notice) else list(result.rows)
 
     with_ = f"registry = '{registry}'"
     sql(
@@ -119,7 +119,7 @@ def test_sql_writes_avro_and_protobuf(
         ("fig", Decimal("0.50")),
         ("pear", Decimal("1.25")),
     ]
-    for text, said in (
+    for text, message in (
         ("CREATE STREAM x (a INT) WITH (format = 'avro')", "needs WITH \\(registry"),
         (
             f"CREATE STREAM x (a INT) WITH (topic = '{prices}', format = 'avro', {with_})",
@@ -127,7 +127,7 @@ def test_sql_writes_avro_and_protobuf(
         ),
         (f"CREATE STREAM x WITH (format = 'avro', subject = 'none', {with_})", "Subject 'none' not found"),
     ):
-        with pytest.raises(SqlError, match=said):
+        with pytest.raises(SqlError, match=message):
             sql(text)
 
 
@@ -145,15 +145,15 @@ def test_sql_writes_and_reads_json_of_a_registry(
         CREATE STREAM again WITH (topic = '{prices}', format = 'json', registry = '{registry}');
         """
     )
-    found = engine.script("SELECT sku, count FROM again ORDER BY sku")[-1]
-    assert not isinstance(found, Said) and list(found.rows) == [("fig", 5), ("pear", 3)]
+    result = engine.script("SELECT sku, count FROM again ORDER BY sku")[-1]
+    assert not isinstance(result, Notice) and list(result.rows) == [("fig", 5), ("pear", 3)]
     client = SchemaRegistryClient({"url": registry})
     assert client.get_latest_version(f"{prices}-value").schema.schema_type == "JSON"
     read, where = (
         JSONDeserializer(None, schema_registry_client=client),
         SerializationContext(prices, MessageField.VALUE),
     )
-    values = [read(one.value, where) for one in records(bootstrap, prices)]
+    values = [read(record.value, where) for record in records(bootstrap, prices)]
     assert sorted(values, key=str) == [{"sku": "fig", "count": 5}, {"sku": "pear", "count": 3}]
 
 
@@ -176,10 +176,13 @@ def test_rows_that_are_deleted_have_no_value(spark: Any, bootstrap: str, registr
 def test_what_does_not_go_with_a_format_is_refused(spark: Any, tmp_path: Path) -> None:
     pipeline = Pipeline("refused", bootstrap="127.0.0.1:1", checkpoint=str(tmp_path), spark=spark)
     ticks = pipeline.from_df(spark.readStream.format("rate").load())
-    for options, said in (
-        ({"format": "xml"}, "format is json, bytes, text, avro, protobuf, not 'xml'"),
-        ({"format": "avro", "value": "value"}, "avro is made of all columns"),
-        ({"format": "text", "value": "value", "registry": "http://x"}, "registry is for format json, avro"),
+    for options, message in (
+        ({"format": "xml"}, "the format is one of json, bytes, text, avro, protobuf, not 'xml'"),
+        ({"format": "avro", "value": "value"}, "avro encodes all columns"),
+        (
+            {"format": "text", "value": "value", "registry": "http://x"},
+            "registry is for the formats json, avro",
+        ),
     ):
-        with pytest.raises(PipelineError, match=said):
+        with pytest.raises(PipelineError, match=message):
             ticks.to("topic", **options)

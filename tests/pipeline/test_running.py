@@ -79,7 +79,7 @@ def status(home: Path, name: str = "copy") -> Any:
 
 
 def lag(home: Path, output: str) -> int | None:
-    """As `status` tells it, without a process for each look."""
+    """The lag that `status` shows, read without starting a process each time."""
     from tidelog.pipeline.running.apps import AppFolder
 
     queries = AppFolder(home, "copy").read_status().get("queries", {})
@@ -121,7 +121,7 @@ def kill_and_restart(bootstrap: str, copy: tuple[Path, str, str], home: Path, ki
     assert tidelog("pipeline", "run", str(file), *at_home).stderr.strip().endswith("or give this one --name")
     ok("pipeline", "stop", "copy", *at_home)
     assert status(home)["state"] == "stopped"
-    assert sorted(one["n"] for one in rows(bootstrap, target)) == list(range(sent))
+    assert sorted(row["n"] for row in rows(bootstrap, target)) == list(range(sent))
 
 
 def test_a_killed_pipeline_goes_on_and_writes_everything_once(
@@ -140,13 +140,13 @@ def test_a_pipeline_killed_often_writes_everything_once(
 
 @pytest.fixture
 def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of a machine that has no Java, but for the one that comes with the package."""
+    """The environment of a machine without its own Java; only the package's Java is there."""
     bin = tmp_path / "bin"
     bin.mkdir()
     for folder in reversed(os.environ["PATH"].split(os.pathsep)):
-        for one in Path(folder).iterdir() if Path(folder).is_dir() else ():
-            if not one.name.startswith("j") and not (bin / one.name).is_symlink():
-                (bin / one.name).symlink_to(one)
+        for path in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if not path.name.startswith("j") and not (bin / path.name).is_symlink():
+                (bin / path.name).symlink_to(path)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return {"PATH": str(bin), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
@@ -162,8 +162,8 @@ def test_sql_from_the_command_line_where_there_is_no_java(
     send(bootstrap, source, [{"n": 1}, {"n": 2}], key="n")
     on = ("--bootstrap", bootstrap, "--home", str(home), "--master", "local[2]")
     text = f"CREATE STREAM numbers (n INT) WITH (topic = '{source}'); SELECT sum(n) AS total FROM numbers;"
-    said, total = ok("sql", "-e", text, "--json", *on, **without_java).splitlines()
-    assert json.loads(said) == {"said": f"stream numbers is topic {source}"} and json.loads(total) == {
+    message, total = ok("sql", "-e", text, "--json", *on, **without_java).splitlines()
+    assert json.loads(message) == {"said": f"stream numbers is topic {source}"} and json.loads(total) == {
         "total": 3
     }
     assert '"numbers"' in (home / "catalog.json").read_text()
@@ -198,12 +198,12 @@ def test_ctrl_c_ends_a_query_without_noise(bootstrap: str, copy: tuple[Path, str
     try:
         assert running.stdout is not None
         shown = [json.loads(running.stdout.readline()) for _ in range(3)]
-        assert sorted(one["n"] for one in shown[1:]) == [1, 2]
+        assert sorted(row["n"] for row in shown[1:]) == [1, 2]
         running.send_signal(signal.SIGINT)
-        more, said = running.communicate(timeout=WAIT_S)
+        more, message = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()
-    assert running.returncode == 0 and "Traceback" not in said and "ERROR" not in said, said[-3000:]
+    assert running.returncode == 0 and "Traceback" not in message and "ERROR" not in message, message[-3000:]
     assert not more, "the next statement was carried out"
 
 
@@ -264,7 +264,7 @@ def test_a_pipeline_on_a_cluster(
     assert "spark-submit" in shown and cluster in shown
     done = tidelog("pipeline", "submit", str(file), *words, "--", "--conf", "spark.executor.memory=512m")
     assert done.returncode == 0, done.stderr[-3000:]
-    found = rows(bootstrap, target)
-    assert sorted(one["n"] for one in found) == list(range(400))
+    written = rows(bootstrap, target)
+    assert sorted(row["n"] for row in written) == list(range(400))
     # Each executor works in a folder of its worker's.
-    assert {Path(one["where"]).parents[1].name for one in found} == {"one", "two"}
+    assert {Path(row["where"]).parents[1].name for row in written} == {"one", "two"}

@@ -16,8 +16,8 @@ from tests.conformance.process import BrokerProcess, wait_until
 from tests.conformance.topics import create_topic
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Consumer, Producer, TopicPartition
-from tidelog.pipeline.producers import producer_of
-from tidelog.pipeline.sink_options import sink_options
+from tidelog.pipeline.options.sink import sink_options
+from tidelog.pipeline.sink.producers import producer_of
 
 Topic = Callable[..., str]
 
@@ -43,12 +43,12 @@ def test_every_column_reaches_the_record(spark: Any, bootstrap: str, topic: Topi
     write(frame, bootstrap)
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(orders, 2), TopicPartition(others, 0)])
-        found: dict[str, Any] = {}
-        while len(found) < 2:
-            found |= {one.topic: one for one in consumer.poll(1000)}
-    one, other = found[orders], found[others]
-    assert (one.key, one.value, one.timestamp) == (b"a", b"1", 1_790_812_800_123)
-    assert list(one.headers) == [("h", b"x")]
+        consumed: dict[str, Any] = {}
+        while len(consumed) < 2:
+            consumed |= {record.topic: record for record in consumer.poll(1000)}
+    record, other = consumed[orders], consumed[others]
+    assert (record.key, record.value, record.timestamp) == (b"a", b"1", 1_790_812_800_123)
+    assert list(record.headers) == [("h", b"x")]
     assert (other.key, other.value) == (None, None) and not list(other.headers) and other.timestamp > 0
 
 
@@ -70,14 +70,16 @@ def test_a_batch_in_transactions_is_seen_as_a_whole_or_not_at_all(
     frame = spark.range(0, 100, 1, 2).selectExpr(
         "if(id = 99, raise_error('on purpose'), cast(id as string)) value"
     )
-    said = failure(spark, lambda: write(frame, bootstrap, topic=orders, guarantee="exactly_once"))
-    assert "on purpose" in said
+    message = failure(spark, lambda: write(frame, bootstrap, topic=orders, guarantee="exactly_once"))
+    assert "on purpose" in message
     assert values(reading(spark, bootstrap, topics=orders, isolation="read_committed")) == []
     with Admin(bootstrap_servers=bootstrap) as admin:
-        # Nothing is left open that readers would have to wait for.
+        # No transaction is left open for which readers would have to wait.
         def open_ones() -> list[str]:
-            found = [one.transactional_id for one in admin.list_transactions(states=["Ongoing"])]
-            return [one for one in found if f"/{orders}/" in one]
+            ids = [
+                transaction.transactional_id for transaction in admin.list_transactions(states=["Ongoing"])
+            ]
+            return [transactional_id for transactional_id in ids if f"/{orders}/" in transactional_id]
 
         wait_until(lambda: not open_ones(), 60, "the end of transactions")
 
@@ -100,8 +102,8 @@ def test_update_mode_through_foreach_batch(spark: Any, bootstrap: str, topic: To
 
         writer = counted.writeStream.outputMode("update").foreachBatch(both)
         finish(writer.option("checkpointLocation", str(tmp_path / "c")))
-    for one in (counts, log):
-        rows = reading(spark, bootstrap, topics=one).selectExpr(
+    for path in (counts, log):
+        rows = reading(spark, bootstrap, topics=path).selectExpr(
             "cast(key as string) k", "cast(value as string) v"
         )
         assert sorted((row.k, row.v) for row in rows.collect()) == [
@@ -129,9 +131,13 @@ def test_jobs_of_a_group_of_their_own_are_written_once(
     assert values(reading(spark, bootstrap, topics=sink)) == ["0", "1"]
     with Admin(bootstrap_servers=bootstrap) as admin:
         ours = [
-            one.transactional_id for one in admin.list_transactions() if f"/{sink}/" in one.transactional_id
+            transaction.transactional_id
+            for transaction in admin.list_transactions()
+            if f"/{sink}/" in transaction.transactional_id
         ]
-    lives = {one.split("/")[3] for one in ours if "/decisions/" not in one}
+    lives = {
+        transactional_id.split("/")[3] for transactional_id in ours if "/decisions/" not in transactional_id
+    }
     assert len(lives) == 2
 
 
@@ -210,11 +216,11 @@ def test_rows_are_encoded_and_decoded(
     # With a registry the reader needs no schema of its own.
     wanted = {} if through == "registry" else given
     rows = reading(spark, bootstrap, topics=orders, **common, **wanted).orderBy("id").collect()
-    assert [one.id for one in rows] == [0, 1, 2]
+    assert [row.id for row in rows] == [0, 1, 2]
     first = rows[0].asDict()
     assert first["price"] in (Decimal("9.50"), "9.50", 9.5)
     assert first["at"] == MOMENT and first["tags"] == ["a", "b"] and first["by"] == {"x": 1}
-    assert [one.note for one in rows] == ["n", None, "n"]
+    assert [row.note for row in rows] == ["n", None, "n"]
     assert bytes(first["_key"]) == b"0" and first["_topic"] == orders and first["_offset"] == 0
 
 
@@ -237,13 +243,13 @@ def test_poison_rows_fail_are_shown_or_are_left_out(spark: Any, bootstrap: str, 
     orders = topic()
     fill(bootstrap, orders, ['{"id": 1}', "poison", '{"id": 2}', '{"id": "x"}'])
     options = {"topics": orders, "format": "json", "schema": "id bigint"}
-    said = failure(spark, lambda: reading(spark, bootstrap, **options).count())
-    assert f"offset 1 of {orders}-0 does not fit the json schema" in said and "permissive" in said
+    message = failure(spark, lambda: reading(spark, bootstrap, **options).count())
+    assert f"offset 1 of {orders}-0 does not fit the json schema" in message and "permissive" in message
     left = reading(spark, bootstrap, **options, mode="dropmalformed")
-    assert [one.id for one in left.collect()] == [1, 2]
+    assert [row.id for row in left.collect()] == [1, 2]
     shown = reading(spark, bootstrap, **options, mode="permissive").collect()
-    assert [one.id for one in shown] == [1, None, 2, None]
-    assert [one._error is not None for one in shown] == [False, True, False, True]
+    assert [row.id for row in shown] == [1, None, 2, None]
+    assert [row._error is not None for row in shown] == [False, True, False, True]
     assert bytes(shown[1]._value) == b"poison"
 
 
@@ -256,12 +262,12 @@ def test_columns_that_the_user_names(spark: Any, bootstrap: str, topic: Topic) -
 
     frame = reader().option("format", "json").schema("_offset bigint, n struct<x: int>").load()
     assert frame.where("_offset = 0").collect()[0].n.x == 5
-    said = failure(spark, lambda: reader().schema("value string").load().count())
-    assert "no column 'value' of type string" in said
+    message = failure(spark, lambda: reader().schema("value string").load().count())
+    assert "no column 'value' of type string" in message
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "said"),
+    ("rows", "options", "message"),
     [
         ("1 as value", {"topic": "t"}, "column 'value' has type int, but it must be binary or string"),
         ("'x' as wert", {"topic": "t"}, "a record has no column 'wert'"),
@@ -280,28 +286,28 @@ def test_columns_that_the_user_names(spark: Any, bootstrap: str, topic: Topic) -
     ],
 )
 def test_rows_that_make_no_records_are_refused(
-    spark: Any, bootstrap: str, topic: Topic, rows: str, options: dict[str, str], said: str
+    spark: Any, bootstrap: str, topic: Topic, rows: str, options: dict[str, str], message: str
 ) -> None:
     real = {**options, "topic": topic()} if "topic" in options else options
-    assert said in failure(spark, lambda: write(spark.sql(f"select {rows}"), bootstrap, **real))
+    assert message in failure(spark, lambda: write(spark.sql(f"select {rows}"), bootstrap, **real))
 
 
 def test_a_topic_is_not_overwritten(spark: Any, bootstrap: str, topic: Topic) -> None:
     writer = spark.sql("select 'x' value").write.format("tidelog").option("bootstrap", bootstrap)
-    said = failure(spark, lambda: writer.option("topic", topic()).mode("overwrite").save())
-    assert "mode('append')" in said
+    message = failure(spark, lambda: writer.option("topic", topic()).mode("overwrite").save())
+    assert "mode('append')" in message
 
 
 def test_a_stream_chains_sinks_and_sources(spark: Any, bootstrap: str, topic: Topic, tmp_path: Path) -> None:
-    """What one query has written in transactions, the next one reads only when it is committed."""
+    """The next query reads what the first one has written only once the transactions are committed."""
     first, second, third = topic(partitions=2), topic(partitions=2), topic()
     for round_ in range(2):
-        fill(bootstrap, first, [f"{round_}-{one}" for one in range(50)])
+        fill(bootstrap, first, [f"{round_}-{number}" for number in range(50)])
         for number, (source, sink) in enumerate(((first, second), (second, third))):
             frame = streaming(spark, bootstrap, topics=source, maxRecordsPerTrigger=40).select("key", "value")
             finish(writing(frame, bootstrap, tmp_path / str(number), topic=sink))
-    found = sorted(map(str, values(reading(spark, bootstrap, topics=third))))
-    assert found == sorted(f"{round_}-{one}" for round_ in range(2) for one in range(50))
+    written = sorted(map(str, values(reading(spark, bootstrap, topics=third))))
+    assert written == sorted(f"{round_}-{number}" for round_ in range(2) for number in range(50))
 
 
 def test_a_task_waits_for_a_broker_that_is_away(own_broker: Callable[..., BrokerProcess]) -> None:
@@ -318,11 +324,11 @@ def test_a_task_waits_for_a_broker_that_is_away(own_broker: Callable[..., Broker
 
 def test_security_options_reach_the_client(spark: Any, bootstrap: str) -> None:
     """TLS to a listener that does not speak it fails as a handshake, not as something else."""
-    said = failure(
+    message = failure(
         spark,
         lambda: reading(spark, bootstrap, topics="t", security__tls="true", timeoutMs=500).count(),
     )
-    assert "tls" in said.lower() or "ssl" in said.lower()
+    assert "tls" in message.lower() or "ssl" in message.lower()
 
 
 def test_producers_of_other_systems_are_read(spark: Any, bootstrap: str, topic: Topic) -> None:

@@ -14,22 +14,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.conformance.process import BrokerProcess, wait_until
 from tests.pipeline.frames import failure, fill, finish, reading, streaming, values, writing
 from tidelog import Admin, Producer, TopicPartition
-from tidelog.pipeline import survey
-from tidelog.pipeline.batch_source import RangePartition, TidelogReader
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.row_shape import schema_of, shape_of
-from tidelog.pipeline.source_options import source_options
-from tidelog.pipeline.stream_source import TidelogStreamReader
+from tidelog.pipeline.options.source import source_options
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.source import offset_reader
+from tidelog.pipeline.source.batch_reader import RangePartition, TidelogReader
+from tidelog.pipeline.source.row_shape import schema_of, shape_of
+from tidelog.pipeline.source.stream_reader import TidelogStreamReader
 
 Topic = Callable[..., str]
 
 
 def numbers(start: int, end: int) -> list[str]:
-    return [str(one) for one in range(start, end)]
+    return [str(number) for number in range(start, end)]
 
 
 def in_memory(spark: Any, frame: Any, checkpoint: Path) -> tuple[Any, Callable[[], list[str | None]]]:
-    """A stream into a table of Spark's, and what is in that table."""
+    """Writes a stream into a Spark table; returns the writer and a function that reads the table."""
     table = "t" + checkpoint.name.replace("-", "_") + str(abs(hash(checkpoint)))
     writer = frame.writeStream.format("memory").queryName(table).option("checkpointLocation", str(checkpoint))
     return writer, lambda: sorted(values(spark.table(table)), key=str)
@@ -48,10 +48,10 @@ def test_a_batch_has_every_record_with_kafkas_columns(spark: Any, bootstrap: str
         )
         producer.send(orders, None, partition=0)
     rows = reading(spark, bootstrap, topics=orders, includeHeaders="true").orderBy("partition").collect()
-    assert [(one.partition, one.offset, one.topic) for one in rows] == [(0, 0, orders), (1, 0, orders)]
+    assert [(row.partition, row.offset, row.topic) for row in rows] == [(0, 0, orders), (1, 0, orders)]
     assert rows[0].value is None and rows[0].key is None and rows[0].headers == []
     assert bytes(rows[1].key) == b"k" and bytes(rows[1].value) == b"one"
-    assert [(one.key, one.value and bytes(one.value)) for one in rows[1].headers] == [
+    assert [(header.key, header.value and bytes(header.value)) for header in rows[1].headers] == [
         ("h", b"1"),
         ("n", None),
     ]
@@ -96,8 +96,13 @@ def test_a_batch_of_a_topic_that_is_written_to_is_no_loss(bootstrap: str, topic:
                 {"bootstrap": bootstrap, "topics": orders, "starting": starting}, streaming=False
             )
             reader = TidelogReader(options, shape_of(options, schema_of(options)))
-            planned = [one.wanted for one in reader.partitions() if isinstance(one, RangePartition)]
-            assert starting == "latest" or sum(one.size for one in planned if one is not None) >= 10
+            planned = [
+                partition.wanted for partition in reader.partitions() if isinstance(partition, RangePartition)
+            ]
+            assert (
+                starting == "latest"
+                or sum(offset_range.size for offset_range in planned if offset_range is not None) >= 10
+            )
     finally:
         done.set()
         writer.join()
@@ -142,13 +147,13 @@ def test_filters_need_no_setting_of_sparks(spark: Any, bootstrap: str, topic: To
 def test_patterns_and_single_partitions(
     spark: Any, bootstrap: str, name: Callable[[], str], topic: Topic
 ) -> None:
-    one, two = topic(partitions=2), topic()
-    fill(bootstrap, one, ["a"], partition=0)
-    fill(bootstrap, one, ["b"], partition=1)
+    first_topic, two = topic(partitions=2), topic()
+    fill(bootstrap, first_topic, ["a"], partition=0)
+    fill(bootstrap, first_topic, ["b"], partition=1)
     fill(bootstrap, two, ["c"])
-    prefix = one.rsplit("-", 1)[0]
+    prefix = first_topic.rsplit("-", 1)[0]
     assert sorted(map(str, values(reading(spark, bootstrap, pattern=f"{prefix}-.*")))) == ["a", "b", "c"]
-    assert values(reading(spark, bootstrap, assign=f'{{"{one}": [1]}}')) == ["b"]
+    assert values(reading(spark, bootstrap, assign=f'{{"{first_topic}": [1]}}')) == ["b"]
 
 
 def test_aborted_records_and_markers_are_left_out(spark: Any, bootstrap: str, topic: Topic) -> None:
@@ -181,7 +186,7 @@ def test_a_compacted_topic_has_holes(spark: Any, bootstrap: str, topic: Topic) -
         frame = reading(spark, bootstrap, topics=orders, minPartitions=3)
         wait_until(lambda: frame.count() < 2500, 60, "compaction")
         end = admin.list_offsets({TopicPartition(orders, 0): "latest"})[TopicPartition(orders, 0)].offset
-    offsets = [one.offset for one in frame.select("offset").collect()]
+    offsets = [row.offset for row in frame.select("offset").collect()]
     assert end == 3000 and max(offsets) == 2999
     assert offsets == sorted(set(offsets)), "an offset came twice"
 
@@ -191,19 +196,19 @@ def test_a_stream_reads_on_and_finds_new_partitions(
 ) -> None:
     orders = topic()
     fill(bootstrap, orders, numbers(0, 10))
-    writer, there = in_memory(
+    writer, read = in_memory(
         spark, streaming(spark, bootstrap, topics=orders, maxRecordsPerTrigger=4), tmp_path / "c"
     )
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        wait_until(lambda: there() == sorted(numbers(0, 10)), 120, "the first ten")
-        batches = [one["numInputRows"] for one in query.recentProgress]
+        wait_until(lambda: read() == sorted(numbers(0, 10)), 120, "the first ten")
+        batches = [progress["numInputRows"] for progress in query.recentProgress]
         assert max(batches) == 4 and sum(batches) == 10
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.create_partitions({orders: 3})
         fill(bootstrap, orders, numbers(10, 20), partition=2)
         fill(bootstrap, orders, numbers(20, 25), partition=0)
-        wait_until(lambda: there() == sorted(numbers(0, 25)), 120, "the new partition")
+        wait_until(lambda: read() == sorted(numbers(0, 25)), 120, "the new partition")
     finally:
         query.stop()
 
@@ -223,7 +228,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_tells_its_group(
 
 
 def _committed(admin: Admin, group: str) -> int:
-    return sum(one.offset for one in admin.list_group_offsets(group).values())
+    return sum(committed.offset for committed in admin.list_group_offsets(group).values())
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_beginning(
@@ -232,12 +237,12 @@ def test_new_topics_of_a_pattern_are_read_from_their_beginning(
     first = topic()
     fill(bootstrap, first, ["a"])
     frame = streaming(spark, bootstrap, pattern=first.rsplit("-", 1)[0] + "-.*", starting="latest")
-    writer, there = in_memory(spark, frame, tmp_path / "c")
+    writer, read = in_memory(spark, frame, tmp_path / "c")
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
         wait_until(lambda: query.lastProgress is not None, 120, "the stream's start")
         fill(bootstrap, topic(), ["b", "c"])
-        wait_until(lambda: there() == ["b", "c"], 120, "the new topic")
+        wait_until(lambda: read() == ["b", "c"], 120, "the new topic")
     finally:
         query.stop()
 
@@ -290,8 +295,8 @@ def test_lost_data_stops_a_stream_unless_it_is_told_to_go_on(
     fill(bootstrap, orders, numbers(10, 20))
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.delete_records({TopicPartition(orders, 0): 17})
-    said = failure(spark, run)
-    assert "offsets 10 to 14" in said and "failOnDataLoss" in said and "retention" in said
+    message = failure(spark, run)
+    assert "offsets 10 to 14" in message and "failOnDataLoss" in message and "retention" in message
     run(failOnDataLoss="false")
     assert sorted(values(reading(spark, bootstrap, topics=copy)), key=int) == numbers(0, 10) + numbers(17, 20)
 
@@ -301,7 +306,7 @@ def test_a_log_that_ends_before_the_checkpoint_has_lost_data(
 ) -> None:
     orders = topic()
     fill(bootstrap, orders, numbers(0, 5))
-    monkeypatch.setattr(survey, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(offset_reader, "ASK_AGAIN_S", 0.0)
 
     def reader(**more: str) -> TidelogStreamReader:
         given = {"bootstrap": bootstrap, "topics": orders, "starting": "earliest", **more}
@@ -330,7 +335,7 @@ def test_open_transactions_are_no_loss(bootstrap: str, topic: Topic) -> None:
         producer.send(orders, b"a")
         producer.flush(60)
         reader = TidelogStreamReader(options, shape_of(options, schema_of(options)))
-        # As a query that has read what is not committed, and is now told to wait for it.
+        # Like a query that has read uncommitted records, and now reads only committed ones.
         ahead = {**reader.initialOffset(), orders: {"0": 1}}
         assert reader.latestOffset(ahead, ReadAllAvailable()) == ahead
 
@@ -339,8 +344,8 @@ def test_offsets_that_are_not_in_the_log(spark: Any, bootstrap: str, topic: Topi
     orders = topic()
     fill(bootstrap, orders, numbers(0, 5))
     wanted = {"topics": orders, "ending": f'{{"{orders}": {{"0": 9}}}}'}
-    said = failure(spark, lambda: reading(spark, bootstrap, **wanted).count())
-    assert "offset 9" in said and "from 0 to 5" in said
+    message = failure(spark, lambda: reading(spark, bootstrap, **wanted).count())
+    assert "offset 9" in message and "from 0 to 5" in message
     assert reading(spark, bootstrap, **wanted, failOnDataLoss="false").count() == 5
 
 
@@ -348,16 +353,16 @@ def test_a_checkpoint_of_another_topic_is_told_apart(
     spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
 ) -> None:
     orders, payments, copy = topic(), topic(), topic()
-    for one in (orders, payments):
-        fill(bootstrap, one, ["a"])
+    for name in (orders, payments):
+        fill(bootstrap, name, ["a"])
 
     def run(which: str) -> None:
         frame = streaming(spark, bootstrap, topics=which).select("value")
         finish(writing(frame, bootstrap, tmp_path / "c", topic=copy))
 
     run(orders)
-    said = failure(spark, lambda: run(payments))
-    assert f"reads topic '{orders}'" in said and payments in said and "checkpoint of its own" in said
+    message = failure(spark, lambda: run(payments))
+    assert f"reads topic '{orders}'" in message and payments in message and "checkpoint of its own" in message
 
 
 def test_a_topic_deleted_under_a_running_query(
@@ -365,10 +370,10 @@ def test_a_topic_deleted_under_a_running_query(
 ) -> None:
     orders = topic()
     fill(bootstrap, orders, ["a"])
-    writer, there = in_memory(spark, streaming(spark, bootstrap, topics=orders), tmp_path / "c")
+    writer, read = in_memory(spark, streaming(spark, bootstrap, topics=orders), tmp_path / "c")
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        wait_until(lambda: there() == ["a"], 120, "the first record")
+        wait_until(lambda: read() == ["a"], 120, "the first record")
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.delete_topics([orders])
         wait_until(lambda: not query.isActive, 120, "the end of the query")
@@ -381,8 +386,8 @@ def test_a_query_goes_on_with_the_topics_that_are_left(
     spark: Any, bootstrap: str, topic: Topic, tmp_path: Path
 ) -> None:
     first, second, copy = topic(), topic(), topic()
-    for one in (first, second):
-        fill(bootstrap, one, ["a"])
+    for name in (first, second):
+        fill(bootstrap, name, ["a"])
 
     def run(**options: Any) -> None:
         frame = streaming(spark, bootstrap, topics=f"{first},{second}", **options).select("value")
@@ -428,15 +433,15 @@ def test_a_broker_that_is_away_for_a_while_holds_a_stream_up_and_no_more(
     orders = name()
     create_topic(running.bootstrap, orders, 1, None)
     fill(running.bootstrap, orders, ["a"])
-    writer, there = in_memory(spark, streaming(spark, running.bootstrap, topics=orders), tmp_path / "c")
+    writer, read = in_memory(spark, streaming(spark, running.bootstrap, topics=orders), tmp_path / "c")
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        wait_until(lambda: there() == ["a"], 120, "the first record")
+        wait_until(lambda: read() == ["a"], 120, "the first record")
         running.kill()
         seen = len(query.recentProgress)
         running.start()
         fill(running.bootstrap, orders, ["b"])
-        wait_until(lambda: there() == ["a", "b"], 120, "the second record")
+        wait_until(lambda: read() == ["a", "b"], 120, "the second record")
         assert query.isActive and len(query.recentProgress) >= seen
     finally:
         query.stop()
@@ -447,12 +452,14 @@ def test_a_broker_that_stays_away_ends_the_query_with_its_address(
 ) -> None:
     running = own_broker()
     running.stop()
-    said = failure(spark, lambda: reading(spark, running.bootstrap, topics="orders", timeoutMs=300).count())
-    assert running.bootstrap in said and "is it running?" in said
+    message = failure(
+        spark, lambda: reading(spark, running.bootstrap, topics="orders", timeoutMs=300).count()
+    )
+    assert running.bootstrap in message and "is it running?" in message
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "exactly one of the options 'topics', 'pattern' and 'assign'"),
         ({"topics": "a", "pattern": "b"}, "not 'topics' and 'pattern'"),
@@ -466,12 +473,12 @@ def test_a_broker_that_stays_away_ends_the_query_with_its_address(
     ],
 )
 def test_options_that_make_no_sense_are_refused(
-    spark: Any, bootstrap: str, options: dict[str, str], said: str
+    spark: Any, bootstrap: str, options: dict[str, str], message: str
 ) -> None:
-    assert said in failure(spark, lambda: reading(spark, bootstrap, **options).count())
+    assert message in failure(spark, lambda: reading(spark, bootstrap, **options).count())
 
 
 def test_a_topic_that_is_not_there(spark: Any, bootstrap: str, name: Callable[[], str]) -> None:
     missing = name()
-    said = failure(spark, lambda: reading(spark, bootstrap, topics=missing).count())
-    assert f"there is no topic '{missing}'" in said and bootstrap in said
+    message = failure(spark, lambda: reading(spark, bootstrap, topics=missing).count())
+    assert f"there is no topic '{missing}'" in message and bootstrap in message

@@ -13,7 +13,7 @@ from tests.pipeline.test_streams import order
 from tidelog import Admin, Producer
 from tidelog.pipeline import Pipeline
 from tidelog.pipeline.sql.catalog import Catalog
-from tidelog.pipeline.sql.engine import Engine, Said
+from tidelog.pipeline.sql.engine import Engine, Notice
 from tidelog.pipeline.sql.statements import SqlError
 
 pytestmark = pytest.mark.timeout(1500)  # Spark on a busy machine takes its time
@@ -25,11 +25,11 @@ class Shell:
         self.names = names
 
     def __call__(self, text: str) -> Any:
-        """Runs statements, with topics' names put in; what the last one gives."""
+        """Runs statements, with the names of topics filled in; returns the result of the last statement."""
         for name, topic in self.names.items():
             text = text.replace(f"${name}", topic)
         result = self.engine.script(text)[-1]
-        return result.text if isinstance(result, Said) else list(result.rows)
+        return result.text if isinstance(result, Notice) else list(result.rows)
 
     def refused(self, text: str) -> str:
         with pytest.raises(SqlError) as caught:
@@ -62,8 +62,8 @@ def sql(spark: Any, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_topics_are_tables_without_a_word(sql: Shell) -> None:
-    found = sql("SELECT key, value, _offset FROM `$orders` WHERE _partition = 0 ORDER BY _offset LIMIT 1")
-    assert found[0][0].startswith("c") and '"customer"' in found[0][1] and found[0][2] == 0
+    selected = sql("SELECT key, value, _offset FROM `$orders` WHERE _partition = 0 ORDER BY _offset LIMIT 1")
+    assert selected[0][0].startswith("c") and '"customer"' in selected[0][1] and selected[0][2] == 0
 
 
 def test_the_past_is_queried(sql: Shell) -> None:
@@ -87,8 +87,8 @@ def test_text_reaches_spark_as_it_was_written(sql: Shell, bootstrap: str) -> Non
 def test_columns_of_the_record_are_there_when_they_are_named(sql: Shell) -> None:
     sql("CREATE STREAM named (id INT, customer STRING) WITH (topic = '$orders')")
     assert sorted(sql("SELECT *, _offset FROM named WHERE id < 2"))[0][:2] == (0, "c0")
-    assert {len(one) for one in sql("SELECT *, _offset FROM named")} == {3}
-    assert {len(one) for one in sql("SELECT * FROM (SELECT _offset, id FROM named)")} == {2}
+    assert {len(row) for row in sql("SELECT *, _offset FROM named")} == {3}
+    assert {len(row) for row in sql("SELECT * FROM (SELECT _offset, id FROM named)")} == {2}
     joined = sql(
         "SELECT n.*, c.* FROM named n JOIN customers c ON CAST(n._key AS STRING) = c.customer LIMIT 1"
     )
@@ -115,9 +115,9 @@ def test_the_latest_of_a_key_goes_by_offset(sql: Shell, bootstrap: str, topic: A
 
 
 def test_time_travel(sql: Shell) -> None:
-    assert {one[0] for one in sql("SELECT _offset FROM orders FOR VERSION FROM 1 TO 3")} == {1, 2}
-    assert {one[0] for one in sql("SELECT _offset FROM orders VERSION AS OF 1")} == {0, 1}
-    assert {one[0] for one in sql("SELECT _offset FROM orders FOR VERSION BETWEEN 2 AND 2")} == {2}
+    assert {row[0] for row in sql("SELECT _offset FROM orders FOR VERSION FROM 1 TO 3")} == {1, 2}
+    assert {row[0] for row in sql("SELECT _offset FROM orders VERSION AS OF 1")} == {0, 1}
+    assert {row[0] for row in sql("SELECT _offset FROM orders FOR VERSION BETWEEN 2 AND 2")} == {2}
     assert sql("SELECT id FROM orders TIMESTAMP AS OF '2001-01-01'") == []
     assert len(sql("SELECT id FROM orders FOR TIMESTAMP FROM '2001-01-01' TO '2101-01-01'")) == 10
     assert "does not go with EMIT CHANGES" in sql.refused("SELECT * FROM orders VERSION AS OF 1 EMIT CHANGES")
@@ -139,20 +139,20 @@ def test_rows_are_watched_as_they_come(sql: Shell) -> None:
 
 
 def test_queries_go_on_as_topics(sql: Shell, bootstrap: str) -> None:
-    said = sql(
+    message = sql(
         """
         CREATE TABLE totals WITH (topic = '$totals') AS
         SELECT customer, window(at, '5 minutes').start AS begin, sum(amount) AS total
         FROM orders GROUP BY customer, window(at, '5 minutes') EMIT FINAL
         """
     )
-    assert "by query totals" in said
+    assert "by query totals" in message
     sql.engine.wait()
-    found = dict(pairs(bootstrap, sql.names["totals"]))
+    totals = dict(pairs(bootstrap, sql.names["totals"]))
     key = '{"customer":"c0","begin":"2026-01-01T00:00:00.000Z"}'
-    assert found[key]["total"] == 4.5 and len(found) == 3
+    assert totals[key]["total"] == 4.5 and len(totals) == 3
     assert ("totals", sql.names["totals"], "ended") in sql("SHOW QUERIES")
-    assert [one[1:] for one in sql("DESCRIBE totals")][:2] == [("string", ""), ("timestamp", "")]
+    assert [row[1:] for row in sql("DESCRIBE totals")][:2] == [("string", ""), ("timestamp", "")]
     assert "TERMINATE it first" in sql.refused("DROP TABLE totals")
     assert sql("TERMINATE totals") == "terminated totals"
     assert sql("DROP TABLE totals DELETE TOPIC") == "table totals dropped"
@@ -165,7 +165,7 @@ def test_what_is_created_again_begins_anew(sql: Shell, bootstrap: str, topic: An
     for _ in range(2):
         sql(create)
         sql.engine.wait()
-        assert sorted(one["id"] for one in rows(bootstrap, again)) == [0, 1, 2]
+        assert sorted(row["id"] for row in rows(bootstrap, again)) == [0, 1, 2]
         sql("TERMINATE ALL; DROP STREAM again DELETE TOPIC")
 
 
@@ -179,9 +179,9 @@ def test_what_replaces_a_query_stops_it_and_goes_on(sql: Shell, bootstrap: str, 
         as_select = f"STREAM target WITH (topic = '{target}') AS SELECT"
         sql(f"CREATE {as_select} id, 'old' AS by FROM source")
         wait_until(lambda: len(rows(bootstrap, target)) == 1, 120, "the first row")
-        assert "there is a stream target already" in sql.refused(f"CREATE {as_select} id FROM source")
+        assert "stream target already exists" in sql.refused(f"CREATE {as_select} id FROM source")
         sql(f"CREATE OR REPLACE {as_select} id, 'new' AS by FROM source")
-        assert [one[::2] for one in sql("SHOW QUERIES")] == [("target", "running")]
+        assert [row[::2] for row in sql("SHOW QUERIES")] == [("target", "running")]
         send(bootstrap, source, [{"id": 2}])
         wait_until(lambda: len(rows(bootstrap, target)) == 2, 120, "the second row")
         assert rows(bootstrap, target) == [{"id": 1, "by": "old"}, {"id": 2, "by": "new"}]
@@ -193,15 +193,15 @@ def test_what_replaces_a_query_stops_it_and_goes_on(sql: Shell, bootstrap: str, 
 
 def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
     sql("CREATE STREAM copy (id BIGINT, who STRING) WITH (topic = '$copy', key = 'who')")
-    said = sql("INSERT INTO copy SELECT id, customer FROM orders WHERE id < 3")
-    assert said == f"3 records written to {sql.names['copy']}"
+    message = sql("INSERT INTO copy SELECT id, customer FROM orders WHERE id < 3")
+    assert message == f"3 records written to {sql.names['copy']}"
     assert ("c1", {"id": 1, "who": "c1"}) in pairs(bootstrap, sql.names["copy"])
     assert "has 2: id, who" in sql.refused("INSERT INTO copy SELECT id FROM orders")
-    assert sorted(one["id"] for one in rows(bootstrap, sql.names["copy"])) == [0, 1, 2]
+    assert sorted(row["id"] for row in rows(bootstrap, sql.names["copy"])) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "SELECT amont FROM orders",
@@ -211,10 +211,10 @@ def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
             "SELECT *\nFROM ordres",
             "line 2, column 6: there is no stream, table or topic 'ordres': did you mean 'orders'?",
         ),
-        ("CREATE STREAM orders (a INT)", "there is a stream orders already"),
+        ("CREATE STREAM orders (a INT)", "stream orders already exists"),
         ("CREATE STREAM x (a INT) WITH (topik = 'y')", "there is no property 'topik'"),
-        ("CREATE TABLE x (a INT)", "table x goes by a key"),
-        ("CREATE STREAM x (a INT) WITH (format = 'xml')", "the format is json"),
+        ("CREATE TABLE x (a INT)", "table x needs a key"),
+        ("CREATE STREAM x (a INT) WITH (format = 'xml')", "the format is one of json"),
         ("CREATE STREAM x (a INT) WITH (timestamp = 'b')", "'b' is not among the columns: a"),
         ("DESCRIBE nothing", "there is no stream, table or topic 'nothing'"),
         ("TERMINATE nothing", "there is no query 'nothing'"),
@@ -223,15 +223,15 @@ def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
         ("INSERT INTO nothing VALUES (1)", "to insert into"),
     ],
 )
-def test_mistakes_are_told_with_their_place(sql: Shell, text: str, said: str) -> None:
-    assert said in sql.refused(text)
+def test_mistakes_are_told_with_their_place(sql: Shell, text: str, message: str) -> None:
+    assert message in sql.refused(text)
 
 
 def test_the_catalog_shows_and_explains(sql: Shell) -> None:
     assert ("orders", sql.names["orders"], "json", None) in sql("SHOW STREAMS")
-    assert [one[0] for one in sql("SHOW TABLES")] == ["customers"]
+    assert [row[0] for row in sql("SHOW TABLES")] == ["customers"]
     assert "Physical Plan" in sql("EXPLAIN SELECT id FROM orders")
-    assert sql("CREATE STREAM IF NOT EXISTS orders (a INT)") == "stream orders is there already"
+    assert sql("CREATE STREAM IF NOT EXISTS orders (a INT)") == "stream orders already exists"
 
 
 def test_files_define_and_do_not_start(spark: Any, bootstrap: str, sql: Shell, tmp_path: Path) -> None:

@@ -36,12 +36,12 @@ def shares(row: Any) -> Any:
 
 
 def watch(customer: Any, orders: Any, context: Any) -> Iterator[Any]:
-    """A total, a list of what is large, and a timer when the day is over."""
+    """Keeps a total, a list of large amounts, and a timer at the end of the day."""
     total, large = context.stores.total, context.stores.large
-    for one in sorted(orders, key=lambda one: one.id):
-        total.set(total.get(0.0) + one.amount)
-        if one.amount > 10:
-            large.append(one.id)
+    for order in sorted(orders, key=lambda order: order.id):
+        total.set(total.get(0.0) + order.amount)
+        if order.amount > 10:
+            large.append(order.id)
         context.timers.at(1_767_225_600_000 + 5 * 60_000)  # 2026-01-01T00:05
     yield {"customer": customer, "what": "total", "amount": total.get(), "ids": list(large)}
 
@@ -50,8 +50,8 @@ def over(customer: Any, due_ms: int, context: Any) -> Iterator[Any]:
     yield {"customer": customer, "what": "over", "amount": context.stores.total.get(), "ids": None}
 
 
-def added(one: Any, other: Any) -> Any:
-    return {**other, "amount": one["amount"] + other["amount"]}
+def added(result: Any, other: Any) -> Any:
+    return {**other, "amount": result["amount"] + other["amount"]}
 
 
 @dataclass
@@ -76,7 +76,9 @@ def shop(spark: Any, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -
 
     prefix = f"s-{uuid.uuid4().hex[:8]}"
     topics = {name: f"{prefix}-{name}" for name in OUTPUTS.split()}
-    orders, customers, cities, dead = (f"{prefix}-{one}" for one in ("orders", "customers", "cities", "dead"))
+    orders, customers, cities, dead = (
+        f"{prefix}-{name}" for name in ("orders", "customers", "cities", "dead")
+    )
     for topic in (*topics.values(), dead):
         create_topic(bootstrap, topic, 1, None)
     for topic in (orders, customers, cities):
@@ -128,24 +130,26 @@ def define(
     ).to(to["alerts"])
 
 
-def by(found: list[Any], *names: str) -> list[Any]:
-    return sorted(tuple(one[name] for name in names) for one in found)
+def by(written: list[Any], *names: str) -> list[Any]:
+    return sorted(tuple(row[name] for name in names) for row in written)
 
 
 def test_rows_are_mapped_and_keyed(shop: Shop) -> None:
-    found = dict(shop.pairs("mapped"))
-    assert sorted(found) == sorted(str(one) for one in range(10) if one not in (1, 7))
-    assert found["5"] == {"id": 5, "share": -50.0}
+    mapped = dict(shop.pairs("mapped"))
+    assert sorted(mapped) == sorted(str(number) for number in range(10) if number not in (1, 7))
+    assert mapped["5"] == {"id": 5, "share": -50.0}
 
 
 def test_what_fails_is_a_dead_letter_and_nothing_else_stops(shop: Shop) -> None:
     letters: dict[str, list[Any]] = {}
-    for one in records(shop.bootstrap, shop.dead):
-        headers = {name.removeprefix("tidelog.dead.letter."): value.decode() for name, value in one.headers}
-        letters.setdefault(headers["error"].split(":")[0], []).append((one, headers))
+    for record in records(shop.bootstrap, shop.dead):
+        headers = {
+            name.removeprefix("tidelog.dead.letter."): value.decode() for name, value in record.headers
+        }
+        letters.setdefault(headers["error"].split(":")[0], []).append((record, headers))
     assert sorted(letters) == ["decode", "map shares"]
     undecoded, about = letters["decode"][0]
-    assert sorted(one.value for one, _ in letters["decode"]) == sorted(BAD) and undecoded.key is None
+    assert sorted(record.value for record, _ in letters["decode"]) == sorted(BAD) and undecoded.key is None
     assert about["pipeline"] == "shop" and about["topic"].endswith("-orders") and about["offset"].isdigit()
     ((raised, about),) = letters["map shares"]
     assert b'"id": 7' in raised.value and raised.key == b"c1" and "ZeroDivisionError" in about["error"]
@@ -157,8 +161,8 @@ def test_branches_take_every_row_once(shop: Shop) -> None:
 
 
 def test_windows_change_until_they_close(shop: Shop) -> None:
-    found = {(one["customer"], one["window_start"]): one for one in shop.rows("tumbling")}
-    assert len(found) == 6 and found["c0", "2026-01-01T00:05:00.000Z"]["total"] == 22.5
+    windows = {(row["customer"], row["window_start"]): row for row in shop.rows("tumbling")}
+    assert len(windows) == 6 and windows["c0", "2026-01-01T00:05:00.000Z"]["total"] == 22.5
     # The watermark is a minute behind the newest row, at 00:08: later windows are open.
     hops = by(shop.rows("hopping"), "customer", "window_start", "window_end", "count")
     assert hops[0] == ("c0", "2025-12-31T23:55:00.000Z", "2026-01-01T00:05:00.000Z", 2) and len(hops) == 3
@@ -174,22 +178,26 @@ def test_sessions_end_with_silence(shop: Shop) -> None:
 
 
 def test_sliding_windows_look_back_from_every_row(shop: Shop) -> None:
-    found = {
-        (one["customer"], one["window_end"][14:16]): (one["n"], one["total"]) for one in shop.rows("sliding")
+    windows = {
+        (row["customer"], row["window_end"][14:16]): (row["n"], row["total"]) for row in shop.rows("sliding")
     }
-    assert len(found) == 10
-    assert found["c0", "00"] == (1, 0.0) and found["c0", "09"] == (2, 22.5) and found["c1", "07"] == (2, 16.5)
+    assert len(windows) == 10
+    assert (
+        windows["c0", "00"] == (1, 0.0)
+        and windows["c0", "09"] == (2, 22.5)
+        and windows["c1", "07"] == (2, 16.5)
+    )
 
 
 def test_reductions_are_the_state_of_a_key(shop: Shop) -> None:
     assert by(shop.rows("reduced"), "customer", "amount") == [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
     state = shop.pipeline.query(shop.topics["reduced"], store="reduced").collect()
-    assert sorted((one.customer, one.amount) for one in state) == [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
+    assert sorted((row.customer, row.amount) for row in state) == [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
 
 
 def test_a_stream_meets_a_table(shop: Shop) -> None:
     joined = shop.pairs("joined")
-    assert {one["id"]: one["name"] for _, one in joined} == {
+    assert {row["id"]: row["name"] for _, row in joined} == {
         number: {0: "Ann", 1: "Bob", 2: None}[number % 3] for number in range(10)
     }
     assert {key for key, _ in joined} == {"c0", "c1", "c2"}
@@ -216,7 +224,7 @@ def test_functions_keep_state_and_set_timers(shop: Shop) -> None:
     alerts = by(shop.rows("alerts"), "customer", "what", "amount")
     totals = [("c0", 27.0), ("c1", 18.0), ("c2", 22.5)]
     assert alerts == sorted((key, what, total) for key, total in totals for what in ("over", "total"))
-    assert {one["customer"]: one["ids"] for one in shop.rows("alerts") if one["what"] == "total"} == {
+    assert {row["customer"]: row["ids"] for row in shop.rows("alerts") if row["what"] == "total"} == {
         "c0": [9],
         "c1": [7],
         "c2": [8],
@@ -224,7 +232,7 @@ def test_functions_keep_state_and_set_timers(shop: Shop) -> None:
 
 
 def seen(key: Any, orders: Any, context: Any) -> Iterator[Any]:
-    """How many of a customer are remembered, with a memory that ends and with one that does not."""
+    """Counts the orders of a customer, in a store with a time to live and in one without."""
     short, long = context.stores.short, context.stores.long
     for _ in orders:
         short.set(short.get(0) + 1)
@@ -256,14 +264,14 @@ def plain(spark: Any, tmp_path: Path) -> Pipeline:
 def test_mistakes_are_told_before_anything_runs(plain: Pipeline, spark: Any) -> None:
     ticks = plain.from_df(spark.readStream.format("rate").load())
 
-    def refused(work: Callable[[], Any], said: str) -> None:
-        with pytest.raises(PipelineError, match=said):
+    def refused(work: Callable[[], Any], message: str) -> None:
+        with pytest.raises(PipelineError, match=message):
             work()
 
     refused(lambda: plain.from_df(spark.range(1)), "takes a streaming DataFrame")
     refused(lambda: ticks.key_by("nothing"), "no column 'nothing': there are timestamp, value")
     refused(lambda: ticks.count().suppress(), "suppress waits for windows to close")
-    refused(lambda: ticks.tumbling("5"), "'5' is no length of time")
+    refused(lambda: ticks.tumbling("5"), "'5' is not a duration")
     refused(lambda: ticks.hopping("1 minute", "2 minutes"), "would leave rows out")
     refused(lambda: ticks.session("1 minute"), "watermark")
     refused(lambda: ticks.process(watch, "a int"), r"\.key_by\(column\) first")
@@ -271,7 +279,7 @@ def test_mistakes_are_told_before_anything_runs(plain: Pipeline, spark: Any) -> 
     refused(lambda: ticks.join(ticks, on="value", within="1 minute"), "give both a .watermark")
     refused(
         lambda: ticks.key_by("value").sliding("1 minute").aggregate(x="median(value)"),
-        "no aggregate for sliding",
+        "not an aggregate for sliding",
     )
     refused(lambda: ticks.count().to_table("totals"), "cannot be appended to files")
     refused(lambda: ticks.map(shares, schema="a integr"), "is not like 'id bigint, amount double'")
@@ -309,7 +317,7 @@ def test_a_snapshot_is_the_table_as_it_stands_in_every_batch(
     seen: list[tuple[int, str]] = []
 
     def look(batch: Any, number: int) -> None:
-        seen.extend((one.id, one.name) for one in batch.collect())
+        seen.extend((row.id, row.name) for row in batch.collect())
         send(bootstrap, customers, [("c", {"name": "Bea"})])
 
     pipeline = Pipeline("snapshots", bootstrap=bootstrap, checkpoint=str(tmp_path), spark=spark)

@@ -32,7 +32,7 @@ from tidelog.replication.partition import Partition
 from tidelog.storage.producers import Producers
 from tidelog.storage.txn_index import TxnIndex
 from tidelog.testing import Crashed, run, seeds
-from tidelog.transactions.coordinator import Transactions
+from tidelog.transactions.coordinator import TransactionCoordinator
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.produce import ProduceResponse
 
@@ -222,7 +222,7 @@ def test_pipelined_batches_keep_their_order_while_their_transaction_is_being_rec
 
 
 def markers_are_forgotten_by_a_crash(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "_opened", lambda self, shard: None)
+    patch.setattr(TransactionCoordinator, "_opened", lambda self, shard: None)
 
 
 def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,9 @@ def open_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Producers, "check_end", lambda *_: None)
-    patch.setattr(Transactions, "_write_markers", lambda self, shard, decided, names: (frozenset(), []))
+    patch.setattr(
+        TransactionCoordinator, "_write_markers", lambda self, shard, decided, names: (frozenset(), [])
+    )
 
 
 PLANTED: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {

@@ -12,7 +12,7 @@ from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
 from tidelog.errors import NONE
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.storage.compaction_runner import InlineRunner

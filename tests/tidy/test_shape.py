@@ -19,7 +19,7 @@ CYCLES = [
 ]
 
 # Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
-LARGE = {"Admin": 43, "Consumer": 57, "Log": 58, "Segment": 42}
+LARGE = {"Admin": 55, "Consumer": 36, "Log": 55, "Segment": 40}
 
 LONG_TESTS = {
     "test_rest.py": 597,
@@ -27,38 +27,17 @@ LONG_TESTS = {
 
 # Names that several classes have, and how many classes have them.
 _TWICE = """
-Acknowledgement Admin Asking Beat Broker Chosen Codec Column Comparison Condition Connection
-Consumer Disk Disks Folder History Instance Job JsonSchema Kept Kind Lines Listener Live LogDir Look
-Malformed Member NewTopic Node Opening Process ProducerIds Query Range Refused Registry Report
-Runner Schema Shape ShareConsumer Stored Stream Subscriber Surroundings Timers Topic Transactions
-Unopened Window _Comparison
+AcknowledgedRange AcquiredRange Admin Asked Asking Caller Chosen Clients Codec Column Connection
+Consumer Disk Disks Found Job Lines Listener LogDir Look Machine OffsetCommitter Partition Place
+Plan Refused Registry Report Schema ShareConsumer Source Surroundings Unopened _Comparison _Parser
 """
 DUPLICATES = dict.fromkeys(_TWICE.split(), 2) | {
-    "Answer": 3,
-    "Asked": 3,
-    "Caller": 3,
-    "Change": 3,
-    "Clients": 3,
-    "Context": 3,
-    "Decision": 3,
-    "Entry": 3,
     "Facts": 3,
-    "Found": 5,
-    "Limits": 3,
-    "Machine": 3,
     "Metadata": 4,
-    "Partition": 3,
     "Peers": 3,
-    "Place": 3,
-    "Plan": 4,
     "Producer": 3,
     "Progress": 3,
-    "Session": 4,
-    "Source": 3,
-    "State": 3,
-    "Wanted": 3,
-    "Write": 3,
-    "_Parser": 3,
+    "Session": 3,
 }
 
 

@@ -19,11 +19,30 @@ class ProduceAsk:
 
 def decode_produce(frame: Buffer, at: int, version: int) -> ProduceAsk: ...
 
-# (partition, error, base offset, append time, log start, message, (leader, epoch) or None,
-#  [(index, why)] of records at fault) of each partition, in their topics
-ProduceAnswer = tuple[
-    int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str | None]]
-]
+class ProduceAnswer:
+    """What became of a producer's batch; -1 where nothing is known."""
+
+    index: int
+    error: int
+    base_offset: int
+    append_time_ms: int
+    log_start: int
+    message: str | None
+    leader: tuple[int, int] | None
+    """(node, epoch)."""
+    bad_records: Sequence[tuple[int, str | None]]
+    """(index, why) of records at fault."""
+    def __init__(
+        self,
+        index: int,
+        error: int,
+        base_offset: int = -1,
+        append_time_ms: int = -1,
+        log_start: int = -1,
+        message: str | None = None,
+        leader: tuple[int, int] | None = None,
+        bad_records: Sequence[tuple[int, str | None]] = (),
+    ) -> None: ...
 
 # (node, host, port, rack)
 Endpoint = tuple[int, str, int, str | None]
@@ -53,20 +72,31 @@ class FetchAsk:
 
 def decode_fetch(frame: Buffer, at: int, version: int) -> FetchAsk: ...
 
-# (partition, error, committed, last stable, log start, (diverging epoch, its end) or None, (leader, epoch) or None,
-#  [(producer id, first offset)] of aborted transactions or None, preferred replica, records: bytes, a slice, or None)
-FetchAnswer = tuple[
-    int,
-    int,
-    int,
-    int,
-    int,
-    tuple[int, int] | None,
-    tuple[int, int] | None,
-    list[tuple[int, int]] | None,
-    int,
-    Any,
-]
+class FetchAnswer:
+    """What one partition gives to a fetch; -1 where nothing is known or to be told."""
+
+    index: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    preferred_replica: int
+    diverging: tuple[int, int] | None
+    """(epoch, where it ended): the follower's log parts from the leader's."""
+    leader: tuple[int, int] | None
+    """(node, epoch)."""
+    aborted: list[tuple[int, int]] | None
+    """(producer id, first offset) of aborted transactions."""
+    records: Any
+    """Bytes, a slice of a file, or None."""
+    def __init__(
+        self,
+        index: int,
+        error: int = 0,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start: int = -1,
+    ) -> None: ...
 
 def encode_fetch(
     version: int,

@@ -375,9 +375,69 @@ cdef class Writer:
         return PyBytes_FromStringAndSize(<char*>self.data + start, self.size - start)
 
 
+cdef class ProduceAnswer:
+    cdef readonly int32_t index
+    cdef readonly int16_t error
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t append_time_ms
+    cdef readonly int64_t log_start
+    cdef readonly object message
+    cdef readonly object leader
+    cdef readonly object bad_records
+
+    def __init__(
+        self,
+        int32_t index,
+        int16_t error,
+        int64_t base_offset=-1,
+        int64_t append_time_ms=-1,
+        int64_t log_start=-1,
+        message=None,
+        leader=None,
+        bad_records=(),
+    ):
+        self.index = index
+        self.error = error
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self.log_start = log_start
+        self.message = message
+        self.leader = leader
+        self.bad_records = bad_records
+
+
+cdef class FetchAnswer:
+    cdef public int32_t index
+    cdef public int16_t error
+    cdef public int64_t high_watermark
+    cdef public int64_t last_stable_offset
+    cdef public int64_t log_start
+    cdef public int32_t preferred_replica
+    cdef public object diverging
+    cdef public object leader
+    cdef public object aborted
+    cdef public object records
+
+    def __init__(
+        self,
+        int32_t index,
+        int16_t error=0,
+        int64_t high_watermark=-1,
+        int64_t last_stable_offset=-1,
+        int64_t log_start=-1,
+    ):
+        self.index = index
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start = log_start
+        self.preferred_replica = -1
+
+
 def encode_produce(int version, int32_t correlation_id, list topics, int32_t throttle_ms, endpoints=()):
     cdef Writer out = Writer.__new__(Writer)
     cdef bint flexible = version >= 9
+    cdef ProduceAnswer answer
     out.put32(0)
     out.put32(correlation_id)
     if flexible:
@@ -386,24 +446,24 @@ def encode_produce(int version, int32_t correlation_id, list topics, int32_t thr
     for topic, answers in topics:
         out.put_topic(topic, flexible)
         out.put_count(len(answers), flexible)
-        for index, error, base_offset, append_time, log_start, message, leader, bad_records in answers:
-            out.put32(index)
-            out.put16(error)
-            out.put64(base_offset)
-            out.put64(append_time)
+        for answer in answers:
+            out.put32(answer.index)
+            out.put16(answer.error)
+            out.put64(answer.base_offset)
+            out.put64(answer.append_time_ms)
             if version >= 5:
-                out.put64(log_start)
+                out.put64(answer.log_start)
             if version >= 8:
-                out.put_count(len(bad_records), flexible)
-                for record, why in bad_records:
+                out.put_count(len(answer.bad_records), flexible)
+                for record, why in answer.bad_records:
                     out.put32(record)
                     out.put_text(why, flexible)
                     if flexible:
                         out.put8(0)
-                out.put_text(message, flexible)
+                out.put_text(answer.message, flexible)
             if flexible:
-                if version >= 10 and leader is not None:
-                    put_leader(out, 1, 0, leader)
+                if version >= 10 and answer.leader is not None:
+                    put_leader(out, 1, 0, answer.leader)
                 else:
                     out.put8(0)
         if flexible:
@@ -460,6 +520,7 @@ def encode_fetch(
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t total = 0
     cdef Py_ssize_t size
+    cdef FetchAnswer answer
     out.put32(0)
     out.put32(correlation_id)
     if flexible:
@@ -474,7 +535,7 @@ def encode_fetch(
         out.put_count(len(answers), flexible)
         for answer in answers:
             put_fetch_fields(out, version, answer)
-            records = answer[9]
+            records = answer.records
             size = 0 if records is None else (len(records) if type(records) is bytes else records.size)
             out.put_count(size, flexible)
             if size > 0:
@@ -495,15 +556,15 @@ def encode_fetch(
     return pieces
 
 
-cdef int put_fetch_fields(Writer out, int version, tuple answer) except -1:
+cdef int put_fetch_fields(Writer out, int version, FetchAnswer answer) except -1:
     cdef bint flexible = version >= 12
-    out.put32(answer[0])
-    out.put16(answer[1])
-    out.put64(answer[2])
-    out.put64(answer[3])
+    out.put32(answer.index)
+    out.put16(answer.error)
+    out.put64(answer.high_watermark)
+    out.put64(answer.last_stable_offset)
     if version >= 5:
-        out.put64(answer[4])
-    aborted = answer[7]
+        out.put64(answer.log_start)
+    aborted = answer.aborted
     out.put_count(-1 if aborted is None else len(aborted), flexible)
     if aborted is not None:
         for producer_id, first_offset in aborted:
@@ -512,13 +573,13 @@ cdef int put_fetch_fields(Writer out, int version, tuple answer) except -1:
             if flexible:
                 out.put8(0)
     if version >= 11:
-        out.put32(answer[8])
+        out.put32(answer.preferred_replica)
     return 0
 
 
-cdef int put_fetch_tags(Writer out, tuple answer) except -1:
-    diverging = answer[5]
-    leader = answer[6]
+cdef int put_fetch_tags(Writer out, FetchAnswer answer) except -1:
+    diverging = answer.diverging
+    leader = answer.leader
     if diverging is not None:
         out.put8(2 if leader is not None else 1)
         out.put8(0)
@@ -540,5 +601,3 @@ cdef int put_fetch_tags(Writer out, tuple answer) except -1:
 
 # Only for annotations: see frames.pyi.
 Endpoint = tuple
-ProduceAnswer = tuple
-FetchAnswer = tuple

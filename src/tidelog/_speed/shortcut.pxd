@@ -1,39 +1,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from tidelog._speed.batch cimport Header
+from tidelog._speed.append cimport NativePartition
+from tidelog._speed.delayed_produce cimport DelayedProduces
 from tidelog._speed.session cimport SessionState
-from tidelog._speed.tail cimport Gathering, PartitionTail
 
 
-cdef class SyncedAnswer:
-    cdef readonly object topic
-    cdef readonly int32_t index
-    cdef readonly int version
-    cdef readonly int32_t correlation_id
-    cdef readonly int acks
-    cdef readonly int64_t base
-    cdef readonly int64_t end
-    cdef double deadline
-    cdef bytes acknowledgement
-    cdef bytes outcome
-    cdef object callback
-    cdef bint is_cancelled
-
-
-cdef class SyncedAnswers:
-    cdef PartitionTail partition
-    cdef Gathering gathering
-    cdef object late
-    cdef object loop
-    cdef object timer
-    cdef list waiting
-    cdef Py_ssize_t size
-    cdef int add(self, SyncedAnswer answer, Py_ssize_t size, int32_t timeout_ms) except -1
-    cdef int drop_settled(self) except -1
-    cdef int arm(self, double deadline) except -1
-
-
-cdef struct Ask:
+cdef struct SmallProduce:
+    const uint8_t* client
+    Py_ssize_t client_size
     int acks
     int32_t timeout_ms
     const uint8_t* topic  # as in the request, its length included
@@ -47,21 +21,11 @@ cdef struct Ask:
 
 cdef class ProduceShortcut:
     cdef dict held
-    cdef object node
     cdef object now_ms
-    cdef object late
+    cdef object lease_proven
+    cdef readonly DelayedProduces delayed
     cdef object reserved
     cdef object answer(
         self, uint8_t* frame, Py_ssize_t size, int version, int32_t correlation_id, SessionState session
     )
-    cdef bint takes(self, PartitionTail partition, int acks, Py_ssize_t size) except -1
-    cdef SyncedAnswer queued(
-        self,
-        PartitionTail partition,
-        Header header,
-        Ask* ask,
-        topic,
-        int version,
-        int32_t correlation_id,
-        int64_t now_ms,
-    )
+    cdef bint takes(self, NativePartition partition, SmallProduce* request) except -1

@@ -1,4 +1,4 @@
-"""What others are told of where this broker is: pure, from its settings and the ports it got."""
+"""Advertised addresses: where clients and other brokers reach this broker, from its settings and its bound ports.  Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ EVERY_ADDRESS = ("", "0.0.0.0", "::")
 HERE = ("127.0.0.1", "::1", "localhost")
 
 Bound = dict[str, tuple[str, int]]
-"""Listener name -> host as it was given, real port."""
+"""Listener name -> (host as configured, bound port)."""
 
 
 def endpoints_of(config: BrokerConfig, bound: Bound, host_name: str) -> tuple[Endpoint, ...]:
-    """For Kafka clients."""
-    told = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
+    """The endpoints for Kafka clients."""
+    advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
     endpoints = []
     for name, (host, port) in bound.items():
-        host, port = told.get(name, (host, port))
+        host, port = advertised.get(name, (host, port))
         host = host_name if host in EVERY_ADDRESS else host
         endpoints.append(Endpoint(name, host, port or bound[name][1]))
     return tuple(endpoints)
@@ -26,7 +26,8 @@ def endpoints_of(config: BrokerConfig, bound: Bound, host_name: str) -> tuple[En
 def http_address(
     config: BrokerConfig, bound: tuple[str, int] | None, endpoints: tuple[Endpoint, ...]
 ) -> str | None:
-    """Where other brokers reach the HTTP port; None when it is open to this machine alone and they are elsewhere."""
+    """The address where other brokers reach the HTTP port; None if only this machine can reach the port and the others are
+    on other machines."""
     if bound is None:
         return None
     if config.tidelog_http_advertise is not None:
@@ -39,14 +40,14 @@ def http_address(
 
 
 def own_address(bound: tuple[str, int]) -> str:
-    """Where this process reaches itself."""
+    """The address where this process reaches itself."""
     host, port = bound
     return shown("127.0.0.1" if host in EVERY_ADDRESS else host, port)
 
 
 def own_names(config: BrokerConfig, endpoints: tuple[Endpoint, ...], host_name: str) -> frozenset[str]:
-    """Names that people and programs use for this broker, in small letters."""
-    names = {host_name, *(one.host for one in endpoints)}
+    """The host names of this broker, in lower case."""
+    names = {host_name, *(endpoint.host for endpoint in endpoints)}
     if config.tidelog_http_advertise is not None:
         names.add(config.tidelog_http_advertise[0])
     return frozenset(name.lower() for name in names)

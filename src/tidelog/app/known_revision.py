@@ -1,6 +1,6 @@
-"""Whether the metadata store was restored from a backup since this broker last ran.
+"""Detects that the metadata store was restored from a backup since this broker last ran.
 
-The broker keeps the newest revision that it has seen on its own disk; a store that is behind it has lost something."""
+The broker keeps the newest revision that it has seen on its own disk; a store with an older revision has lost something."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class KnownRevision:
         self._dirs = dirs
         self._controller = controller
 
-    def was_rolled_back(self, told: bool) -> bool:
-        """`told`: the operator says so."""
+    def was_rolled_back(self, restored: bool) -> bool:
+        """True if the store is older than what the broker has seen, or if the operator says so (`restored`)."""
         stored = self._controller.image.revision
-        known = max(
+        seen = max(
             (read_known_revision(where.volume.disk, where.path) for where in self._dirs.online()[:1]),
             default=0,
         )
-        if stored >= known and not told:
+        if stored >= seen and not restored:
             return False
         log.error(
-            "the metadata, at revision %d, were restored from a backup (revision %d was known before).  A partition has "
-            "no leader until the brokers of all its replicas have reported their logs",
+            "The metadata, at revision %d, were restored from a backup: this broker has seen revision %d.  A partition has "
+            "no leader until the brokers of all its replicas have reported their logs.",
             stored,
-            known,
+            seen,
         )
         return True
 
     async def run(self) -> None:
-        """For ever."""
+        """Writes the revision from time to time, until it is cancelled."""
         kept = self._controller.image.revision
         while True:
             await asyncio.sleep(WRITE_S)
@@ -49,9 +49,9 @@ class KnownRevision:
                     await where.volume.disk.run(self.remember)
 
     def remember(self) -> None:
-        """Blocks."""
+        """Writes the newest revision to disk; blocks."""
         for where in self._dirs.online()[:1]:
             try:
                 write_known_revision(where.volume.disk, where.path, self._controller.image.revision)
             except OSError as problem:
-                log.warning("the revision of the metadata cannot be kept in %s: %s", where.path, problem)
+                log.warning("The revision of the metadata cannot be written to %s: %s", where.path, problem)

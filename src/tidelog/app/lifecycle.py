@@ -31,23 +31,23 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.config import BrokerConfig
-from tidelog.groups.classic_coordinator import ClassicGroups
-from tidelog.groups.consumer_classic_coordinator import ClassicMembers
-from tidelog.groups.consumer_coordinator import ConsumerGroups
+from tidelog.groups.classic.coordinator import ClassicGroups
+from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
+from tidelog.groups.consumer.coordinator import ConsumerGroups
 from tidelog.groups.coordinator import Groups
-from tidelog.groups.directory import Directory
-from tidelog.groups.offset_coordinator import GroupOffsets
-from tidelog.groups.share_cluster import ClusterPersister, Elsewhere
-from tidelog.groups.share_coordinator import ShareGroups
-from tidelog.groups.share_offsets import ShareOffsets
-from tidelog.groups.share_partitions import SharePartitions
-from tidelog.groups.share_shards import ShareShards
+from tidelog.groups.group_directory import GroupDirectory
+from tidelog.groups.offsets.coordinator import OffsetCoordinator
+from tidelog.groups.share.coordinator import ShareGroups
+from tidelog.groups.share.offsets import ShareOffsets
+from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartitions
+from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.producer_ids import ProducerIds, skip_ids
+from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
+from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
-from tidelog.metadata.shifts import Shifts
 from tidelog.metadata.store import MetadataStore
 from tidelog.metadata.unclean_restart import known_directories, remember_directories, report
 from tidelog.registry.coordinator import SchemaRegistry
@@ -62,8 +62,8 @@ from tidelog.storage.log_dir import LogDir
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.storage.recovery import Report
 from tidelog.storage.scrubber import Scrubber, ScrubPace
-from tidelog.transactions.coordinator import Transactions
-from tidelog.transactions.markers import Markers
+from tidelog.transactions.coordinator import TransactionCoordinator
+from tidelog.transactions.markers import TransactionMarkers
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Broker:
         )
         self._partitions.lease_proven = self._replicating.lease_is_proven
         self._start_coordinators(node)
-        self._shifts = Shifts(node)
+        self._shifts = IsrAndElectionCounts(node)
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
@@ -181,10 +181,10 @@ class Broker:
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
-        steward = self._replicating.steward(self._store, registration)
+        active_controller = self._replicating.active_controller(self._store, registration)
         await controller.reached(await registration.register())
         self._run(registration.keep(), "keeping the registration")
-        self._run(steward.run(), "the controller's duties")
+        self._run(active_controller.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
         self._run(self._replicating.rollback.run(), "comparing logs with the metadata")
         self._run(DirectoryFailure(node, self._dirs, controller).run(), "watching disks")
@@ -222,19 +222,19 @@ class Broker:
         self._groups = Groups(node, controller, self._partitions, clock)
         self._classic_groups = ClassicGroups(self._groups, self._around.random)
         self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, self._around.random)
-        self._share_shards = ShareShards(node, controller, self._partitions, clock)
-        self._elsewhere = Elsewhere(node, self._partitions, peers)
+        self._share_shards = ShareStateCoordinator(node, controller, self._partitions, clock)
+        self._elsewhere = RemotePartitions(node, self._partitions, peers)
         persister = ClusterPersister(node, controller, self._share_shards, peers)
         self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
         self._share_groups = ShareGroups(self._groups, self._shares, persister)
-        self._group_offsets = GroupOffsets(self._groups, self._classic_groups)
+        self._group_offsets = OffsetCoordinator(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
         self._share_shards.start()
-        self._producer_ids = ProducerIds(self._store)
+        self._producer_ids = ProducerIdAllocator(self._store)
         coordinators = {self._groups.topic.name: self._groups.coordinator}
-        self._markers = Markers(node, self._partitions, coordinators, clock, peers)
-        self._transactions = Transactions(
+        self._markers = TransactionMarkers(node, self._partitions, coordinators, clock, peers)
+        self._transactions = TransactionCoordinator(
             node, controller, self._partitions, clock, self._producer_ids, self._markers, peers
         )
         self._transactions.start()
@@ -334,7 +334,7 @@ class Broker:
             share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),
             share_shards=self._share_shards,
             shares=self._shares,
-            group_directory=Directory(self._groups, self._classic_groups),
+            group_directory=GroupDirectory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
             tallies=Tallies(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,

@@ -1,6 +1,6 @@
-"""In which condition a broker finds its replicas when it starts: sure, or in doubt, and why.
+"""The condition of a broker's replicas when the broker starts: certain, or in doubt, and why.
 
-Reads what recovery and the marks in the log directories say; `metadata.unclean_restart` reports it."""
+It is read from the results of recovery and the marks in the log directories; `metadata.unclean_restart` reports it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from tidelog.metadata.doubts import NO_LOG, Condition
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
 from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.storage.log_dir import LogDir
@@ -18,9 +18,9 @@ from tidelog.types import NodeId, TopicPartition
 
 
 async def claim_logs(dirs: LogDirs, image: Image, node: NodeId) -> dict[TopicPartition, UUID | None]:
-    """Which topic each log is from.  Strays whose topic is in the metadata again come back.  A log that lost the file with
-    its topic's id with the power most likely belongs to the present topic if this broker is a holder of it: it ran when the
-    topic was created.  It may stand for election, and is in doubt."""
+    """The topic id of each log.  Stray logs whose topic is in the metadata again are brought back.  A log that lost the file
+    with its topic's id in a power loss most likely belongs to the present topic if this broker is a holder of the
+    partition, because then the broker ran when the topic was created.  Such a log may be elected, and is in doubt."""
     held = {
         TopicPartition(topic.name, partition.index): (topic, partition)
         for topic in image.topics.values()
@@ -44,8 +44,8 @@ class ReplicaConditions:
         topic_ids: Mapping[TopicPartition, UUID | None],
         known_directories: frozenset[str] | None,
     ) -> None:
-        """`topic_ids`: which topic each log is from.  `known_directories`: ids of those that this broker had registered;
-        None when it has never registered any."""
+        """`topic_ids`: the topic id of each log.  `known_directories`: the ids of the directories that this broker has
+        registered; None if it has never registered any."""
         self._dirs = dirs
         self._topic_ids = topic_ids
         if known_directories is None:
@@ -58,7 +58,7 @@ class ReplicaConditions:
 
     @property
     def at_risk(self) -> bool:
-        """Whether replicas may be in doubt; false means that all of them have what they had when the broker stopped."""
+        """True if replicas may be in doubt; false if all of them have everything they had when the broker stopped."""
         return (
             self._has_new_directory
             or not self._dirs.complete
@@ -66,14 +66,14 @@ class ReplicaConditions:
             or bool(self._damaged)
         )
 
-    def look(self, topic: Topic, partition: Partition) -> Condition:
+    def look(self, topic: TopicImage, partition: PartitionImage) -> ReplicaCondition:
         name = TopicPartition(topic.name, partition.index)
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
-            return Condition(self._why_missing(), lambda: NO_LOG)
+            return ReplicaCondition(self._why_missing(), lambda: NO_LOG)
         cause = self._causes[self._dirs.home(name).path]
         if cause is None and (name in self._damaged or name in self._dirs.unidentified):
             cause = Cause.DAMAGED
-        return Condition(cause, partial(self._reach, name), partial(self._last_epoch, name))
+        return ReplicaCondition(cause, partial(self._reach, name), partial(self._last_epoch, name))
 
     def _why_missing(self) -> Cause:
         if not self._dirs.complete:
@@ -90,7 +90,7 @@ class ReplicaConditions:
 
 
 def _stopped_cleanly(where: LogDir) -> bool:
-    """False too for a disk that does not work: its directory is offline."""
+    """True if the last run of this directory ended cleanly; false also if its disk does not work: then it is offline."""
     return where.last_run is not None and where.last_run.clean
 
 
@@ -99,7 +99,7 @@ def _cause_of(where: LogDir, known_directories: frozenset[str] | None) -> Cause 
     if where.problem is not None or last is None or where.identity is None:
         return Cause.OFFLINE
     if known_directories is not None and where.identity.directory_id.hex not in known_directories:
-        return Cause.DISK  # it was given up, or is from elsewhere: its logs may be old
+        return Cause.DISK  # the directory was given up, or comes from another machine: its logs may be old
     if last.clean:
         return None
     if last.failed:

@@ -1,5 +1,5 @@
-"""What a broker needs to be one of several: following leaders, keeping in-sync sets, the controller's duties, and
-leaving without anybody noticing.  Built and stopped by `lifecycle`."""
+"""The replication of one broker, wired together: followers, ISR changes, the active controller, and the handover of
+leadership before the broker stops.  `lifecycle` builds and stops it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from tidelog import errors
 from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.surroundings import Surroundings
+from tidelog.metadata.active_controller import ActiveController
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.steward import Steward
 from tidelog.metadata.store import MetadataStore
 from tidelog.replication.follower import Follower
 from tidelog.replication.followers import Followers
@@ -52,7 +52,7 @@ class Replicating:
         self._truncated = truncated
         self._partitions = partitions
         self._registration: Registration | None = None
-        self._steward: Steward | None = None
+        self._active_controller: ActiveController | None = None
         self._vigil: Vigil | None = None
         self._moved = asyncio.Event()
         security = ListenerPeers(controller.config)
@@ -88,12 +88,12 @@ class Replicating:
 
         return Follower(lane)
 
-    def steward(self, store: MetadataStore, registration: Registration) -> Steward:
-        """The controller's duties, for when they fall to this broker."""
+    def active_controller(self, store: MetadataStore, registration: Registration) -> ActiveController:
+        """Builds the active controller, which works while this broker holds the controller's key."""
         self._registration = registration
         self._vigil = Vigil(self._node, self.peers, store)
         controller = self._controller
-        self._steward = Steward(
+        self._active_controller = ActiveController(
             store,
             self._node,
             registration,
@@ -102,10 +102,10 @@ class Replicating:
             lambda topic: controller.topic_config(topic).unclean_leader_election_enable,
             self._clock,
         )
-        return self._steward
+        return self._active_controller
 
     def repair(self, dirs: LogDirs, repaired: Callable[[TopicPartition], None]) -> Repair:
-        """Makes damaged logs whole again."""
+        """Builds the repair of damaged logs."""
         return Repair(
             self._node, dirs, self._partitions, self._controller, self.peers, self._truncated, repaired
         )
@@ -119,7 +119,7 @@ class Replicating:
         self._brokers_changed(self._controller.image)
 
     def _brokers_changed(self, image: Image) -> None:
-        """DuplicateBrokerRegistration when another process has this broker's place."""
+        """Raises DuplicateBrokerRegistration if another process is registered as this broker."""
         if self._registration is not None and self._vigil is not None:
             self._registration.learned(image)
             self._vigil.learned(image)
@@ -128,9 +128,9 @@ class Replicating:
         await self._followers.apply(update)
 
     def applied(self, update: Update) -> None:
-        """Everybody has applied it."""
-        if self._steward is not None:
-            self._steward.learned(update)
+        """Called when all parts of the broker have applied the update."""
+        if self._active_controller is not None:
+            self._active_controller.learned(update)
             self.in_sync.learned(update)
             self.rollback.learned(update)
         if update.brokers:
@@ -139,8 +139,8 @@ class Replicating:
         self._moved = asyncio.Event()
 
     async def hand_over(self) -> None:
-        """Others lead what this broker led, before it stops.  Gives up after a while, or when the metadata cannot be
-        changed: then the others wait for the lease to end, as after a crash."""
+        """Hands leadership over to other brokers before this broker stops.  Gives up after a while, or if the metadata
+        cannot be changed: then the others wait until the lease ends, as after a crash."""
         image = self._controller.image
         if self._registration is None or len(image.live_brokers) < 2:
             return
@@ -150,9 +150,9 @@ class Replicating:
                 while self._leads_what_others_could():
                     await self._moved.wait()
         except TimeoutError:
-            log.warning("some partitions have no other broker to lead them: stopping all the same")
+            log.warning("Some partitions have no other broker that could lead them: the broker stops anyway.")
         except errors.TidelogError as problem:
-            log.warning("leadership cannot be handed over, stopping all the same: %s", problem)
+            log.warning("Leadership cannot be handed over, the broker stops anyway: %s", problem)
 
     def _leads_what_others_could(self) -> bool:
         image, node = self._controller.image, self._node

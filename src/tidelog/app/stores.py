@@ -1,4 +1,4 @@
-"""Which metadata store a broker's settings ask for, opened.  etcd's client is loaded only when it is wanted."""
+"""Opens the metadata store that a broker's settings name.  etcd's client is loaded only if it is needed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.etcd_address import EtcdAddress
 from tidelog.extras import need
-from tidelog.metadata.sqlite_store import SqliteStore
+from tidelog.metadata.sqlite.store import SqliteStore
 from tidelog.metadata.store import MetadataStore
 
 METADATA_FILE = "metadata.sqlite"
 
 
 async def open_store(config: BrokerConfig, folder: str, clock: Clock, random: Random) -> MetadataStore:
-    """`folder`: the first log directory, where SQLite's file is."""
+    """Opens the store.  `folder`: the first log directory, which has SQLite's file."""
     if config.etcd is not None:
         return await _open_etcd(config, config.etcd, clock, random)
     os.makedirs(folder, exist_ok=True)
@@ -30,8 +30,8 @@ async def _open_etcd(
     config: BrokerConfig, address: EtcdAddress, clock: Clock, random: Random
 ) -> MetadataStore:
     need("grpc", "Clusters, whose metadata is in etcd,")
-    from tidelog.metadata.etcd_client import EtcdAccess, EtcdClient
-    from tidelog.metadata.etcd_store import EtcdStore
+    from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
+    from tidelog.metadata.etcd.store import EtcdStore
 
     access = EtcdAccess(
         endpoints=address.endpoints,
@@ -58,5 +58,5 @@ def _content(path: str | None, name: str) -> bytes | None:
             return file.read()
     except OSError as problem:
         raise errors.InvalidConfig(
-            f"tidelog.metadata.tls.{name}: cannot read {path}: {problem.strerror or problem}"
+            f"Setting tidelog.metadata.tls.{name}: cannot read {path}: {problem.strerror or problem}"
         ) from None

@@ -36,26 +36,24 @@ class Access:
         config = self._config()
         if not config.authorizes:
             return None
-        acls = self._image().acls
+        acls, super_users = self._image().acls, config.super_users
+        everyone = config.allow_everyone_if_no_acl_found
 
         def make() -> Authorizer:
-            super_users = parse_super_users(config.super_users)
-            return Authorizer(acls.values(), super_users, config.allow_everyone_if_no_acl_found)
+            return Authorizer(acls.values(), parse_super_users(super_users), everyone)
 
-        return self._kept("authorizer", (acls, config), make)
+        return self._kept("authorizer", (acls, super_users, everyone), make)
 
     @property
     def quotas(self) -> Quotas:
         config, stored = self._config(), self._image().quotas
+        defaults = config.quota_producer_default, config.quota_consumer_default
 
         def make() -> Quotas:
-            producer, consumer = (
-                None if rate == NO_QUOTA else rate
-                for rate in (config.quota_producer_default, config.quota_consumer_default)
-            )
+            producer, consumer = (None if rate == NO_QUOTA else rate for rate in defaults)
             return Quotas({entity: one.values for entity, one in stored.items()}, producer, consumer)
 
-        return self._kept("quotas", (stored, config), make)
+        return self._kept("quotas", (stored, *defaults), make)
 
     @property
     def quota_windows(self) -> QuotaWindows:
@@ -109,6 +107,13 @@ class Access:
 
     def _kept(self, name: str, made_of: tuple[object, ...], make: Callable[[], T]) -> T:
         held = self._made.get(name)
-        if held is None or any(now is not then for now, then in zip(made_of, held[0], strict=True)):
+        if held is None or not all(
+            now is then or _same(now, then) for now, then in zip(made_of, held[0], strict=True)
+        ):
             held = self._made[name] = (made_of, make())
         return held[1]  # type: ignore[return-value]  # what is kept under a name is always of one type
+
+
+def _same(now: object, then: object) -> bool:
+    """Settings compare by value; the image's maps are only the same when they are the same object."""
+    return isinstance(now, str | int | bytes) and now == then

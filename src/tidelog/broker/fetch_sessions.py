@@ -51,12 +51,12 @@ class FetchSession:
         the end of the line, so that a busy one cannot starve the others when the answer is full."""
         news = []
         for topic, answer in answers:
-            index, error, committed, _, log_start, diverging, _, _, replica, records = answer
-            key = (topic, index)
-            seen = (committed, log_start)
-            if error or diverging is not None:
+            key = (topic, answer.index)
+            seen = (answer.high_watermark, answer.log_start)
+            records = answer.records
+            if answer.error or answer.diverging is not None:
                 self.told.pop(key, None)
-            elif records is None and replica < 0 and self.told.get(key) == seen:
+            elif records is None and answer.preferred_replica < 0 and self.told.get(key) == seen:
                 continue
             else:
                 self.told[key] = seen

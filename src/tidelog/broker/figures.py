@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.server import Server
-from tidelog.metadata.shifts import Shifts
+from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
 from tidelog.storage.cleaner import Cleaner
@@ -18,7 +18,7 @@ from tidelog.storage.scrubber import Scrubber
 class Figures:
     server: Server
     pulse: Pulse
-    shifts: Shifts
+    shifts: IsrAndElectionCounts
     cleaners: Sequence[Cleaner]
     peers: Peers
     scrubbers: Sequence[Scrubber]

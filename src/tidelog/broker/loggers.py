@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 
-from tidelog.config.describe import Entry, Source
-from tidelog.config.table import Kind
+from tidelog.config.describe import DescribedSetting, SettingSource
+from tidelog.config.setting import SettingKind
 from tidelog.errors import InvalidConfig
 
 ROOT = "root"
@@ -31,11 +31,13 @@ def _known() -> dict[str, logging.Logger]:
     return {ROOT: logging.getLogger(), **named}
 
 
-def described(names: Collection[str] | None) -> Iterator[Entry]:
+def described(names: Collection[str] | None) -> Iterator[DescribedSetting]:
     for name, logger in _known().items():
         if not names or name in names:
             level = _NAMES.get(logger.getEffectiveLevel(), "INFO")
-            yield Entry(name, level, Source.BROKER_LOGGER, False, False, Kind.UNKNOWN, "", ())
+            yield DescribedSetting(
+                name, level, SettingSource.BROKER_LOGGER, False, False, SettingKind.UNKNOWN, "", ()
+            )
 
 
 def alter(wanted: Sequence[tuple[str, str | None]], validate_only: bool) -> None:

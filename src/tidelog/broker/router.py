@@ -16,13 +16,13 @@ from tidelog._speed.frames import request_header
 from tidelog._speed.shortcut import ProduceShortcut
 from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.fetch import fetch
-from tidelog.broker.handlers.produce import produce, settle_late
+from tidelog.broker.handlers.produce import produce, settle_delayed
 from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.broker.session import Session
 from tidelog.groups.held import HeldAnswer
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import encode_response
 from tidelog.wire.message import Message
@@ -49,9 +49,9 @@ class Router:
         self.gate = services.gate
         self.shortcut = ProduceShortcut(
             services.partitions.held,
-            services.node_id,
             services.clock.now_ms,
-            partial(settle_late, services.tallies),
+            lambda: services.partitions.lease_proven(),  # set when the broker has registered
+            partial(settle_delayed, services),
             INTERNAL,
         )
         self._bytes_max = services.config().tidelog_request_bytes_max

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from tidelog.broker.access import Access
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.login import Logins
-    from tidelog.groups.classic_coordinator import ClassicGroups
-    from tidelog.groups.consumer_classic_coordinator import ClassicMembers
-    from tidelog.groups.consumer_coordinator import ConsumerGroups
+    from tidelog.groups.classic.coordinator import ClassicGroups
+    from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
+    from tidelog.groups.consumer.coordinator import ConsumerGroups
     from tidelog.groups.coordinator import Groups
-    from tidelog.groups.directory import Directory
-    from tidelog.groups.offset_coordinator import GroupOffsets
-    from tidelog.groups.share_coordinator import ShareGroups
-    from tidelog.groups.share_offsets import ShareOffsets
-    from tidelog.groups.share_partitions import SharePartitions
-    from tidelog.groups.share_shards import ShareShards
+    from tidelog.groups.group_directory import GroupDirectory
+    from tidelog.groups.offsets.coordinator import OffsetCoordinator
+    from tidelog.groups.share.coordinator import ShareGroups
+    from tidelog.groups.share.offsets import ShareOffsets
+    from tidelog.groups.share.partitions import SharePartitions
+    from tidelog.groups.share.state_coordinator import ShareStateCoordinator
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image import Image
-    from tidelog.metadata.producer_ids import ProducerIds
+    from tidelog.metadata.producer_ids import ProducerIdAllocator
     from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
     from tidelog.replication.throttle import Throttle
     from tidelog.storage.log_dirs import LogDirs
-    from tidelog.transactions.coordinator import Transactions
-    from tidelog.transactions.markers import Markers
+    from tidelog.transactions.coordinator import TransactionCoordinator
+    from tidelog.transactions.markers import TransactionMarkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ class Services:
     controller: Controller
     partitions: Partitions
     log_dirs: LogDirs
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdAllocator
     sessions: FetchSessions
     groups: Groups
     classic_groups: ClassicGroups
     classic_members: ClassicMembers
     consumer_groups: ConsumerGroups
-    group_offsets: GroupOffsets
-    group_directory: Directory
+    group_offsets: OffsetCoordinator
+    group_directory: GroupDirectory
     share_groups: ShareGroups
     share_offsets: ShareOffsets
-    share_shards: ShareShards
+    share_shards: ShareStateCoordinator
     shares: SharePartitions
     in_sync: InSync
     outbound: Throttle  # of what followers that are behind are sent
-    transactions: Transactions
-    markers: Markers
+    transactions: TransactionCoordinator
+    markers: TransactionMarkers
     registry: SchemaRegistry
     gate: Gate
     access: Access

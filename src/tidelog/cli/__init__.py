@@ -19,6 +19,10 @@ COMMANDS = {
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
     "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
+    "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
+    "acls": ("tidelog.cli.acls:acls", "Who may do what: create, list, delete and explain ACLs."),
+    "roles": ("tidelog.cli.roles:roles", "Bundles of ACLs: admin, operator, producer, consumer, viewer."),
+    "quotas": ("tidelog.cli.quotas:quotas", "How much clients may produce, fetch, ask and connect."),
     "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
     "schemas": ("tidelog.cli.schemas:schemas", "See, register, check and delete schemas."),
     "partitions": (

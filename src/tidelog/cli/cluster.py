@@ -97,7 +97,7 @@ async def _status(session: Session) -> dict[str, Any]:
 async def _damaged(admin: Any) -> list[dict[str, Any]]:
     """Each broker tells of its own disks; one of an older version has nothing to tell."""
     from tidelog.aio import ConfigResource
-    from tidelog.config.facts import DAMAGED, parse_damaged
+    from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
 
     async def ask(node: int) -> str:
         resource = ConfigResource("broker", str(node))

@@ -136,10 +136,10 @@ def run(
         _spawn(folder, app)
         click.echo(f"{app.name} runs: tidelog pipeline status {app.name}")
         return
-    from tidelog.pipeline.running.runner import Runner, reason_of
+    from tidelog.pipeline.running.runner import PipelineRunner, reason_of
 
     try:
-        well = Runner(folder, app, lambda text: click.echo(text, err=True)).run()
+        well = PipelineRunner(folder, app, lambda text: click.echo(text, err=True)).run()
     except Exception as problem:
         raise Failure(f"{app.name}: {reason_of(problem)}") from None
     if not well:

@@ -196,9 +196,9 @@ def _clear_errors(where: str = "") -> Iterator[None]:
 
 
 def _print(result: Result, as_json: bool) -> None:
-    from tidelog.pipeline.sql.engine import Said
+    from tidelog.pipeline.sql.engine import Notice
 
-    if isinstance(result, Said):
+    if isinstance(result, Notice):
         if as_json:
             print_json({"said": result.text})
         else:

@@ -1,4 +1,4 @@
-"""What an option may be, said with its name.  Pure."""
+"""Checks of options and arguments; the error names the option.  Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def time(name: str, value: Any) -> None:
 
 
 def record_parts(headers: Any, partition: Any) -> None:
-    """For a record that was refused: says what of it is wrong, if it is one of these."""
+    """Called for a record that was refused: raises if its headers or its partition are the reason."""
     if partition is not None and not isinstance(partition, int):
         raise TypeError(f"partition must be a whole number, not {partition!r} ({type(partition).__name__})")
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()

@@ -1,4 +1,4 @@
-"""What a client takes from the machine: sockets, time, chance.  Tests pass their own."""
+"""What a client takes from the machine: sockets, the clock, random numbers.  Tests pass their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a client can meet; everything else it raises is in `tidelog.errors`."""
+"""Errors that only clients raise; all others are in `tidelog.errors`."""
 
 from __future__ import annotations
 

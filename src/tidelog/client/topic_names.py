@@ -1,6 +1,6 @@
 """Which names a topic can have.  Pure.
 
-Brokers refuse others when a topic is created; a reader of one that can never be there would wait for ever.
+Brokers refuse other names when a topic is created; a reader of a topic that can never exist would wait for ever.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def check_topic(name: object) -> None:
 
 
 def names_of(given: str | Iterable[str]) -> list[str]:
-    """One name, or several: text is one, and not its letters."""
+    """A list of names: a text is one name, not its letters."""
     return [given] if isinstance(given, str) else list(given)
 
 
 def check_dead_letters(
     name: str, topics: Collection[str], pattern: re.Pattern[str] | None, assigned: Collection[str]
 ) -> None:
-    """What cannot be processed must not come back as something to process."""
+    """The consumer must not read its own dead letter topic."""
     check_topic(name)
     if name in topics or name in assigned:
         raise ValueError(f"dead_letter_topic cannot be {name!r}: this consumer reads it, and would never end")

@@ -1,13 +1,13 @@
 """Settings: Kafka's names, types, defaults and limits as tables, and the parsed forms that code reads.
 
-`TopicConfig`, `GroupConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` tells where each value came from.
+`TopicConfig`, `GroupConfig` and `BrokerConfig` are immutable; `tidelog.config.describe` shows where each value comes from.
 """
 
 from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
 from tidelog.config.group import GroupConfig
 from tidelog.config.listener import Listener
 from tidelog.config.properties import parse_properties
-from tidelog.config.table import Kind, Setting
+from tidelog.config.setting import Setting, SettingKind
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "TOPIC_SYNONYMS",
     "BrokerConfig",
     "GroupConfig",
-    "Kind",
     "Listener",
     "Setting",
+    "SettingKind",
     "TopicConfig",
     "parse_properties",
 ]

@@ -1,8 +1,7 @@
-"""The settings of one broker, parsed, and where each came from.
+"""The parsed settings of one broker, and where each value comes from.
 
-Three layers, the first that has a value wins: changed on this broker, changed for all brokers (both dynamic,
-kept in the metadata store), given at the start.  Text comes in through `BrokerConfig.of`; all others read
-attributes.
+There are three layers, and the first that has a value wins: dynamic settings of this broker, dynamic settings of all brokers
+(both in the metadata store), and settings given at the start.  `BrokerConfig.of` parses text; other code reads attributes.
 """
 
 from __future__ import annotations
@@ -11,11 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.config.broker_groups_table import GROUPS
-from tidelog.config.broker_log_table import LOG
-from tidelog.config.broker_network_table import NETWORK
-from tidelog.config.broker_replication_table import REPLICATION
-from tidelog.config.broker_security_table import SECURITY
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
@@ -26,8 +20,13 @@ from tidelog.config.listener_security import (
     override_setting,
     split_overrides,
 )
-from tidelog.config.own_table import OWN
-from tidelog.config.table import Setting, Value, find, read_table
+from tidelog.config.setting import Setting, Value, find, read_table
+from tidelog.config.tables.broker_groups import GROUPS
+from tidelog.config.tables.broker_log import LOG
+from tidelog.config.tables.broker_network import NETWORK
+from tidelog.config.tables.broker_replication import REPLICATION
+from tidelog.config.tables.broker_security import SECURITY
+from tidelog.config.tables.broker_tidelog import OWN
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels
@@ -39,7 +38,7 @@ AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthoriz
 _HOURS = 3_600_000
 _MINUTES = 60_000
 
-# Which broker settings give a topic setting its default (the first one set), and what one unit of each is.
+# The broker settings that give a topic setting its default (the first that is set), and the unit of each.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -80,7 +79,7 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One attribute for each built setting; those that are defaults for topics are in `topic_defaults`."""
+    """One attribute for each built setting; defaults for topics are in `topic_defaults`."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
@@ -248,7 +247,7 @@ class BrokerConfig:
         dynamic_all: Mapping[str, str] = _NOTHING,
         dynamic_here: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
-        """From text, layer by layer; InvalidConfig names the first setting that is unknown or impossible."""
+        """Parses text, layer by layer; InvalidConfig for the first setting that is unknown or impossible."""
         plain, _ = split_overrides(given)
         values = _one_node_id(_parsed(plain))
         if "log.dirs" not in values and "log.dir" in values:
@@ -266,7 +265,7 @@ class BrokerConfig:
         return start.with_dynamic(dynamic_all, dynamic_here)
 
     def with_dynamic(self, dynamic_all: Mapping[str, str], dynamic_here: Mapping[str, str]) -> BrokerConfig:
-        """These settings changed while the broker runs.  Call it on the settings of the start."""
+        """The settings with dynamic changes.  Call this method on the settings given at the start."""
         assert not self.dynamic_all and not self.dynamic_here
         if not dynamic_all and not dynamic_here:
             return self
@@ -275,7 +274,7 @@ class BrokerConfig:
         changed = replace(
             self,
             **_attributes(values),
-            # The finest unit wins in whichever layer it is, and only the finest can change while the broker runs.
+            # The setting with the finest unit wins, in whichever layer it is, and only that one is dynamic.
             topic_defaults=_topic_defaults(values, self.topic_defaults),
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
@@ -295,7 +294,7 @@ class BrokerConfig:
 
     @property
     def etcd(self) -> EtcdAddress | None:
-        """None: the metadata is in a SQLite file."""
+        """The address of etcd; None: the metadata are in a SQLite file."""
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
     def _check(self) -> None:
@@ -308,7 +307,7 @@ class BrokerConfig:
                 raise InvalidConfig(
                     f"advertised.listeners cannot be {listener}: clients cannot connect to {listener.host}"
                 )
-            if listener.name not in [known.name for known in self.listeners]:
+            if listener.name not in [bound.name for bound in self.listeners]:
                 raise InvalidConfig(
                     f"advertised.listeners has {listener.name}, which listeners does not have"
                 )
@@ -419,13 +418,13 @@ def _parsed(texts: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
-    """Those of `values` that are attributes of BrokerConfig, and not only defaults for topics."""
+    """The values that are attributes of BrokerConfig, and not only defaults for topics."""
     named = {BROKER_SETTINGS[name].attribute: value for name, value in values.items()}
     return {name: value for name, value in named.items() if name in BrokerConfig.__dataclass_fields__}
 
 
 def _topic_defaults(values: Mapping[str, Value], base: TopicConfig) -> TopicConfig:
-    """What a topic without settings of its own gets, when these broker settings are put on top of `base`."""
+    """The settings of a topic without its own settings: these broker settings on top of `base`."""
     changes: dict[str, Value] = {}
     for topic_name, synonyms in TOPIC_SYNONYMS.items():
         for name, unit in synonyms:

@@ -1,8 +1,8 @@
-"""Where the value of each setting comes from: what DescribeConfigs tells its callers, without the wire.
+"""Describes settings for DescribeConfigs: the value of each setting, and where it comes from.
 
-Kafka's rules: a setting's synonyms are the same setting (or the broker setting it defaults to) in each layer
-that has a value, strongest first; the first one gives the source.  A broker setting in other units
-(`log.roll.hours`) takes part in the value, yet is not a synonym unless the finer one (`log.roll.ms`) is set too.
+Kafka's rules: the synonyms of a setting are the same setting (or the broker setting that is its default) in each layer that
+has a value, the strongest layer first; the first synonym gives the source.  A broker setting in other units
+(`log.roll.hours`) counts for the value, but is a synonym only if the setting in finer units (`log.roll.ms`) is also set.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
-from tidelog.config.resource_tables import CLIENT_METRICS_SETTINGS, GROUP_BROKER_PREFIX, GROUP_SETTINGS
-from tidelog.config.table import Kind, Setting, Value
+from tidelog.config.setting import Setting, SettingKind, Value
+from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
 
 
-class Source(IntEnum):
+class SettingSource(IntEnum):
     """The numbers are those of DescribeConfigs."""
 
     TOPIC = 1
@@ -33,29 +33,29 @@ class Source(IntEnum):
 class Synonym:
     name: str
     value: str | None
-    source: Source
+    source: SettingSource
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DescribedSetting:
     name: str
     value: str | None
-    source: Source
+    source: SettingSource
     read_only: bool
     sensitive: bool
-    kind: Kind
+    kind: SettingKind
     documentation: str
     synonyms: tuple[Synonym, ...]
 
     @property
     def is_default(self) -> bool:
-        return self.source is Source.DEFAULT
+        return self.source is SettingSource.DEFAULT
 
 
 def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
-) -> Iterator[Entry]:
-    """All settings of a topic with these settings of its own, or those in `names`."""
+) -> Iterator[DescribedSetting]:
+    """All settings of a topic whose own settings are `overrides`, or only the settings in `names`."""
     config = TopicConfig.of(overrides, broker.topic_defaults)
     for setting in _chosen(TOPIC_SETTINGS, names):
         if (setting.internal or setting.unlisted) and setting.name not in overrides:
@@ -66,42 +66,44 @@ def describe_topic(
         text = setting.text(value)
         synonyms = _topic_synonyms(setting.name, broker)
         if setting.name in overrides:
-            synonyms = (Synonym(setting.name, text, Source.TOPIC), *synonyms)
+            synonyms = (Synonym(setting.name, text, SettingSource.TOPIC), *synonyms)
         yield _entry(setting, text, synonyms, read_only=False)
 
 
-def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """All settings of this broker, or those in `names`."""
+def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[DescribedSetting]:
+    """All settings of this broker, or only the settings in `names`."""
     for setting in _chosen(BROKER_SETTINGS, names):
         if setting.internal:
             continue
         text = _broker_text(setting, config)
         synonyms = _broker_synonyms(setting.name, _finer(setting.name), config)
-        if setting.unlisted and synonyms[0].source is Source.DEFAULT:
+        if setting.unlisted and synonyms[0].source is SettingSource.DEFAULT:
             continue
         yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
 
 
-def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Only what was changed for all brokers at once."""
+def describe_all_brokers(
+    config: BrokerConfig, names: Collection[str] | None = None
+) -> Iterator[DescribedSetting]:
+    """Only the dynamic settings of all brokers."""
     for setting in _chosen(BROKER_SETTINGS, names):
         if setting.name in config.dynamic_all:
             text = config.dynamic_all[setting.name]
             synonym = Synonym(
-                setting.name, None if setting.sensitive else text, Source.DYNAMIC_DEFAULT_BROKER
+                setting.name, None if setting.sensitive else text, SettingSource.DYNAMIC_DEFAULT_BROKER
             )
             yield _entry(setting, text, (synonym,), read_only=not setting.dynamic)
 
 
 def describe_group(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
-) -> Iterator[Entry]:
-    """All settings of a group with these settings of its own, or those in `names`."""
+) -> Iterator[DescribedSetting]:
+    """All settings of a group whose own settings are `overrides`, or only the settings in `names`."""
     for setting in _chosen(GROUP_SETTINGS, names):
         synonyms = _group_synonyms(setting, broker)
         if setting.name in overrides:
             text = setting.text(setting.parse(overrides[setting.name]))
-            synonyms = (Synonym(setting.name, text, Source.GROUP), *synonyms)
+            synonyms = (Synonym(setting.name, text, SettingSource.GROUP), *synonyms)
         yield _entry(setting, synonyms[0].value, synonyms, read_only=False)
 
 
@@ -109,11 +111,11 @@ def _group_synonyms(setting: Setting, broker: BrokerConfig) -> tuple[Synonym, ..
     broker_name = GROUP_BROKER_PREFIX + setting.name
     if broker_name in BROKER_SETTINGS:
         return _broker_synonyms(broker_name, [broker_name], broker)
-    return (Synonym(setting.name, setting.text(setting.default), Source.DEFAULT),)
+    return (Synonym(setting.name, setting.text(setting.default), SettingSource.DEFAULT),)
 
 
-def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Subscriptions to clients' metrics have Kafka's defaults: none can be made yet."""
+def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[DescribedSetting]:
+    """The settings of client metrics subscriptions, with Kafka's defaults: subscriptions cannot be made yet."""
     for setting in _chosen(CLIENT_METRICS_SETTINGS, names):
         yield _entry(setting, setting.text(setting.default), (), read_only=False)
 
@@ -123,11 +125,13 @@ def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> I
     return (setting for setting in settings.values() if wanted is None or setting.name in wanted)
 
 
-def _entry(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> Entry:
-    return Entry(
+def _entry(
+    setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], read_only: bool
+) -> DescribedSetting:
+    return DescribedSetting(
         setting.name,
         None if setting.sensitive else text,
-        synonyms[0].source if synonyms else Source.DEFAULT,
+        synonyms[0].source if synonyms else SettingSource.DEFAULT,
         read_only,
         setting.sensitive,
         setting.kind,
@@ -149,10 +153,10 @@ def _topic_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
 
 
 def _finer(name: str) -> list[str]:
-    """All names of what `name` sets: itself, and for times the same in other units."""
+    """All settings of the same value as `name`: itself, and for times the same setting in other units."""
     for synonyms in TOPIC_SYNONYMS.values():
         names = [broker_name for broker_name, _ in synonyms]
-        # The scheduler's interval is only a fallback of the other one, not the same setting in other units.
+        # The scheduler's interval is only a fallback of log.flush.interval.ms, not the same setting in other units.
         if name in names and name != "log.flush.scheduler.interval.ms":
             return names
     return [name]
@@ -160,24 +164,24 @@ def _finer(name: str) -> list[str]:
 
 def _broker_synonyms(name: str, names: list[str], config: BrokerConfig) -> tuple[Synonym, ...]:
     layers = (
-        (config.dynamic_here, Source.DYNAMIC_BROKER),
-        (config.dynamic_all, Source.DYNAMIC_DEFAULT_BROKER),
-        (_given(config), Source.STATIC_BROKER),
-        (_DEFAULTS, Source.DEFAULT),
+        (config.dynamic_here, SettingSource.DYNAMIC_BROKER),
+        (config.dynamic_all, SettingSource.DYNAMIC_DEFAULT_BROKER),
+        (_given(config), SettingSource.STATIC_BROKER),
+        (_DEFAULTS, SettingSource.DEFAULT),
     )
-    found = [
-        Synonym(one, None if BROKER_SETTINGS[one].sensitive else layer[one], source)
+    synonyms = [
+        Synonym(synonym, None if BROKER_SETTINGS[synonym].sensitive else layer[synonym], source)
         for layer, source in layers
-        for one in names
-        if one in layer
+        for synonym in names
+        if synonym in layer
     ]
-    while found and found[0].name != name:
-        found.pop(0)
-    return tuple(found)
+    while synonyms and synonyms[0].name != name:
+        synonyms.pop(0)
+    return tuple(synonyms)
 
 
 def _given(config: BrokerConfig) -> Mapping[str, str]:
-    """What was given at the start, with the node's number under both of its names."""
+    """The settings given at the start, with the node id under both of its names."""
     if "node.id" not in config.given and "broker.id" not in config.given:
         return config.given
     node_id = str(config.node_id)

@@ -1,4 +1,4 @@
-"""Where the metadata lives, as `tidelog.metadata` writes it."""
+"""Parses `tidelog.metadata`, which says where the metadata store is: SQLite, or the addresses of etcd."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]+)(?::([0-9]{1,5}))?")
 
 
 class EtcdAddress(NamedTuple):
-    """`root` begins and ends with a slash: the cluster's keys lie below it."""
+    """`root`: begins and ends with a slash; the cluster's keys are below it."""
 
     endpoints: tuple[str, ...]
     root: str
 
 
 def parse_metadata(text: str, setting: str) -> EtcdAddress | None:
-    """None for SQLite."""
+    """The address of etcd; None for SQLite."""
     if text == SQLITE:
         return None
     parts = _ETCD.fullmatch(text)
@@ -31,7 +31,7 @@ def parse_metadata(text: str, setting: str) -> EtcdAddress | None:
         raise InvalidConfig(
             f"{setting} cannot be {text!r}: write {SQLITE} or etcd://host:port,host:port/prefix"
         )
-    endpoints = tuple(_endpoint(one, text, setting) for one in parts["endpoints"].split(","))
+    endpoints = tuple(_endpoint(endpoint, text, setting) for endpoint in parts["endpoints"].split(","))
     root = (parts["root"] or "").strip("/")
     return EtcdAddress(tuple(dict.fromkeys(endpoints)), f"/{root}/" if root else ROOT)
 
@@ -40,5 +40,5 @@ def _endpoint(text: str, whole: str, setting: str) -> str:
     parts = _ENDPOINT.fullmatch(text)
     port = PORT if parts is None or parts[2] is None else int(parts[2])
     if parts is None or not 0 < port < 65536:
-        raise InvalidConfig(f"{setting} cannot be {whole!r}: {text!r} is no host:port")
+        raise InvalidConfig(f"{setting} cannot be {whole!r}: {text!r} is not host:port")
     return f"{parts[1]}:{port}"

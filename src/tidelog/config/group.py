@@ -1,7 +1,7 @@
-"""The settings of one group, parsed: what the group coordinators read.
+"""The parsed settings of one group, which the group coordinators read.
 
-A group's own settings win over the broker's of the same name with `group.` in front.  What the broker allows groups
-to set is bounded by its `min` and `max` settings; a value stored before the bounds were narrowed is drawn into them.
+A group's own settings take precedence over the broker's settings of the same name with the prefix `group.`.  The broker's
+`min` and `max` settings bound what a group can set; a value stored before the bounds were narrowed is limited to them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
-from tidelog.config.resource_tables import GROUP_BROKER_PREFIX, GROUP_SETTINGS
-from tidelog.config.table import Value, find
+from tidelog.config.setting import Value, find
+from tidelog.config.tables.groups import GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.errors import InvalidConfig
 
 BY_DURATION = "by_duration:"
@@ -41,7 +41,7 @@ class GroupConfig:
 
     @staticmethod
     def of(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
-        """`overrides` on top of what the broker gives every group."""
+        """The group's own settings (`overrides`) on top of the broker's defaults for groups."""
         values: dict[str, Any] = {}
         for name in _NAMES:
             own = overrides.get(name)
@@ -58,7 +58,7 @@ _NAMES = tuple(field.name.replace("_", ".") for field in fields(GroupConfig))
 
 
 def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
-    """InvalidConfig names the first setting that does not exist, is wrong, or is outside of the broker's bounds."""
+    """Raises InvalidConfig for the first setting that does not exist, is wrong, or is outside of the broker's bounds."""
     for name, text in overrides.items():
         value = find(GROUP_SETTINGS, name, "group setting").accept(text)
         if name == "share.auto.offset.reset":
@@ -72,7 +72,7 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def inherited(name: str, broker: BrokerConfig) -> Value:
-    """What a group has that did not set it."""
+    """The value of a setting that the group itself has not set."""
     broker_name = GROUP_BROKER_PREFIX + name
     if broker_name not in BROKER_SETTINGS:
         return GROUP_SETTINGS[name].default
@@ -92,28 +92,29 @@ def check_offset_reset(text: str) -> None:
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of days and less, such as PT1H30M; InvalidConfig when it is none, or negative."""
-    found = _DURATION.fullmatch(text)
-    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
-        raise InvalidConfig(f"{text!r} is no duration: write it as PnDTnHnMn.nS, for example PT1H30M")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.group(2, 4, 5, 6))
-    fraction = int((found[7] or "").ljust(9, "0")) // 1_000_000
-    if (found[6] or "").startswith("-"):
+    """Parses an ISO 8601 duration of days and less, such as PT1H30M; InvalidConfig for other texts and negative
+    durations."""
+    parts = _DURATION.fullmatch(text)
+    if parts is None or parts[3] in ("T", "t") or not any(parts.group(2, 4, 5, 6)):
+        raise InvalidConfig(f"{text!r} is not a duration: write it as PnDTnHnMn.nS, for example PT1H30M")
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.group(2, 4, 5, 6))
+    fraction = int((parts[7] or "").ljust(9, "0")) // 1_000_000
+    if (parts[6] or "").startswith("-"):
         fraction = -fraction
     total = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction
-    if found[1] == "-":
+    if parts[1] == "-":
         total = -total
     if total < 0:
-        raise InvalidConfig(f"{text!r} is negative: a duration back from now is not")
+        raise InvalidConfig(f"{text!r} is negative: the duration back from now must not be negative")
     return total
 
 
 def _bounds(name: str, broker: BrokerConfig) -> tuple[int | None, int | None]:
-    found = [
+    bounds = [
         _broker_value(bound, broker) if (bound := _bound_name(name, which)) in BROKER_SETTINGS else None
         for which in ("min", "max")
     ]
-    least, most = (bound if isinstance(bound, int) else None for bound in found)
+    least, most = (bound if isinstance(bound, int) else None for bound in bounds)
     return least, most
 
 

@@ -1,4 +1,4 @@
-"""What a broker gives its groups lies within what it lets them set.  Pure."""
+"""Checks that a broker's defaults for groups lie within the bounds that it sets for groups.  Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from tidelog.errors import InvalidConfig
 
 
 def check_group_bounds(kind: str, value: Callable[[str], int]) -> None:
-    """A broker's settings of groups of one kind fit together; `value` reads one by its name."""
+    """Checks the broker's settings for groups of one kind.  `value`: returns a setting's value by its name."""
     prefix = f"group.{kind}."
     for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
-        least, mine, most = value(f"{prefix}min.{name}"), value(prefix + name), value(f"{prefix}max.{name}")
+        least, default, most = (
+            value(f"{prefix}min.{name}"),
+            value(prefix + name),
+            value(f"{prefix}max.{name}"),
+        )
         if least > most:
-            raise InvalidConfig(f"{prefix}min.{name} ({least}) must not be larger than its max ({most})")
-        if not least <= mine <= most:
-            raise InvalidConfig(f"{prefix}{name} cannot be {mine}: its min is {least} and its max {most}")
+            raise InvalidConfig(
+                f"{prefix}min.{name} ({least}) must not be larger than {prefix}max.{name} ({most})"
+            )
+        if not least <= default <= most:
+            raise InvalidConfig(
+                f"{prefix}{name} cannot be {default}: {prefix}min.{name} is {least} and {prefix}max.{name} is {most}"
+            )
     heartbeat, session = value(prefix + "heartbeat.interval.ms"), value(prefix + "session.timeout.ms")
     if heartbeat >= session:
         raise InvalidConfig(

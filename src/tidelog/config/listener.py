@@ -1,4 +1,4 @@
-"""Addresses to listen on and to tell clients, as `listeners` and `advertised.listeners` write them."""
+"""Listeners: addresses to listen on and to advertise to clients, as in `listeners` and `advertised.listeners`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An empty host is every address of the machine; port 0 picks a free one."""
+    """An empty host means every address of the machine; port 0 picks a free port."""
 
     name: str
     host: str
@@ -32,11 +32,11 @@ def parse_listener(text: str, setting: str) -> Listener:
 
 
 def parse_listeners(entries: tuple[str, ...], setting: str) -> tuple[Listener, ...]:
-    """One listener of each name, and of each port except for 0."""
+    """Parses a list of listeners, each with its own name."""
     listeners = tuple(parse_listener(entry, setting) for entry in entries)
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
-        raise InvalidConfig(f"{setting} has two listeners of one name: each needs a name of its own")
+        raise InvalidConfig(f"{setting} has two listeners with the same name: give each its own name")
     return listeners
 
 
@@ -56,7 +56,7 @@ def parse_protocols(text: str, setting: str) -> dict[str, str]:
 
 
 def parse_address(text: str, setting: str) -> tuple[str, int]:
-    """host:port, with an IPv6 host in brackets."""
+    """Parses host:port, with an IPv6 host in brackets."""
     parts = _ADDRESS.fullmatch(text)
     if parts is None or int(parts[2]) > 65535:
         raise InvalidConfig(f"{setting} cannot be {text!r}: write it as host:port")

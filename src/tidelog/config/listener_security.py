@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.config.jaas import JaasEntry, parse_jaas
-from tidelog.config.table import Setting, Value
+from tidelog.config.setting import Setting, Value
 from tidelog.errors import InvalidConfig
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -1,8 +1,7 @@
-"""Java's properties format, as server.properties uses it: text in, a plain dict out.
+"""Parses Java's properties format, which server.properties uses: text in, a plain dict out.
 
-Comments start with # or !; a key ends at the first = or : or blank that is not escaped; a backslash at the
-end of a line joins the next one to it; \\t \\n \\r \\f and \\uXXXX are escapes, and any other
-escaped character is itself.
+Comments start with # or !.  A key ends at the first = or : or blank that is not escaped.  A backslash at the end of a line
+joins the next line to it.  \\t \\n \\r \\f and \\uXXXX are escapes; any other escaped character stands for itself.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in order; of a key that comes twice the last value counts, as in Java."""
-    found = {}
+    """Keys and values in order; if a key is there twice, the last value counts, as in Java."""
+    properties = {}
     for number, line in _joined(text):
         key_end, value_start = _split(line)
         key = _unescape(line[:key_end], number)
-        found[key] = _unescape(line[value_start:], number)
-    return found
+        properties[key] = _unescape(line[value_start:], number)
+    return properties
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -48,7 +47,7 @@ def _continues(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """(where the key ends, where the value starts)"""
+    """Returns (the end of the key, the start of the value)."""
     key_end = 0
     while key_end < len(line) and line[key_end] not in "=:" + _BLANK:
         key_end += 2 if line[key_end] == "\\" else 1
@@ -79,5 +78,5 @@ def _unescape(text: str, number: int) -> str:
                 at += 4
             else:
                 out.append(_ESCAPES.get(escaped, escaped))
-    # Java's strings are UTF-16: two escapes may together make one character.
+    # Java's strings are UTF-16: two escapes may be one character together.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,6 +1,7 @@
-"""The settings of one topic, parsed: what storage and handlers read.
+"""The parsed settings of one topic, which storage and handlers read.
 
-A topic's own settings win over the broker's defaults; `TopicConfig()` has Kafka's.  A change makes a new one.
+A topic's own settings take precedence over the broker's defaults; `TopicConfig()` has Kafka's defaults.  A change makes
+a new TopicConfig.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.config.table import Setting, Value, find, read_table
-from tidelog.config.topic_table import TOPIC
+from tidelog.config.setting import Setting, Value, find, read_table
+from tidelog.config.tables.topic import TOPIC
 from tidelog.errors import InvalidConfig
 
 TOPIC_SETTINGS: dict[str, Setting] = read_table(TOPIC)
@@ -63,7 +64,7 @@ class TopicConfig:
 
     @staticmethod
     def of(overrides: Mapping[str, str | None], defaults: TopicConfig | None = None) -> TopicConfig:
-        """`overrides` on top of `defaults` (Kafka's own without one); InvalidConfig names what is wrong."""
+        """The topic's own settings (`overrides`) on top of `defaults` (None: Kafka's); InvalidConfig for a wrong setting."""
         base = TopicConfig() if defaults is None else defaults
         if not overrides:
             return base
@@ -75,7 +76,7 @@ class TopicConfig:
         return base.changed(parsed)
 
     def check(self) -> None:
-        """Settings that are fine one by one must also fit together."""
+        """Checks settings that depend on each other."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise InvalidConfig(
                 f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be larger than "
@@ -83,7 +84,7 @@ class TopicConfig:
             )
 
     def changed(self, values: Mapping[str, Value]) -> TopicConfig:
-        """A copy with other values, given by setting name."""
+        """A copy with other values, by setting name."""
         changes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
         if "cleanup_policy" in changes:
             changes["cleanup_policy"] = frozenset(changes["cleanup_policy"])

@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: which partition a name belongs to, and making one at first use."""
+"""The internal topics of coordinators: creates them at first use, and maps a name to its partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 
-NAMES_MAX = 16_384  # whose partitions are remembered
+NAMES_MAX = 16_384  # names whose partition is cached
 
 
-class Shape(NamedTuple):
-    """How a topic is made; the settings say so."""
+class TopicShape(NamedTuple):
+    """The settings that a topic is created with."""
 
     partitions: int
     replication: int
@@ -24,20 +24,20 @@ class Shape(NamedTuple):
 
 
 class InternalTopic:
-    def __init__(self, name: str, controller: Controller, shape: Callable[[], Shape]) -> None:
+    def __init__(self, name: str, controller: Controller, shape: Callable[[], TopicShape]) -> None:
         self.name = name
         self._controller = controller
         self._shape = shape
         self._making = asyncio.Lock()
 
     def count(self, image: Image) -> int | None:
-        """None while the topic is not there."""
+        """The number of partitions; None if the topic does not exist."""
         topic = image.topics.get(self.name)
         return None if topic is None else len(topic.partitions)
 
     async def ensure(self) -> int:
-        """Its number of partitions; made first if it must be.  On fewer brokers than its replication asks for it gets
-        as many replicas as there are brokers."""
+        """The number of partitions; creates the topic if it does not exist.  With fewer live brokers than its
+        replication factor, it gets one replica on each live broker."""
         count = self.count(self._controller.image)
         if count is not None:
             return count
@@ -49,26 +49,28 @@ class InternalTopic:
         shape = self._shape()
         live = len(self._controller.image.live_brokers)
         if live == 0:
-            raise errors.CoordinatorNotAvailable(f"no broker is there to hold {self.name} yet: try again")
-        wanted = NewTopic(
+            raise errors.CoordinatorNotAvailable(
+                f"{self.name} cannot be created: no broker is live yet; try again"
+            )
+        wanted = TopicSpec(
             self.name, shape.partitions, min(shape.replication, live), configs=dict(shape.configs)
         )
         (made,) = await self._controller.create_topics([wanted])
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
-            raise errors.CoordinatorNotAvailable(f"{self.name} cannot be made: {made}")
+            raise errors.CoordinatorNotAvailable(f"{self.name} cannot be created: {made}")
         count = self.count(self._controller.image)
         if count is None:
-            raise errors.CoordinatorNotAvailable(f"{self.name} is being made: try again")
+            raise errors.CoordinatorNotAvailable(f"{self.name} is being created: try again")
         return count
 
 
 @lru_cache(maxsize=NAMES_MAX)
 def partition_for(name: str, count: int) -> int:
-    """The partition that holds the state of `name`: Java's string hash, as every Kafka tool computes it."""
+    """The partition that holds the state of `name`: Java's string hash, as in Kafka."""
     value = 0
     encoded = name.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
         value = (31 * value + (encoded[at] << 8) + encoded[at + 1]) & 0xFFFFFFFF
     if value >= 1 << 31:
-        value = (1 << 32) - value  # what Java's Math.abs makes of a negative one
-    return value % (1 << 31) % count  # the smallest has no positive, and counts as 0
+        value = (1 << 32) - value  # Java's Math.abs of a negative number
+    return value % (1 << 31) % count  # the smallest number has no absolute value, and counts as 0

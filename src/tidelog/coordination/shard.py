@@ -1,9 +1,9 @@
-"""One partition of an internal topic, and the state that its records add up to.
+"""A coordinator shard: one partition of an internal topic, and the state that its records add up to.
 
-A change is decided first, then appended, then replayed into the state, all before the caller's first await; so a
-failed append changes nothing, and whoever comes next sees the change.  What was decided is told to a client only once
-it is committed: on all in-sync replicas, and on disk where the topic asks for that.  Reading waits for the same, so
-nobody is told of a change that a failover could undo."""
+A change is decided, then appended, then replayed into the state, all before the caller's first await: a failed append
+changes nothing, and the next request sees the change.  A client gets its answer only when the records are committed: on
+all in-sync replicas, and on disk if the topic asks for that.  Reads wait for the same, so that no client sees a change
+that a failover could undo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.entries import Entry, Kinds
+from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.promises import Appended, found, is_committed, when_committed
@@ -22,11 +22,12 @@ from tidelog.types import Epoch
 NO_PRODUCER = -1
 
 
-class Machine(Protocol):
-    """What a shard's records add up to.  Pure: the same records give the same state, live or loaded."""
+class StateMachine(Protocol):
+    """The state that a shard's records add up to.  Pure: the same records give the same state, live or loaded."""
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
-        """`producer_id` is not -1 when the record belongs to a transaction that is open until `ended`."""
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
+        """Applies a record.  `producer_id` is not -1 if the record belongs to a transaction, which is open until
+        `ended`."""
         ...
 
     def ended(self, producer_id: int, committed: bool) -> None:
@@ -34,7 +35,7 @@ class Machine(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=StateMachine)
 
 
 class Writer(NamedTuple):
@@ -50,11 +51,11 @@ class Shard(Generic[M]):
         index: int,
         partition: Partition,
         machine: M,
-        kinds: Kinds,
+        kinds: RecordTypes,
         clock: Clock,
         broken: Callable[[Shard[M], Exception], None],
     ) -> None:
-        """`broken` is called when the log has lost what the state has: the state must be loaded again."""
+        """`broken` is called when the log has lost records that are in the state: the state must be loaded again."""
         self.index = index
         self.machine = machine
         self.epoch = Epoch(partition.state.epoch)
@@ -67,10 +68,10 @@ class Shard(Generic[M]):
     def __repr__(self) -> str:
         return f"Shard({self._partition.name}, epoch {self.epoch})"
 
-    # Writing.  Both raise what `coordinator_error` makes of the log's problem, and then nothing has changed.
+    # Writing.  If a method raises (see `coordinator_error`), nothing has changed.
 
-    def append(self, entries: Sequence[Entry], writer: Writer | None = None) -> Appended | None:
-        """One batch, all or nothing; None when there is nothing to write.  Pass the result to `committed`."""
+    def append(self, entries: Sequence[CoordinatorRecord], writer: Writer | None = None) -> Appended | None:
+        """Appends one batch, all or nothing; None if there is nothing to write.  Pass the result to `committed`."""
         if not entries:
             return None
         now_ms = self._clock.now_ms()
@@ -91,11 +92,11 @@ class Shard(Generic[M]):
         return appended
 
     def append_batch(self, batch: bytearray) -> Appended:
-        """One that the caller encoded himself: the next thing he does is to take it into the state."""
+        """Appends a batch that the caller has encoded; the caller must apply it to the state at once."""
         return self._append(batch)
 
     def end_transaction(self, ending: Ending) -> Appended:
-        """The marker that ends what the producer wrote here."""
+        """Appends the marker that ends the producer's transaction in this partition."""
         self._check_open()
         try:
             appended = self._partition.append_marker(ending, self._clock.now_ms())
@@ -113,7 +114,9 @@ class Shard(Generic[M]):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise errors.NotCoordinator(f"{self._partition.name} is not coordinated here any more")
+            raise errors.NotCoordinator(
+                f"this broker no longer leads {self._partition.name}: find the coordinator again"
+            )
 
     # Waiting
 
@@ -122,11 +125,11 @@ class Shard(Generic[M]):
 
     @property
     def is_settled(self) -> bool:
-        """Everything that the state has is committed."""
+        """True if all records of the state are committed."""
         return self._partition.log.next <= self._partition.state.committed
 
     async def committed(self, appended: Appended | None, timeout_ms: int) -> None:
-        """Returns when what was appended can be told; raises when that cannot be said in time."""
+        """Returns when the append is committed; raises if that takes longer than `timeout_ms`."""
         if appended is None:
             return await self.settled(timeout_ms)
         if self.is_committed(appended):
@@ -146,7 +149,7 @@ class Shard(Generic[M]):
             raise coordinator_error(problem) from problem
 
     async def settled(self, timeout_ms: int) -> None:
-        """Returns when everything that the state has is committed: call it before telling what was read."""
+        """Returns when all records of the state are committed: await it before answering what was read."""
         log = self._partition.log
         if log.next > self._partition.state.committed:
             await self.committed(found(self._partition, log.next, log.next, log.durable), timeout_ms)
@@ -160,9 +163,9 @@ class Shard(Generic[M]):
 
 
 def coordinator_error(problem: errors.TidelogError) -> errors.TidelogError:
-    """What a client of a coordinator is told when its log refuses an append, so that it does the right thing."""
+    """The error for a client when the shard's log refuses an append, chosen so that the client reacts correctly."""
     if isinstance(problem, errors.NotLeaderOrFollower | errors.KafkaStorageError):
-        return errors.NotCoordinator(f"{problem}: ask for the coordinator again")
+        return errors.NotCoordinator(f"{problem}: find the coordinator again")
     if isinstance(
         problem, errors.UnknownTopicOrPartition | errors.NotEnoughReplicas | errors.RequestTimedOut
     ):

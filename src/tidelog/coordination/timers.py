@@ -1,7 +1,7 @@
-"""Deadlines by name: sessions, rebalances, locks.  One timer of the loop serves all of them.
+"""Deadlines by name, for sessions, rebalances and locks.  One timer of the loop serves all of them.
 
-Most deadlines are moved further away long before they pass (a heartbeat moves its member's), so moving one later is
-a write to a dictionary; the queue is put right when the old time comes."""
+Most deadlines are postponed long before they pass (each heartbeat postpones its member's), so postponing is a write to a
+dictionary; the queue is corrected when the old time comes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Timers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[Hashable, tuple[int, Act]] = {}
-        self._queued: dict[Hashable, int] = {}  # the earliest time at which the queue will look at a name
+        self._queued: dict[Hashable, int] = {}  # the time at which the queue looks at a name next
         self._queue: list[tuple[int, int, Hashable]] = []
         self._order = count()
         self._wake: asyncio.TimerHandle | None = None
@@ -75,24 +75,24 @@ class Timers:
         while self._queue and self._queue[0][0] <= now:
             at, _, name = heapq.heappop(self._queue)
             if self._queued.get(name) != at:
-                continue  # an earlier look has been queued since, and has been done
+                continue  # an earlier time was queued since, and has been handled
             del self._queued[name]
-            known = self._due.get(name)
-            if known is None:
+            deadline = self._due.get(name)
+            if deadline is None:
                 continue
-            due, act = known
+            due, act = deadline
             if due <= now:
                 ready.append((name, due, act))
             else:
                 self._push(name, due)
         for name, due, act in ready:
-            known = self._due.get(name)
-            if known is None or known[0] != due:
-                continue  # an act before this one cancelled or moved it
+            deadline = self._due.get(name)
+            if deadline is None or deadline[0] != due:
+                continue  # an earlier action has cancelled or moved it
             del self._due[name]
             try:
                 act()
             except Exception:
-                log.exception("the deadline %s failed", name)
+                log.exception("the action of deadline %s failed", name)
         if self._wake is None:
             self._arm()

@@ -1,12 +1,12 @@
 """The groups that this broker coordinates: one state machine for each partition of `__consumer_offsets` it leads.
 
-What drivers of groups share: the shards, timers, settings, the cluster's metadata.  How a driver of another kind of
-group (consumer, share) plugs in: it takes the `Groups` at construction (in `app.lifecycle`) and
+`Groups` is what the drivers of all group types share: shards, timers, settings, the cluster's metadata.  A driver of
+another type of group (consumer, share) takes the `Groups` at construction (in `app.lifecycle`) and
 - finds the shard of a group with `groups.shard(group_id)`, decides, appends, awaits `shard.committed(...)`;
-- names its deadlines `(kind, group id, ...)` in `groups.timers`, so that kinds do not meet;
-- adds to `groups.coordinator.opened` / `.closed` what arms its timers after a load, and drops its soft state and answers
-  whoever waits when a shard goes;
-- adds to `groups.updated` what must follow the metadata (topics that come, grow or go)."""
+- names its deadlines `(type, group id, ...)` in `groups.timers`, so that names of different types do not collide;
+- adds callbacks to `groups.coordinator.opened` and `.closed`: the first arms its timers after a load, the second drops
+  its soft state and answers waiting requests when the shard moves away;
+- adds to `groups.updated` a callback that follows the metadata (topics that are created, grow or are deleted)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
-from tidelog.groups.kinds import KINDS
-from tidelog.groups.machine import GroupMachine
+from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
+from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
@@ -29,7 +29,7 @@ from tidelog.types import NodeId
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-GroupShard = Shard[GroupMachine]
+GroupShard = Shard[GroupStateMachine]
 
 
 class Groups:
@@ -37,12 +37,12 @@ class Groups:
         self._controller = controller
         self.clock = clock
         self.topic = InternalTopic(OFFSETS_TOPIC, controller, self._shape)
-        self.coordinator: Coordinator[GroupMachine] = Coordinator(
+        self.coordinator: CoordinatorRuntime[GroupStateMachine] = CoordinatorRuntime(
             self.topic, node, partitions, clock, KINDS, new_machine
         )
         self.timers = Timers(clock)
         self.updated: list[Callable[[Update], None]] = []
-        """Told of every change of the metadata, after the shards have followed it."""
+        """Called with every metadata update, after the shards have applied it."""
 
     # For drivers
 
@@ -59,12 +59,13 @@ class Groups:
         return self.config.offsets_commit_timeout_ms
 
     def shard(self, group_id: str) -> GroupShard:
-        """Where the group's state is; the protocol's error when that is elsewhere, loading, or not made yet."""
+        """The shard that holds the group's state; raises the protocol's error if another broker leads the shard, or if
+        it is loading or does not exist yet."""
         return self.coordinator.shard(group_id)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self.config
-        return Shape(
+        return TopicShape(
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
             {

@@ -1,4 +1,4 @@
-"""What every kind of group has, as the requests that serve all kinds (offsets, listing, deletion) see it.
+"""The interface of every group type for the requests that serve all of them (offsets, listing, deletion).
 
 `ClassicGroup`, `ConsumerGroup` and `ShareGroup` each implement it.  Pure: a check raises the protocol's error and
 changes nothing."""
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 CheckPartition = Callable[[str, UUID, int], None]
-"""(topic, topic id, partition): raises when this member may not commit an offset of this partition."""
+"""(topic, topic id, partition): raises if this member may not commit an offset of this partition."""
 
 
 class Group(Protocol):
@@ -22,55 +22,56 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """CLASSIC, CONSUMER or SHARE: the group type that ListGroups tells."""
+        """CLASSIC, CONSUMER or SHARE: the group type in ListGroups."""
         ...
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups tells it: `consumer`, `share`, or what classic members joined with."""
+        """The protocol type in ListGroups: `consumer`, `share`, or the one that classic members joined with."""
         ...
 
     @property
     def state_name(self) -> str:
-        """As ListGroups tells it, like `Stable`."""
+        """The state in ListGroups, such as `Stable`."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Without members."""
+        """True if the group has no members."""
         ...
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
     ) -> CheckPartition | None:
-        """May this member commit offsets, with this generation or epoch?  What it returns is asked for each
-        partition; None: for none of them.  `version` is that of OffsetCommit or TxnOffsetCommit."""
+        """Raises if this member may not commit offsets with this generation or epoch.  The caller calls the returned
+        function for each partition; None: no partition needs a check.  `version` is that of OffsetCommit or
+        TxnOffsetCommit."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """May this member ask for the committed offsets?"""
+        """Raises if this member may not fetch the committed offsets."""
         ...
 
     def check_offset_delete(self) -> None: ...
 
     def check_delete(self) -> None:
-        """May the whole group be deleted now?"""
+        """Raises if the group cannot be deleted now."""
         ...
 
-    def tombstones(self) -> list[Entry]:
-        """What deletes the group's own records (not its offsets)."""
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones of the group's own records (not of its offsets)."""
         ...
 
     def is_subscribed(self, topic: str) -> bool:
-        """Is this topic consumed by members now?  Its offsets are then neither deleted nor expired."""
+        """True if members subscribe to this topic now: its offsets are then neither deleted nor expired."""
         ...
 
     def expires_from(self, commit_ms: int) -> int | None:
-        """The time from which `offsets.retention.minutes` counts for an offset that was committed at `commit_ms`; None
-        while offsets of this group do not expire at all."""
+        """The time from which `offsets.retention.minutes` counts for an offset committed at `commit_ms`; None while the
+        group's offsets do not expire."""
         ...
 
     @property
     def expires(self) -> bool:
-        """Is the group itself deleted once it is empty and its last offset has expired?"""
+        """True if the group itself is deleted once it is empty and its last offset has expired."""
         ...

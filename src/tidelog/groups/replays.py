@@ -1,14 +1,14 @@
-"""The one table of which function takes which record of `__consumer_offsets` into the state.  Pure.
+"""The table of functions that apply the records of `__consumer_offsets` to the state, by key type.  Pure.
 
-Each kind of group adds its rows; a record without a row is passed over."""
+Each type of group adds its rows; a record without a row is ignored."""
 
 from __future__ import annotations
 
-from tidelog.groups.classic import replay_group
-from tidelog.groups.consumer import CONSUMER_RECORDS, replay_consumer_record
-from tidelog.groups.machine import GroupMachine, Replay
-from tidelog.groups.offset_records import replay_legacy_offset, replay_offset
-from tidelog.groups.share_group import SHARE_REPLAYS
+from tidelog.groups.classic.group import replay_group
+from tidelog.groups.consumer.group import CONSUMER_RECORDS, replay_consumer_record
+from tidelog.groups.offsets.records import replay_legacy_offset, replay_offset
+from tidelog.groups.share.group import SHARE_REPLAYS
+from tidelog.groups.state_machine import GroupStateMachine, Replay
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey
@@ -22,5 +22,5 @@ REPLAYS: dict[type, Replay] = {
 }
 
 
-def new_machine() -> GroupMachine:
-    return GroupMachine(REPLAYS)
+def new_machine() -> GroupStateMachine:
+    return GroupStateMachine(REPLAYS)

@@ -1,7 +1,7 @@
-"""From the store's keys to an image, and from one image to the next.
+"""Builds a metadata image from the store's keys, and the next image from a change.  Pure.
 
-Pure.  Reading a snapshot and following the watch go through the same few functions, so stepping from change to change
-gives the image that a fresh start would read, in whatever order a topic's key and those of its partitions come."""
+Reading a snapshot and following the watch use the same functions, so that applying change after change gives the same
+image as reading a snapshot, whatever the order in which the keys of a topic and of its partitions arrive."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from uuid import UUID
 
 from tidelog.metadata import access_records, records
 from tidelog.metadata.image import (
-    Broker,
+    BrokerImage,
     Configs,
     Image,
-    Stored,
+    StoredPartition,
     StoredQuotas,
     StoredToken,
-    Topic,
+    TopicImage,
     build_partition,
     build_partitions,
     stored_of,
 )
 from tidelog.metadata.records import BrokerRecord, PartitionRecord, TopicRecord
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.metadata.store import Changes, Snapshot
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
@@ -34,7 +34,7 @@ from tidelog.wire.client_quotas import QuotaEntity
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One step: the image before and after it, and which of it differs, each name once and in order."""
+    """One step: the images before and after it, and the names that differ between them, each once and in order."""
 
     before: Image
     image: Image
@@ -52,19 +52,19 @@ class _Written(NamedTuple):
 
 
 def read(snapshot: Snapshot) -> Image:
-    """The image that a snapshot of the whole store holds."""
+    """The image of a snapshot of the whole store."""
     written = (_Written(*entry) for entry in snapshot.entries)
     return _Draft(Image()).finish(written, snapshot.revision).image
 
 
 def advance(image: Image, *steps: Changes) -> Update:
-    """One revision further, or several that follow one another."""
+    """Applies one revision, or several consecutive revisions."""
     written = (_Written(*change, step.revision) for step in steps for change in step.changes)
     return _Draft(image).finish(written, steps[-1].revision)
 
 
 def catch_up(image: Image, snapshot: Snapshot) -> Update:
-    """Straight to a snapshot, when the changes between are gone."""
+    """Advances straight to a snapshot, when the store no longer has the changes in between."""
     fresh = _with_same_access(image, read(snapshot))
     topics = {*image.topics, *fresh.topics}
     configs = {*image.topic_configs, *fresh.topic_configs}
@@ -92,12 +92,12 @@ def _with_same_access(image: Image, fresh: Image) -> Image:
 
 
 class _Draft:
-    """What the next image has that the last one has not: collected key by key, put together at the end."""
+    """Collects the differences of the next image key by key, and builds the image at the end."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._records: dict[str, tuple[TopicRecord, int] | None] = {}
-        self._stored: dict[UUID, dict[int, Stored | None]] = {}
+        self._stored: dict[UUID, dict[int, StoredPartition | None]] = {}
         self._topic_configs: dict[str, Configs | None] = {}
         self._group_configs: dict[str, Configs | None] = {}
         self._acls: dict[str, AclBinding | None] = {}
@@ -138,7 +138,7 @@ class _Draft:
             self._records[rest] = None if value is None else (TopicRecord.decode(value), revision)
         elif kind == "partitions":
             topic_id, _, index = rest.partition("/")
-            stored = None if value is None else Stored(PartitionRecord.decode(value), revision)
+            stored = None if value is None else StoredPartition(PartitionRecord.decode(value), revision)
             self._stored.setdefault(UUID(topic_id), {})[int(index)] = stored
         elif kind == "configs":
             self._configs_changed(
@@ -166,24 +166,26 @@ class _Draft:
             self._others["controller"] = None if value is None else NodeId(int(value))
         elif key == records.CLUSTER:
             self._others["cluster_id"] = "" if value is None else value.decode()
-        # Any other key (producer ids, what newer brokers may store) is no part of the image.
+        # Other keys (producer ids, keys that newer brokers store) are not part of the image.
 
     # Topics and partitions
 
-    def _finish_topics(self) -> tuple[dict[str, Topic | None], dict[UUID, str | None]]:
-        topics: dict[str, Topic | None] = {}
+    def _finish_topics(self) -> tuple[dict[str, TopicImage | None], dict[UUID, str | None]]:
+        topics: dict[str, TopicImage | None] = {}
         names: dict[UUID, str | None] = {}
         for name in self._records:
             topics[name] = None
-            known = self._image.topics.get(name)
-            if known is not None:
-                names[known.id] = None
-                self._finish_strays(known.id, stored_of(known), 0)
+            before = self._image.topics.get(name)
+            if before is not None:
+                names[before.id] = None
+                self._finish_strays(before.id, stored_of(before), 0)
         for name, written in self._records.items():
             if written is not None:
                 record, revision = written
                 stored = self._finish_strays(record.id, {}, len(record.replicas))
-                topics[name] = Topic(name, record.id, build_partitions(record.replicas, stored), revision)
+                topics[name] = TopicImage(
+                    name, record.id, build_partitions(record.replicas, stored), revision
+                )
                 names[record.id] = name
         for topic_id in list(self._stored):
             topic = self._image.topic_by_id(topic_id)
@@ -193,7 +195,7 @@ class _Draft:
                 topics[topic.name] = self._with_partitions(topic)
         return topics, names
 
-    def _with_partitions(self, topic: Topic) -> Topic:
+    def _with_partitions(self, topic: TopicImage) -> TopicImage:
         count = len(topic.partitions)
         changed = self._stored.pop(topic.id)
         partitions = list(topic.partitions)
@@ -204,24 +206,27 @@ class _Draft:
         self._finish_strays(topic.id, {}, 0)
         return topic._replace(partitions=tuple(partitions))
 
-    def _finish_strays(self, topic_id: UUID, more: dict[int, Stored], count: int) -> dict[int, Stored]:
-        """What is stored of the first `count` partitions of a topic.  All else about it, with `more`, is stray."""
+    def _finish_strays(
+        self, topic_id: UUID, more: dict[int, StoredPartition], count: int
+    ) -> dict[int, StoredPartition]:
+        """The stored states of the first `count` partitions of a topic.  The states of its other partitions, and `more`,
+        become strays."""
         changed = self._stored.pop(topic_id, {})
-        known = self._others.get("strays", self._image.strays)
-        if not changed and not more and topic_id not in known:
+        strays = self._others.get("strays", self._image.strays)
+        if not changed and not more and topic_id not in strays:
             return {}
-        held = {**known.get(topic_id, {}), **more}
+        held = {**strays.get(topic_id, {}), **more}
         for index, stored in changed.items():
             if stored is not None:
                 held[index] = stored
             else:
                 held.pop(index, None)
         stray = {index: stored for index, stored in held.items() if index >= count}
-        if stray or topic_id in known:
+        if stray or topic_id in strays:
             self._set("strays", topic_id, stray or None)
         return {index: stored for index, stored in held.items() if index < count}
 
-    # The rest
+    # Settings and brokers
 
     def _finish_credentials(self) -> Mapping[str, ShardedMap[str, ScramCredential]]:
         if not self._credentials:
@@ -241,10 +246,10 @@ class _Draft:
             self._set("broker_configs", None if node == records.ALL_BROKERS else NodeId(int(node)), configs)
 
     def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
-        self._set("brokers", node, None if record is None else Broker(node, revision, *record))
+        self._set("brokers", node, None if record is None else BrokerImage(node, revision, *record))
 
     def _set(self, field: str, key: NodeId | UUID | QuotaEntity | None, value: Any) -> None:
-        """None takes the key out of one of the small mappings."""
+        """Sets a key in one of the small mappings; None removes the key."""
         mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
         if value is not None:
             mapping[key] = value

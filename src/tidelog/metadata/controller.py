@@ -1,8 +1,8 @@
-"""The driver of metadata: follows the store, and changes it by compare-and-swap.
+"""A broker's access to the metadata: follows the store, and changes it by compare-and-swap.
 
-`follow` is its pulse: the broker's own task iterates over it, applies each update (opens logs, moves leadership) and
-only then asks for the next, which is when `image` moves on.  So what `image` shows is open here, and a change is
-answered when it has taken effect.  Decisions are taken on the newest image known, and again when a swap fails."""
+The broker's own task iterates over `follow`, applies each update (opens logs, changes leadership) and only then asks for
+the next update, which is when `image` advances.  So every partition that `image` shows is open on this broker, and a
+change is answered when it has taken effect.  Decisions are made on the newest image, and made again when a swap fails."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, doubts, elections, moves, planning, records
+from tidelog.metadata import changes, doubts, elections, reassignments, records
 from tidelog.metadata.access_controller import AccessController, Swap
+from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.changes import Update
-from tidelog.metadata.gathering import gathered
-from tidelog.metadata.image import NO_CONFIGS, Image, Topic
+from tidelog.metadata.image import NO_CONFIGS, Image, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
-from tidelog.metadata.names import check_topic_name, plain_names
-from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
     ABSENT,
@@ -42,12 +40,15 @@ from tidelog.metadata.store import (
     Snapshot,
     Unanswered,
 )
+from tidelog.metadata.topics import plans
+from tidelog.metadata.topics.names import check_topic_name, plain_names
+from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
 
 T = TypeVar("T")
-Planned = Plan | errors.TidelogError
+PlanOrError = TopicPlan | errors.TidelogError
 ChangeConfigs = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 TRIES_MAX = 20
@@ -62,30 +63,30 @@ class Controller:
         self._store = store
         self._node = node
         self._random = random
-        self._known = image
+        self._newest = image
         self._applied = image
         self._start_config = config
         self._config = config.with_dynamic(image.broker_overrides(None), image.broker_overrides(node))
-        self._moved = asyncio.Event()  # what is known has
+        self._advanced = asyncio.Event()  # set when `_newest` changes
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # by revision
         self._tickets = count()
         self.access = AccessController(self._swap, store.operations_max, random)
 
     @staticmethod
     async def start(store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random) -> Controller:
-        """Reads the image."""
+        """Reads the image from the store."""
         if await store.get(records.CLUSTER) is None:
             cluster_id = urlsafe_b64encode(new_id(random).bytes).rstrip(b"=")
             await store.txn([Compare(records.CLUSTER, ABSENT)], [Put(records.CLUSTER, cluster_id)])
         return Controller(store, node, config, random, changes.read(await store.range("")))
 
     async def read_again(self) -> None:
-        """As at the start; only as long as nobody follows."""
-        self._known = self._applied = image = changes.read(await self._store.range(""))
+        """Reads the image again, as at the start; must not be called once the metadata are followed."""
+        self._newest = self._applied = image = changes.read(await self._store.range(""))
         overrides = image.broker_overrides(None), image.broker_overrides(self._node)
         self._config = self._start_config.with_dynamic(*overrides)
 
-    # What is known
+    # Reading
 
     @property
     def image(self) -> Image:
@@ -93,47 +94,48 @@ class Controller:
         return self._applied
 
     def config(self) -> BrokerConfig:
-        """This broker's settings, with those changed while it runs."""
+        """This broker's settings, including dynamic changes."""
         return self._config
 
     def topic_config(self, name: str) -> TopicConfig:
-        return TopicConfig.of(self._known.topic_overrides(name), self._config.topic_defaults)
+        return TopicConfig.of(self._newest.topic_overrides(name), self._config.topic_defaults)
 
     async def follow(self) -> AsyncGenerator[Update, None]:
-        """Every update in order, for ever.  One consumer: asking for the next says that the last is applied."""
+        """Yields every update in order, without end.  There is one consumer: asking for the next update says that the last
+        one is applied."""
         closed = False
         while not closed:
-            watch = self._store.watch("", self._known.revision + 1)
+            watch = self._store.watch("", self._newest.revision + 1)
             try:
-                async with aclosing(watch), aclosing(gathered(watch)) as steps:
-                    async for some in steps:
-                        update = self._learn(changes.advance(self._known, *some))
+                async with aclosing(watch), aclosing(batched_changes(watch)) as batches:
+                    async for batch in batches:
+                        update = self._learn(changes.advance(self._newest, *batch))
                         yield update
                         self._apply(update)
                 closed = True
             except Compacted:
-                update = self._learn(changes.catch_up(self._known, await self._read_all()))
+                update = self._learn(changes.catch_up(self._newest, await self._read_all()))
                 yield update
                 self._apply(update)
 
     async def _read_all(self) -> Snapshot:
-        """Waits while the store is away, as a watch does."""
+        """Waits while the store cannot be reached, as a watch does."""
         while True:
             try:
                 return await self._store.range("")
             except Unanswered as problem:
-                log.warning("the metadata cannot be read now: %s", problem)
+                log.warning("The metadata cannot be read now: %s", problem)
 
     async def reached(self, revision: int) -> None:
         """Returns once this broker has applied that revision."""
         if self._applied.revision < revision:
-            # Thousands may wait, each for a revision of its own: only those whose turn has come are woken.
+            # Thousands of callers may wait, each for its own revision: only those whose revision is reached are woken.
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heappush(self._waiting, (revision, next(self._tickets), turn))
             await turn
 
     def _learn(self, update: Update) -> Update:
-        self._known = update.image
+        self._newest = update.image
         if update.broker_configs:
             image = update.image
             self._config = self._start_config.with_dynamic(
@@ -151,29 +153,31 @@ class Controller:
                 turn.set_result(None)
 
     def _wake(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._advanced.set()
+        self._advanced = asyncio.Event()
 
-    # Topics.  Each call answers for every topic in order, and returns when what changed can be used here.
+    # Topics.  Each call returns one answer per topic, in order, once the changes are applied on this broker.
 
-    async def create_topics(self, wanted: Sequence[NewTopic], validate_only: bool = False) -> list[Planned]:
-        answers: list[Planned] = []
-        planning.check_total(wanted, self._config)
-        for some in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
-            answers += await self._swap(partial(self._create, some), validate_only)
+    async def create_topics(
+        self, wanted: Sequence[TopicSpec], validate_only: bool = False
+    ) -> list[PlanOrError]:
+        answers: list[PlanOrError] = []
+        plans.check_total(wanted, self._config)
+        for batch in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
+            answers += await self._swap(partial(self._create, batch), validate_only)
         return answers
 
-    def _create(self, wanted: Sequence[NewTopic], image: Image) -> tuple[list[Planned], Swap]:
+    def _create(self, wanted: Sequence[TopicSpec], image: Image) -> tuple[list[PlanOrError], Swap]:
         taken = plain_names(image.topics)
-        answers: list[Planned] = []
+        answers: list[PlanOrError] = []
         swap = Swap([], [])
         new: set[str] = set()
-        for one in wanted:
+        for topic in wanted:
             topic_id, start = new_id(self._random), self._random.randrange(1 << 16)
             try:
-                if one.name in new:
-                    raise errors.TopicAlreadyExists(f"topic {one.name!r} is asked for twice")
-                plan = planning.plan_topic(image, one, self._config, taken, topic_id, start)
+                if topic.name in new:
+                    raise errors.TopicAlreadyExists(f"Topic '{topic.name}' is in the request twice.")
+                plan = plans.plan_topic(image, topic, self._config, taken, topic_id, start)
             except errors.TidelogError as problem:
                 answers.append(problem)
                 continue
@@ -186,27 +190,28 @@ class Controller:
 
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], validate_only: bool = False
-    ) -> list[Planned]:
-        answers: list[Planned] = []
-        for one in wanted:
-            answers += await self._swap(partial(self._grow, one), validate_only)
+    ) -> list[PlanOrError]:
+        answers: list[PlanOrError] = []
+        for topic in wanted:
+            answers += await self._swap(partial(self._grow, topic), validate_only)
         return answers
 
-    def _grow(self, wanted: NewPartitions, image: Image) -> tuple[list[Planned], Swap]:
+    def _grow(self, wanted: NewPartitions, image: Image) -> tuple[list[PlanOrError], Swap]:
         try:
-            topic, plan = planning.plan_partitions(image, wanted, self._random.randrange(1 << 16))
+            topic, plan = plans.plan_partitions(image, wanted, self._random.randrange(1 << 16))
             if len(plan.states) + OPERATIONS_A_TOPIC > self._store.operations_max:
                 raise errors.PolicyViolation(
-                    f"{len(plan.states)} partitions are too many to add while some of their brokers are not running"
+                    f"Cannot add {len(plan.states)} partitions to topic {topic.name!r} in one request while some of their "
+                    "brokers are not running: add fewer, or start the brokers."
                 )
         except errors.TidelogError as problem:
             return [problem], Swap([], [])
         return [plan], Swap([Compare(records.topic_key(topic.name), topic.revision)], [*plan.puts()])
 
-    async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[Topic | errors.TidelogError]:
-        answers: list[Topic | errors.TidelogError] = []
-        for some in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
-            answers += await self._swap(partial(_delete, some))
+    async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[TopicImage | errors.TidelogError]:
+        answers: list[TopicImage | errors.TidelogError] = []
+        for batch in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
+            answers += await self._swap(partial(_delete, batch))
         return answers
 
     # Settings
@@ -217,7 +222,9 @@ class Controller:
         def attempt(image: Image) -> tuple[None, Swap]:
             topic = image.topics.get(name)
             if topic is None:
-                raise errors.UnknownTopicOrPartition(f"no topic {name!r} here: check the name, or create it")
+                raise errors.UnknownTopicOrPartition(
+                    f"Topic {name!r} does not exist: check the name, or create the topic."
+                )
             configs = image.topic_configs.get(name, NO_CONFIGS)
             after = change(configs.values)
             TopicConfig.of(after, self._config.topic_defaults).check()
@@ -231,7 +238,7 @@ class Controller:
     async def alter_broker_configs(
         self, node: NodeId | None, change: ChangeConfigs, validate_only: bool = False
     ) -> None:
-        """Of one broker, or None: of all brokers."""
+        """Changes the dynamic settings of one broker; `node` None: of all brokers."""
 
         def attempt(image: Image) -> tuple[None, Swap]:
             configs = image.broker_configs.get(node, NO_CONFIGS)
@@ -248,7 +255,7 @@ class Controller:
     async def alter_group_configs(
         self, name: str, change: ChangeConfigs, validate_only: bool = False
     ) -> None:
-        """A group need not be there: its settings wait for it."""
+        """Changes the settings of a group, which need not exist yet."""
 
         def attempt(image: Image) -> tuple[None, Swap]:
             configs = image.group_configs.get(name, NO_CONFIGS)
@@ -267,14 +274,15 @@ class Controller:
         unclean: bool,
         chosen: Mapping[TopicPartition, NodeId] | None = None,
     ) -> dict[TopicPartition, errors.TidelogError | None]:
-        """What came of it for each partition; None is success.  `chosen`: who shall lead after an unclean election."""
+        """Elects leaders; returns the error of each partition, None for success.  `chosen`: the brokers that shall lead
+        after an unclean election."""
         outcome: dict[TopicPartition, errors.TidelogError | None] = {}
         for name in partitions:
 
             def attempt(image: Image, name: TopicPartition = name) -> tuple[None, Swap]:
                 topic, partition = image.topics.get(name.topic), image.partition(*name)
                 if topic is None or partition is None:
-                    raise errors.UnknownTopicOrPartition(f"no partition {name} here")
+                    raise errors.UnknownTopicOrPartition(f"Partition {name} does not exist: check the name.")
                 live = frozenset(broker.node_id for broker in image.live_brokers)
                 if unclean:
                     record = elections.elect_unclean(partition, live, (chosen or {}).get(name))
@@ -292,7 +300,8 @@ class Controller:
     async def move_partitions(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], same_number: bool
     ) -> dict[TopicPartition, errors.TidelogError | None]:
-        """Begins to move each partition to the brokers named, or calls its move off (None); None as outcome is success."""
+        """Begins to reassign each partition to the brokers named, or cancels its reassignment (None); returns the error of
+        each partition, None for success."""
         outcome: dict[TopicPartition, errors.TidelogError | None] = {}
         for name, target in wanted.items():
 
@@ -301,11 +310,11 @@ class Controller:
             ) -> tuple[None, Swap]:
                 topic, partition = image.topics.get(name.topic), image.partition(*name)
                 if topic is None or partition is None:
-                    raise errors.UnknownTopicOrPartition(f"no partition {name} here")
+                    raise errors.UnknownTopicOrPartition(f"Partition {name} does not exist: check the name.")
                 if target is None:
-                    record: PartitionRecord | None = moves.cancel(partition)
+                    record: PartitionRecord | None = reassignments.cancel(partition)
                 else:
-                    record = moves.begin(partition, target, image.brokers, same_number)
+                    record = reassignments.begin(partition, target, image.brokers, same_number)
                 if record is None:
                     return None, Swap([], [])
                 return None, _put_state(topic.id, partition.index, record, partition.revision)
@@ -318,11 +327,11 @@ class Controller:
         return outcome
 
     async def change_in_sync(self, changes: Sequence[InSyncChange]) -> None:
-        """The leader's side of in-sync sets.  Returns when the outcome of every change is known and applied here: a
-        change that another state made impossible is no error."""
+        """Shrinks and expands the ISRs of partitions that this broker leads.  Returns when the outcome of every change is
+        known and applied on this broker: a change that is no longer possible is not an error."""
         # A change compares the partition's key, and the registration of a broker that joins.
-        for some in _batches(changes, self._store.operations_max // 2):
-            await self._swap(partial(self._change_in_sync, some))
+        for batch in _batches(changes, self._store.operations_max // 2):
+            await self._swap(partial(self._change_in_sync, batch))
 
     def _change_in_sync(self, changes: Sequence[InSyncChange], image: Image) -> tuple[None, Swap]:
         swap = Swap([], [])
@@ -336,15 +345,15 @@ class Controller:
             swap.then.extend(put.then)
             joining = change.joining
             if joining is not None and joining.node in record.in_sync:
-                # A broker that died meanwhile, or came back with less, must not slip in.
+                # A broker that died meanwhile, or returned with fewer records, must not join the ISR.
                 registered = Compare(records.broker_key(joining.node), joining.broker_epoch)
                 if registered not in swap.compare:
                     swap.compare.append(registered)
         return None, swap
 
     async def give_up(self, name: TopicPartition, cause: Cause, reach: Callable[[], tuple[int, int]]) -> bool:
-        """This broker's replica is not good any more: it is in doubt, and if it led, another holder leads.  False when
-        no other holder runs that could lead, or when this broker is no holder."""
+        """Puts this broker's replica in doubt, because it is damaged or its disk failed; if this broker leads, another
+        holder takes over.  False if no other running holder could lead, or if this broker is not a holder."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
@@ -359,8 +368,8 @@ class Controller:
         return await self._swap(attempt)
 
     async def raise_epoch(self, name: TopicPartition) -> bool:
-        """The same leader goes on in a new epoch, in which no follower has asked it for anything yet: this broker joins the
-        in-sync set by no request of the old one.  False when it is in the set, or nobody else leads."""
+        """Starts a new epoch of the same leader, in which no follower has fetched yet: no fetch of the old epoch can let
+        this broker join the ISR.  False if this broker is in the ISR, or if no other broker leads."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
@@ -376,8 +385,8 @@ class Controller:
     async def report_rolled_back(
         self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
     ) -> bool:
-        """The metadata of a partition are older than the log of its replica here, or of another one.  False when there
-        is nothing to report (any more)."""
+        """Reports that a partition's metadata are older than the log of its replica on this broker or on another one.
+        False if there is nothing to report (any more)."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
@@ -393,55 +402,61 @@ class Controller:
     # Writing
 
     async def _swap(self, attempt: Callable[[Image], tuple[T, Swap]], validate_only: bool = False) -> T:
-        """Decides on the newest image; decides anew when somebody else was faster."""
+        """Decides on the newest image, and decides again if another broker has changed the same keys meanwhile."""
         for _ in range(TRIES_MAX):
-            image = self._known
+            image = self._newest
             answer, swap = attempt(image)
             if validate_only:
                 return answer
             if not swap.then:
-                # What was decided on may have been stored by an earlier try whose answer was lost: it has to be
-                # applied here before anybody relies on there being nothing to do.
+                # An earlier try whose answer was lost may have stored the change: it has to be applied on this broker
+                # before a caller relies on there being nothing to do.
                 await self.reached(image.revision)
                 return answer
             revision = await self._store.txn(swap.compare, await self._write_early(swap.then))
             if revision is not None:
                 await self.reached(revision)
                 return answer
-            while self._known is image:
-                await self._moved.wait()
-        raise errors.RequestTimedOut("others keep changing the same metadata: try again")
+            while self._newest is image:
+                await self._advanced.wait()
+        raise errors.RequestTimedOut("Other brokers keep changing the same metadata: try again.")
 
     async def _write_early(self, then: list[Operation]) -> list[Operation]:
-        """The states of a new topic's partitions can go ahead when they are too many for one transaction: nobody
-        looks at them before the topic's own key is there."""
+        """Stores the states of a new topic's partitions first if they are too many for one transaction: no broker reads
+        them before the topic's own key exists."""
         if len(then) <= self._store.operations_max:
             return then
-        early = [one for one in then if isinstance(one, Put) and one.key.startswith(records.PARTITIONS)]
-        for some in _batches(early, self._store.operations_max):
-            await self._store.txn((), some)
-        return [one for one in then if one not in early]
+        early = [
+            operation
+            for operation in then
+            if isinstance(operation, Put) and operation.key.startswith(records.PARTITIONS)
+        ]
+        for batch in _batches(early, self._store.operations_max):
+            await self._store.txn((), batch)
+        return [operation for operation in then if operation not in early]
 
 
 def new_id(random: Random) -> UUID:
-    """Random, never one of the few that Kafka reserves, and never with a text that starts like an option."""
+    """A random id, never one that Kafka reserves, and never one whose text begins with '-' like an option."""
     while True:
-        found = UUID(int=random.getrandbits(128), version=4)
-        if not urlsafe_b64encode(found.bytes).startswith(b"-"):
-            return found
+        topic_id = UUID(int=random.getrandbits(128), version=4)
+        if not urlsafe_b64encode(topic_id.bytes).startswith(b"-"):
+            return topic_id
 
 
-def _delete(wanted: Sequence[str | UUID], image: Image) -> tuple[list[Topic | errors.TidelogError], Swap]:
-    answers: list[Topic | errors.TidelogError] = []
+def _delete(
+    wanted: Sequence[str | UUID], image: Image
+) -> tuple[list[TopicImage | errors.TidelogError], Swap]:
+    answers: list[TopicImage | errors.TidelogError] = []
     swap = Swap([], [])
     gone: set[UUID] = set()
-    for one in wanted:
-        topic = image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one)
-        if topic is None and isinstance(one, str):
-            answers.append(errors.UnknownTopicOrPartition(f"no topic {one!r} here: check the name"))
+    for name in wanted:
+        topic = image.topics.get(name) if isinstance(name, str) else image.topic_by_id(name)
+        if topic is None and isinstance(name, str):
+            answers.append(errors.UnknownTopicOrPartition(f"Topic {name!r} does not exist: check the name."))
             continue
         if topic is None:
-            answers.append(errors.UnknownTopicId(f"no topic has the id {one}"))
+            answers.append(errors.UnknownTopicId(f"No topic has the id {name}: check the id."))
             continue
         answers.append(topic)
         if topic.id in gone:

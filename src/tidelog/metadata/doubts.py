@@ -1,7 +1,7 @@
-"""What a broker reports of its replicas when it starts, or when a disk fails under it.  Pure.
+"""What a broker reports about its replicas when it starts, or when a disk fails.  Pure.
 
 A replica in doubt may lack records that it acknowledged.  The doubt, and the end of the leadership of a broker that is
-in doubt, are one change of the partition's state: there is no moment at which a broker in doubt leads."""
+in doubt, are one change of the partition's state: a broker in doubt never leads."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from tidelog.metadata import elections
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Tail
 from tidelog.types import NodeId
 
 NO_LOG = (-1, -1)
 
 
-class Condition(NamedTuple):
-    """Of a replica.  `cause`: why it is in doubt, None if it is not.  `reach`: the newest leader epoch and the end of its
-    log, looked up only if somebody has to compare it with others.  `last_epoch`: that of its last record."""
+class ReplicaCondition(NamedTuple):
+    """The condition of a replica.  `cause`: why the replica is in doubt, None if it is not.  `reach`: returns the newest
+    leader epoch and the log end offset; called only if they have to be compared with other replicas.  `last_epoch`: returns
+    the leader epoch of the last record."""
 
     cause: Cause | None
     reach: Callable[[], tuple[int, int]]
@@ -26,7 +27,7 @@ class Condition(NamedTuple):
 
 
 def restarted(
-    partition: Partition, node: NodeId, condition: Condition, unclean: bool
+    partition: PartitionImage, node: NodeId, condition: ReplicaCondition, unclean: bool
 ) -> PartitionRecord | None:
     """The partition's next state when `node` has started again; None when there is nothing to say.
 
@@ -49,7 +50,9 @@ def restarted(
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
 
 
-def _reported_anew(partition: Partition, node: NodeId, condition: Condition) -> PartitionRecord | None:
+def _reported_anew(
+    partition: PartitionImage, node: NodeId, condition: ReplicaCondition
+) -> PartitionRecord | None:
     """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
     elected.  Another one that was elected leads on."""
     epoch, end = condition.reach()
@@ -60,7 +63,7 @@ def _reported_anew(partition: Partition, node: NodeId, condition: Condition) -> 
 
 
 def in_doubt(
-    partition: Partition, node: NodeId, cause: Cause, reach: Callable[[], tuple[int, int]]
+    partition: PartitionImage, node: NodeId, cause: Cause, reach: Callable[[], tuple[int, int]]
 ) -> PartitionRecord | None:
     """`node` is in doubt from now on, and does not lead.  Where it is the only holder its log is the best there is, so
     it leads on, in a new epoch."""
@@ -82,7 +85,7 @@ def in_doubt(
 
 
 def rolled_back(
-    partition: Partition,
+    partition: PartitionImage,
     node: NodeId,
     reach: Callable[[], tuple[int, int]],
     last_epoch: Callable[[], int],
@@ -103,7 +106,7 @@ def rolled_back(
 
 
 def _reported(
-    partition: Partition, report: Tail, newest_epoch: int, deposed: NodeId | None
+    partition: PartitionImage, report: Tail, newest_epoch: int, deposed: NodeId | None
 ) -> PartitionRecord:
     """The leader epoch rises past every epoch that a log has seen, so that no epoch is given to two leaders."""
     ends = partition.leader is not None and partition.leader == deposed
@@ -116,7 +119,7 @@ def _reported(
 
 
 def handed_over(
-    partition: Partition,
+    partition: PartitionImage,
     node: NodeId,
     cause: Cause,
     reach: Callable[[], tuple[int, int]],

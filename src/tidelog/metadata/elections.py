@@ -1,16 +1,16 @@
-"""Who leads a partition: elections by the controller, and the end of a partition's move.
+"""Leader elections by the controller, clean and unclean, and the completion of reassignments.
 
-Pure: a partition's state and the brokers that run in, its next state out.  The rules:
+Pure: a partition's state and the running brokers in, the partition's next state out.  The rules:
 
 - A leader is elected from the holders (in-sync set and eligible leader replicas) that are not in doubt.
-- When the metadata turn out to be older than the logs (the store was restored from a backup), nobody knows who was in
-  sync: all replicas report, and the best log leads.
+- When the metadata turn out to be older than the logs (the store was restored from a backup), the ISR is unknown: all
+  replicas report, and the best log leads.
 - When every holder is in doubt and all of them have reported, the log with the newest leader epoch, then the longest
   one, is the best there is.  A replica without a log is elected only if no replica can have one.
-- An election never shrinks the in-sync set and never forgets a doubt: only a leader that runs does that (`in_sync`).
-  So a leader that was elected and turns out to be dead or in doubt has cost nothing.
+- An election never shrinks the ISR and never drops a doubt: only a running leader does that (`in_sync_changes`).
+  So the election of a leader that turns out to be dead or in doubt does no harm.
 
-`steward` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
+`active_controller` stores the results by compare-and-swap, so a decision made on an old image does no harm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
 
@@ -35,7 +35,7 @@ class NextState(NamedTuple):
     revision: int
 
 
-def due(image: Image, topics: Iterable[Topic], unclean: Callable[[str], bool]) -> Iterator[NextState]:
+def due(image: Image, topics: Iterable[TopicImage], unclean: Callable[[str], bool]) -> Iterator[NextState]:
     """The next states of those partitions of `topics` that need one; `unclean` tells whether a topic prefers to lose
     records over having no leader."""
     live = frozenset(broker.node_id for broker in image.live_brokers)
@@ -48,7 +48,7 @@ def due(image: Image, topics: Iterable[Topic], unclean: Callable[[str], bool]) -
 
 
 def next_state(
-    partition: Partition,
+    partition: PartitionImage,
     live: Collection[NodeId],
     reachable: Collection[NodeId],
     unclean: Callable[[], bool],
@@ -75,7 +75,7 @@ def next_state(
 
 
 def choose_leader(
-    partition: Partition, live: Collection[NodeId], reachable: Collection[NodeId]
+    partition: PartitionImage, live: Collection[NodeId], reachable: Collection[NodeId]
 ) -> NodeId | None:
     """The replica that leads without a loss that could be avoided; None when the partition has to wait."""
     if partition.rolled_back and partition.leader is not None and partition.leader in live:
@@ -95,7 +95,7 @@ def choose_leader(
     return best if best in live else None
 
 
-def _sure(partition: Partition) -> Replicas:
+def _sure(partition: PartitionImage) -> Replicas:
     """Holders that are not in doubt."""
     if partition.rolled_back:
         return ()
@@ -103,7 +103,7 @@ def _sure(partition: Partition) -> Replicas:
     return tuple(node for node in partition.holders if node not in doubted)
 
 
-def best_in_doubt(partition: Partition) -> NodeId | None:
+def best_in_doubt(partition: PartitionImage) -> NodeId | None:
     """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
     when an operator has to decide, because no holder has a log and another replica may have an old one."""
     holders = partition.replicas if partition.rolled_back else partition.holders
@@ -122,7 +122,7 @@ def _reach(tail: Tail) -> tuple[int, int, bool]:
     return tail.epoch, tail.end, tail.cause is not Cause.DAMAGED
 
 
-def unclean_choice(partition: Partition, live: Collection[NodeId]) -> NodeId | None:
+def unclean_choice(partition: PartitionImage, live: Collection[NodeId]) -> NodeId | None:
     """The live replica that probably loses least: a holder in doubt with the longest log, then any other replica, then
     one without a log."""
     logs = [tail for tail in partition.doubts if tail.has_log and tail.node in live]
@@ -133,7 +133,7 @@ def unclean_choice(partition: Partition, live: Collection[NodeId]) -> NodeId | N
     return min(running, key=lambda node: node in without_log, default=None)
 
 
-def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
+def awaited(partition: PartitionImage, live: Collection[NodeId]) -> Replicas:
     """The brokers whose return, or the return of whose directory, lets a partition without a leader have one again; empty
     when there is a leader, or when only an operator can decide."""
     if partition.leader is not None:
@@ -147,36 +147,42 @@ def awaited(partition: Partition, live: Collection[NodeId]) -> Replicas:
     return tuple(node for node in waited_for if node not in live) + offline
 
 
-def elect_preferred(partition: Partition, live: Collection[NodeId]) -> PartitionRecord:
+def elect_preferred(partition: PartitionImage, live: Collection[NodeId]) -> PartitionRecord:
     """The first replica takes over, when it runs, is in sync and is not in doubt."""
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        raise errors.ElectionNotNeeded(f"broker {preferred} leads already")
+        raise errors.ElectionNotNeeded(f"No election is needed: broker {preferred} already leads.")
     if not can_be_preferred(partition, live):
-        raise errors.PreferredLeaderNotAvailable(f"broker {preferred} is not running or not in sync")
+        raise errors.PreferredLeaderNotAvailable(
+            f"The preferred leader, broker {preferred}, is not running or not in sync."
+        )
     return next_epoch(partition, preferred)
 
 
-def can_be_preferred(partition: Partition, live: Collection[NodeId]) -> bool:
+def can_be_preferred(partition: PartitionImage, live: Collection[NodeId]) -> bool:
     preferred = partition.replicas[0]
     return preferred in live and preferred in partition.in_sync and preferred not in partition.doubted
 
 
 def elect_unclean(
-    partition: Partition, live: Collection[NodeId], chosen: NodeId | None = None
+    partition: PartitionImage, live: Collection[NodeId], chosen: NodeId | None = None
 ) -> PartitionRecord:
     """A live replica takes over from nobody: without loss if that is possible, else `chosen`, or the one that probably
     loses least."""
     if partition.leader is not None and partition.leader in live:
-        raise errors.ElectionNotNeeded(f"broker {partition.leader} leads and is running")
+        raise errors.ElectionNotNeeded(
+            f"No election is needed: broker {partition.leader} leads and is running."
+        )
     if chosen is not None and (chosen not in partition.replicas or chosen not in live):
-        raise errors.EligibleLeadersNotAvailable(f"broker {chosen} has no replica, or is not running")
+        raise errors.EligibleLeadersNotAvailable(f"Broker {chosen} has no replica, or is not running.")
     clean = choose_leader(partition, live, live)
     if clean is not None and chosen in (None, clean):
         return next_epoch(partition, clean)
     leader = unclean_choice(partition, live) if chosen is None else chosen
     if leader is None:
-        raise errors.EligibleLeadersNotAvailable(f"none of the brokers {list(partition.replicas)} is running")
+        raise errors.EligibleLeadersNotAvailable(
+            f"None of the brokers {list(partition.replicas)} is running."
+        )
     record = _given_up(partition, leader)
     return record._replace(
         leader=leader,
@@ -185,7 +191,7 @@ def elect_unclean(
     )
 
 
-def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
+def next_epoch(partition: PartitionImage, leader: NodeId | None) -> PartitionRecord:
     """`leader` leads in the next epoch; None: nobody does."""
     record = partition.record if leader is None else _led_by(partition, leader)
     return record._replace(
@@ -195,7 +201,7 @@ def next_epoch(partition: Partition, leader: NodeId | None) -> PartitionRecord:
     )
 
 
-def _led_by(partition: Partition, leader: NodeId) -> PartitionRecord:
+def _led_by(partition: PartitionImage, leader: NodeId) -> PartitionRecord:
     """A leader is a member of the in-sync set and not in doubt; all else stays until it changes the set itself.  Of metadata
     that were rolled back only the reports count: those of the others stay, should it not run."""
     record = partition.record
@@ -207,7 +213,7 @@ def _led_by(partition: Partition, leader: NodeId) -> PartitionRecord:
     return record._replace(in_sync=in_sync, eligible=eligible, doubts=doubts)
 
 
-def _given_up(partition: Partition, leader: NodeId) -> PartitionRecord:
+def _given_up(partition: PartitionImage, leader: NodeId) -> PartitionRecord:
     """After an unclean election: what others may have is given up.  Where the metadata were older than the logs, a replica
     that did not report may have records of later epochs than all that are known.  These epochs are left out: should it
     return, its log must not seem newer than what is acknowledged from here on."""
@@ -217,7 +223,7 @@ def _given_up(partition: Partition, leader: NodeId) -> PartitionRecord:
     )
 
 
-def _move_ended(partition: Partition, reachable: Collection[NodeId]) -> Partition | None:
+def _move_ended(partition: PartitionImage, reachable: Collection[NodeId]) -> PartitionImage | None:
     """The partition on its new replicas alone, if all of them run, are in sync, and none is in doubt.  One that does not
     run may have lost its power, and is in doubt when it is back: the old replicas have to be there until then."""
     if not (partition.adding or partition.removing) or partition.rolled_back:

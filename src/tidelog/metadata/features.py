@@ -1,6 +1,6 @@
-"""Feature levels, as Kafka's tools ask for them: what this broker supports, and what the cluster has agreed on.
+"""Feature levels, for Kafka's tools: the levels that this broker supports, and the finalized levels of the cluster.
 
-One level of each exists here: Kafka 4.3's.  Nothing can be raised or lowered, so there is no state to keep."""
+Tidelog has one level of each feature: Kafka 4.3's.  No level can be raised or lowered, so there is no state to keep."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ GROUP_VERSION = "group.version"
 CONSUMER_PROTOCOL = 1
 
 TRANSACTION_VERSION = "transaction.version"
-EPOCH_BUMPS = 2  # every end of a transaction gives its producer a new epoch
+EPOCH_BUMPS = 2  # the end of every transaction gives its producer a new epoch
 
 SHARE_VERSION = "share.version"
 SHARE_GROUPS = 1
 
 ELR_VERSION = "eligible.leader.replicas.version"
-ELIGIBLE_LEADERS = 1  # members that leave too small an in-sync set stay eligible leaders
+ELIGIBLE_LEADERS = 1  # members that leave too small an ISR stay eligible leaders
 
 FINALIZED: dict[str, int] = {
     METADATA_VERSION: LEVEL_OF_KAFKA_4_3,

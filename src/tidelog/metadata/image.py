@@ -1,6 +1,6 @@
-"""All of the cluster's metadata at one revision, as every broker holds it in memory.
+"""The metadata image: all of the cluster's metadata at one revision, which every broker holds in memory.
 
-Immutable: `tidelog.metadata.changes` makes the next one, which shares all that did not change."""
+An image is immutable: `tidelog.metadata.changes` makes the next image, which shares everything that did not change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tidelog.metadata.access_records import TokenRecord
 from tidelog.metadata.records import Cause, Endpoint, PartitionRecord, Replicas, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
 from tidelog.wire.acls import AclBinding
@@ -21,9 +21,10 @@ _NO_CONFIGS: Mapping[str, str] = {}
 _NO_USERS: ShardedMap[str, ScramCredential] = ShardedMap()
 
 
-class Broker(NamedTuple):
-    """`epoch` grows with every registration.  A fenced broker is there, but must not lead; nor must a leaving one, which
-    serves clients until others have taken over.  `http` is host:port of its HTTP port, None when others cannot reach it."""
+class BrokerImage(NamedTuple):
+    """`epoch` grows with every registration.  A fenced broker is registered, but must not lead.  A leaving broker must not
+    lead either; it serves clients until other brokers have taken over.  `http`: host:port of its HTTP port, None if other
+    brokers cannot reach it."""
 
     node_id: NodeId
     epoch: int
@@ -44,11 +45,11 @@ class Broker(NamedTuple):
         return self.endpoints[0].port
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        return next((one for one in self.endpoints if one.listener == listener), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-class Partition(NamedTuple):
-    """`revision` is that of the partition's own key, to compare with when it is changed; 0 while it has none."""
+class PartitionImage(NamedTuple):
+    """`revision`: of the partition's own key, for the comparison when it is changed; 0 while there is no such key."""
 
     index: int  # type: ignore[assignment]  # tuples have a method of this name, of no use here
     replicas: Replicas
@@ -59,21 +60,21 @@ class Partition(NamedTuple):
     revision: int
     doubts: tuple[Tail, ...] = ()
     moved: Replicas | None = None
-    """Its replicas, when they are not those that its topic was made with."""
+    """The replicas, if a reassignment has changed them since the topic was created."""
     adding: Replicas = ()
     removing: Replicas = ()
     made_with: Replicas = ()
-    """The replicas of the topic's record, when it was moved."""
+    """The replicas in the topic's record, if the partition was reassigned."""
     eligible: Replicas = ()
 
     @property
     def holders(self) -> Replicas:
-        """The replicas that have every committed record, unless they are in doubt; members of the in-sync set first."""
+        """The replicas that have every committed record, unless they are in doubt; members of the ISR first."""
         return self.in_sync + self.eligible
 
     @property
     def rolled_back(self) -> bool:
-        """Whether the store was restored to a state older than a replica's log: all replicas have to report."""
+        """True if the store was restored to a state older than a replica's log: all replicas have to report."""
         return any(tail.cause is Cause.ROLLED_BACK for tail in self.doubts)
 
     @property
@@ -82,7 +83,7 @@ class Partition(NamedTuple):
 
     @property
     def first_replicas(self) -> Replicas:
-        """Those of the topic's record."""
+        """The replicas in the topic's record."""
         return self.made_with or self.replicas
 
     @property
@@ -100,19 +101,22 @@ class Partition(NamedTuple):
         )
 
 
-class Topic(NamedTuple):
+class TopicImage(NamedTuple):
     name: str
     id: UUID
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionImage, ...]
     revision: int
 
 
-def changed_partitions(before: Topic | None, after: Topic) -> list[tuple[Partition | None, Partition]]:
-    """What each was, and is.  Those that are as they were mostly are the same objects: the others are found in no time."""
+def changed_partitions(
+    before: TopicImage | None, after: TopicImage
+) -> list[tuple[PartitionImage | None, PartitionImage]]:
+    """Pairs of the old and the new state of every partition that changed; the old state of a new partition is None.
+    Unchanged partitions are mostly the same objects, so this is fast."""
     old = () if before is None or before.id != after.id else before.partitions
     pairs = zip(old, after.partitions, strict=False)
-    changed = [(was, one) for was, one in pairs if one is not was and one != was]
-    return [*changed, *((None, one) for one in after.partitions[len(old) :])]
+    changed = [(was, partition) for was, partition in pairs if partition is not was and partition != was]
+    return [*changed, *((None, partition) for partition in after.partitions[len(old) :])]
 
 
 class Configs(NamedTuple):
@@ -120,8 +124,8 @@ class Configs(NamedTuple):
     revision: int
 
 
-class Stored(NamedTuple):
-    """A partition's own key, as it was read."""
+class StoredPartition(NamedTuple):
+    """The value and the revision of a partition's own key."""
 
     record: PartitionRecord
     revision: int
@@ -145,14 +149,14 @@ class Image:
     revision: int = 0
     cluster_id: str = ""
     controller: NodeId | None = None
-    brokers: Mapping[NodeId, Broker] = field(default_factory=dict)
-    topics: ShardedMap[str, Topic] = field(default_factory=ShardedMap)
+    brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
+    topics: ShardedMap[str, TopicImage] = field(default_factory=ShardedMap)
     names: ShardedMap[UUID, str] = field(default_factory=ShardedMap)
     topic_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     broker_configs: Mapping[NodeId | None, Configs] = field(default_factory=dict)
     group_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
-    # Keys of partitions whose topic is not there: not yet, or not any more.
-    strays: Mapping[UUID, Mapping[int, Stored]] = field(default_factory=dict)
+    # Keys of partitions whose topic does not exist yet, or does not exist any more.
+    strays: Mapping[UUID, Mapping[int, StoredPartition]] = field(default_factory=dict)
     # Who may do what.  Each is the same object until something in it changes: caches made from it compare with `is`.
     acls: ShardedMap[str, AclBinding] = field(default_factory=ShardedMap)
     credentials: Mapping[str, ShardedMap[str, ScramCredential]] = field(default_factory=dict)
@@ -162,20 +166,20 @@ class Image:
     secret: bytes = b""
     """Known to all brokers and nobody else; empty until there is a user."""
 
-    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def partition(self, topic: str, index: int) -> Partition | None:
-        found = self.topics.get(topic)
-        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        partitions = self.topics[topic].partitions if topic in self.topics else ()
+        return partitions[index] if 0 <= index < len(partitions) else None
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
-        """The settings that this topic has of its own."""
+        """The settings of the topic itself, without defaults."""
         return self.topic_configs.get(name, NO_CONFIGS).values
 
     def broker_overrides(self, node: NodeId | None) -> Mapping[str, str]:
-        """The settings changed on one broker; None: on all of them."""
+        """The dynamic settings of one broker; None: of all brokers."""
         return self.broker_configs.get(node, NO_CONFIGS).values
 
     def users(self, mechanism: str) -> ShardedMap[str, ScramCredential]:
@@ -183,31 +187,33 @@ class Image:
         return self.credentials.get(mechanism, _NO_USERS)
 
     def group_overrides(self, name: str) -> Mapping[str, str]:
-        """The settings that this group has of its own."""
+        """The settings of the group itself, without defaults."""
         return self.group_configs.get(name, NO_CONFIGS).values
 
     @property
-    def reachable_brokers(self) -> list[Broker]:
-        """Those that serve clients, in the order of their ids."""
+    def reachable_brokers(self) -> list[BrokerImage]:
+        """The brokers that serve clients, in the order of their ids."""
         return [self.brokers[node] for node in sorted(self.brokers) if not self.brokers[node].fenced]
 
     @property
-    def live_brokers(self) -> list[Broker]:
-        """Those that may lead, in the order of their ids."""
+    def live_brokers(self) -> list[BrokerImage]:
+        """The brokers that may lead, in the order of their ids."""
         return [broker for broker in self.reachable_brokers if not broker.leaving]
 
 
-def build_partitions(replicas: tuple[Replicas, ...], stored: Mapping[int, Stored]) -> tuple[Partition, ...]:
+def build_partitions(
+    replicas: tuple[Replicas, ...], stored: Mapping[int, StoredPartition]
+) -> tuple[PartitionImage, ...]:
     return tuple(build_partition(index, nodes, stored.get(index)) for index, nodes in enumerate(replicas))
 
 
-def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Partition:
-    """`replicas` are those of the topic's record."""
+def build_partition(index: int, replicas: Replicas, stored: StoredPartition | None) -> PartitionImage:
+    """`replicas`: the replicas in the topic's record."""
     if stored is None:
-        return Partition(index, replicas, replicas[0], 0, replicas, 0, 0)
+        return PartitionImage(index, replicas, replicas[0], 0, replicas, 0, 0)
     leader, epoch, in_sync, partition_epoch, doubts, moved, adding, removing, eligible = stored.record
     now, before = (replicas, ()) if moved is None else (moved, replicas)
-    return Partition(
+    return PartitionImage(
         index,
         now,
         leader,
@@ -224,6 +230,10 @@ def build_partition(index: int, replicas: Replicas, stored: Stored | None) -> Pa
     )
 
 
-def stored_of(topic: Topic) -> dict[int, Stored]:
-    """The keys its partitions have of their own."""
-    return {one.index: Stored(one.record, one.revision) for one in topic.partitions if one.revision}
+def stored_of(topic: TopicImage) -> dict[int, StoredPartition]:
+    """The states of the topic's partitions that have keys of their own."""
+    return {
+        partition.index: StoredPartition(partition.record, partition.revision)
+        for partition in topic.partitions
+        if partition.revision
+    }

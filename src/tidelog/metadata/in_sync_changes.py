@@ -1,8 +1,8 @@
-"""How the leader of a partition changes its in-sync set.  Pure.
+"""How the leader of a partition shrinks and expands its in-sync set (ISR).  Pure.
 
-Only a broker that runs and leads does this.  Each change brings the whole set up to date: members that do not run any
-more, are about to stop, or are in doubt leave along with those that fell behind, and the doubts go with them: the leader
-itself has everything.  Members that leave a set smaller than `min.insync.replicas` stay eligible leaders."""
+Only a running leader changes the ISR.  Each change brings the whole set up to date: members that no longer run, are
+about to stop, or are in doubt leave along with the members that lag, and the doubts are dropped, because the leader has
+every committed record.  Members that leave an ISR smaller than `min.insync.replicas` stay eligible leaders (ELR)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.metadata.image import Image, Partition
+from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.types import NodeId, TopicPartition
 
 
 class Joining(NamedTuple):
-    """A follower that has caught up, as it is registered."""
+    """A follower that has caught up, and the epoch of its broker's registration."""
 
     node: NodeId
     broker_epoch: int
 
 
 class InSyncChange(NamedTuple):
-    """What the leader of `leader_epoch` wants: followers that fell behind leave, one that has caught up joins.  Neither:
-    only what every change brings along."""
+    """The wish of the leader in `leader_epoch`: the lagging followers leave, a follower that has caught up joins.  Without
+    either, the change only removes members that no leader keeps."""
 
     name: TopicPartition
     topic_id: UUID
@@ -36,7 +36,7 @@ class InSyncChange(NamedTuple):
 
 
 def next_in_sync(image: Image, node: NodeId, change: InSyncChange) -> PartitionRecord | None:
-    """The state to store; None when `node` does not lead in that epoch any more, or nothing would change."""
+    """The state to store; None if `node` no longer leads in that epoch, or if nothing would change."""
     topic, partition = image.topics.get(change.name.topic), image.partition(*change.name)
     if (
         topic is None
@@ -56,16 +56,18 @@ def next_in_sync(image: Image, node: NodeId, change: InSyncChange) -> PartitionR
     return record._replace(partition_epoch=partition.partition_epoch + 1)
 
 
-def leaving(partition: Partition, leader: NodeId, live: Collection[NodeId]) -> frozenset[NodeId]:
-    """Members that a leader does not keep: they do not run, are about to stop, or are in doubt."""
+def leaving(partition: PartitionImage, leader: NodeId, live: Collection[NodeId]) -> frozenset[NodeId]:
+    """The members that no leader keeps: they do not run, are about to stop, or are in doubt."""
     doubted = partition.doubted
     return frozenset(
         node for node in partition.in_sync if node != leader and (node not in live or node in doubted)
     )
 
 
-def out_of_date(partition: Partition, leader: NodeId, live: Collection[NodeId], in_sync_min: int) -> bool:
-    """Whether its leader has to change the in-sync set, whoever lags or has caught up."""
+def out_of_date(
+    partition: PartitionImage, leader: NodeId, live: Collection[NodeId], in_sync_min: int
+) -> bool:
+    """True if the leader has to change the ISR, whether or not a follower lags or has caught up."""
     return bool(
         partition.doubts
         or leaving(partition, leader, live)
@@ -83,9 +85,9 @@ def _may_join(image: Image, joining: Joining) -> bool:
     )
 
 
-def _with_members(partition: Partition, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
+def _with_members(partition: PartitionImage, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
     in_sync = tuple(node for node in partition.replicas if node in members)
-    # Whoever was a holder has all that is committed, and nothing more is committed while the set is too small.
+    # Every holder has all committed records, and nothing more is committed while the ISR is too small.
     holders = frozenset(partition.holders) - partition.doubted - members
     eligible = tuple(node for node in partition.replicas if node in holders)
     return partition.record._replace(

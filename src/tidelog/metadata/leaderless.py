@@ -1,6 +1,6 @@
-"""Partitions without a leader: the brokers that they wait for, or that only an operator can decide.  Pure.
+"""Leaderless partitions: which brokers each waits for, or that an operator has to decide.  Pure.
 
-The controller's log, the metrics and the console tell the same; `elections.awaited` is the rule behind it."""
+The controller's log, the metrics and the console show the same; `elections.awaited` is the rule behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.metadata.elections import awaited, choose_leader
-from tidelog.metadata.image import Image, Topic
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.metadata.records import Replicas
 from tidelog.types import NodeId, TopicPartition
 
@@ -16,27 +16,27 @@ NAMES_MAX = 5
 
 
 class Leaderless(NamedTuple):
-    """`awaited`: the brokers that the partition waits for; empty: an operator has to decide."""
+    """`awaited`: the brokers that the partition waits for; empty if an operator has to decide."""
 
     name: TopicPartition
     awaited: Replicas
 
 
-def leaderless(topics: Iterable[Topic], live: Collection[NodeId]) -> Iterator[Leaderless]:
-    """Without those that are about to get a leader."""
+def leaderless(topics: Iterable[TopicImage], live: Collection[NodeId]) -> Iterator[Leaderless]:
+    """The partitions without a leader, except those that the controller is about to give a leader."""
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader is None and choose_leader(partition, live, live) is None:
                 yield Leaderless(TopicPartition(topic.name, partition.index), awaited(partition, live))
 
 
-class News(NamedTuple):
+class LeaderlessNotice(NamedTuple):
     over: bool
     text: str
 
 
-class Waits:
-    """Remembers what the controller's log has told, so that only changes are told."""
+class LeaderlessLog:
+    """Remembers which waits the controller has logged, so that it logs only changes."""
 
     def __init__(self) -> None:
         self._awaited: dict[TopicPartition, Replicas] = {}
@@ -45,12 +45,14 @@ class Waits:
         """Another broker is the controller."""
         self._awaited = {}
 
-    def looked(
+    def checked(
         self, image: Image, names: Collection[str] | None, elected: Collection[TopicPartition]
-    ) -> list[News]:
-        """The controller has looked at these topics (None: at all); `elected` get a leader now."""
+    ) -> list[LeaderlessNotice]:
+        """The controller has checked these topics (None: all topics); the partitions in `elected` get a leader now."""
         topics = (
-            image.topics.values() if names is None else [image.topics[n] for n in names if n in image.topics]
+            image.topics.values()
+            if names is None
+            else [image.topics[name] for name in names if name in image.topics]
         )
         live = frozenset(broker.node_id for broker in image.live_brokers)
         before = _grouped(self._awaited)
@@ -60,12 +62,14 @@ class Waits:
             self._awaited = {name: nodes for name, nodes in self._awaited.items() if name.topic not in names}
         self._awaited.update((name, nodes) for name, nodes in leaderless(topics, live) if name not in elected)
         after = _grouped(self._awaited)
-        news = [
-            News(False, _waiting(nodes, after[nodes]))
+        notices = [
+            LeaderlessNotice(False, _waiting(nodes, after[nodes]))
             for nodes in sorted(after)
             if before.get(nodes) != after[nodes]
         ]
-        return news + [News(True, _over(nodes)) for nodes in sorted(before) if nodes not in after]
+        return notices + [
+            LeaderlessNotice(True, _over(nodes)) for nodes in sorted(before) if nodes not in after
+        ]
 
 
 def _grouped(awaited: dict[TopicPartition, Replicas]) -> dict[Replicas, frozenset[TopicPartition]]:
@@ -82,7 +86,7 @@ def _waiting(nodes: Replicas, names: frozenset[TopicPartition]) -> str:
     if nodes:
         return f"{have} no leader and wait{'s' * (len(names) == 1)} for {brokers_text(nodes)}: {shown}{more}"
     return (
-        f"{have} no leader, and no broker that could return has all records: {shown}{more}; "
+        f"{have} no leader, and no broker that may return has all records: {shown}{more}; "
         "see `tidelog partitions recover`"
     )
 
@@ -94,5 +98,5 @@ def _over(nodes: Replicas) -> str:
 
 
 def brokers_text(nodes: Collection[int]) -> str:
-    """`broker 3`; of several one is enough: `broker 1 or 3`."""
+    """`broker 3`; if any one of several brokers is enough, `broker 1 or 3`."""
     return "broker " + " or ".join(map(str, nodes))

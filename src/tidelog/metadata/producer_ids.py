@@ -1,6 +1,6 @@
-"""Numbers for idempotent producers, unique in the cluster: brokers take blocks of them from the store.
+"""Producer ids, unique in the cluster: brokers take blocks of ids from the metadata store.
 
-A block that a broker has not used up when it stops is lost, which is fine: there are 2^63."""
+The rest of a block is lost when its broker stops, which does no harm: there are 2^63 ids."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SKIPPED = 1 << 40  # ids that may have been handed out since a backup was made
 
 
 async def skip_ids(store: MetadataStore) -> None:
-    """After the store was restored from a backup: ids that it gave out after the backup are not given out again.  A producer
-    with an id that logs know would have its first records taken for repeats of another's."""
+    """Skips ids after the store was restored from a backup, so that ids handed out since the backup are not reused.  The
+    first records of a producer whose id is already in the logs would count as duplicates of another producer's."""
     await _take(store, SKIPPED)
 
 
 async def _take(store: MetadataStore, count: int) -> int:
-    """The first of `count` ids that nobody else gets."""
+    """Takes `count` ids that no other broker gets, and returns the first of them."""
     while True:
         entry = await store.get(PRODUCER_IDS)
         start = 0 if entry is None else int(entry.value)
@@ -32,7 +32,7 @@ async def _take(store: MetadataStore, count: int) -> int:
             return start
 
 
-class ProducerIds:
+class ProducerIdAllocator:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._next = 0
@@ -40,7 +40,7 @@ class ProducerIds:
         self._taking = asyncio.Lock()
 
     async def next(self) -> int:
-        """Never the same twice, whoever asks and whatever crashes."""
+        """The next id.  No id is returned twice in the cluster, even after a crash."""
         if self._next == self._end:
             async with self._taking:
                 if self._next == self._end:

@@ -1,11 +1,11 @@
-"""What is stored about each thing, and how it is written: one JSON value per key.
+"""The records in the metadata store, and how they are encoded: one JSON value per key.
 
 Keys:
     cluster                     the cluster's id
     controller                  the broker that acts as controller (leased)
     brokers/ID                  a live broker (leased)
     topics/NAME                 id and replicas of all partitions, which seldom change
-    partitions/TOPIC-ID/INDEX   who leads and who is in sync, only once that differs from what a new topic has
+    partitions/TOPIC-ID/INDEX   leader and ISR, only once they differ from those of a new topic
     directories/ID              ids of all log directories that a broker has registered
     configs/topics/NAME         settings of a topic
     configs/brokers/ID          settings of a broker; `all` in place of the id: of every broker

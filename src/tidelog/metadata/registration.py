@@ -1,8 +1,8 @@
-"""A broker's place in the cluster: a key that lives as long as the broker keeps its lease alive.
+"""A broker's registration: a key that exists as long as the broker keeps its lease alive.
 
-A process that was killed and is started again takes the place of its last life at once: it has the lock on the same
-data, on a machine that stayed up, so the other one cannot be there any more.  Whoever has other data waits for the
-lease to end, and is refused when it does not."""
+A process that was killed and is started again replaces its old registration at once: the new process has the lock on the
+same data, on a machine that stayed up, so the old process cannot run any more.  A process with other data waits until the
+lease ends, and is refused if the lease does not end."""
 
 from __future__ import annotations
 
@@ -13,35 +13,44 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
-from tidelog.metadata.store import ABSENT, Compare, Entry, Lease, LeaseEnded, MetadataStore, Put, Unanswered
+from tidelog.metadata.store import (
+    ABSENT,
+    Compare,
+    Lease,
+    LeaseEnded,
+    MetadataStore,
+    Put,
+    StoredEntry,
+    Unanswered,
+)
 from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.metadata")
 
-TAKEN_MS = 3_000  # beyond its lease, a broker that is still there is another one
+TAKEN_MS = 3_000  # a registration that outlives its lease by this much belongs to another running process
 RETRY_S = 0.1
-CLOCK_DRIFT = 10  # a lease is trusted for a tenth less than it lasts
-HEARTBEATS = 4  # how often a lease is renewed in the time it lasts
+CLOCK_DRIFT = 10  # the broker trusts its lease for a tenth less than the lease lasts
+HEARTBEATS = 4  # renewals of a lease in the time that it lasts
 
 
-def same_home(found: Entry, home: str) -> bool:
-    """Whether a broker's key was written by a process with the same data, on the machine as it runs now."""
-    return home != "" and BrokerRecord.decode(found.value).home == home
+def same_home(entry: StoredEntry, home: str) -> bool:
+    """True if a broker's key was written by a process with the same data, since the machine's last boot."""
+    return home != "" and BrokerRecord.decode(entry.value).home == home
 
 
 def _taken(node: NodeId) -> errors.TidelogError:
     return errors.DuplicateBrokerRegistration(
-        f"broker {node} is registered already: give this one another node.id"
+        f"Broker {node} is already registered by another process: give this broker another node.id."
     )
 
 
 async def await_place(store: MetadataStore, node: NodeId, home: str, clock: Clock, lease_ms: int) -> None:
-    """Before anything is changed in the name of `node`: nobody else has it.  One that runs elsewhere, or ran on other
-    data, keeps it for as long as its lease."""
+    """Returns once no other process is registered as `node`, before this process changes anything as `node`.  A process
+    that runs elsewhere, or ran on other data, keeps the registration for as long as its lease."""
     deadline = clock.monotonic_ms() + lease_ms + TAKEN_MS
     while True:
-        found = await store.get(broker_key(node))
-        if found is None or same_home(found, home):
+        entry = await store.get(broker_key(node))
+        if entry is None or same_home(entry, home):
             return
         if clock.monotonic_ms() >= deadline:
             raise _taken(node)
@@ -58,17 +67,17 @@ class Registration:
         self._record = record
         self._lease_ms = lease_ms
         self._lease: Lease | None = None
-        self._unsure = False  # the store gave no answer: nobody knows which keys are bound to the lease
+        self._unsure = False  # the store did not answer: it is unknown which keys are bound to the lease
         self._hurry = asyncio.Event()
         self._proven_until_ms = 0
         self._was_proven = True
         self._learned_revision = -1
         self.epoch = -1
         self.control_revision: int | None = None
-        """When this broker became the controller; None when it is not, as far as it knows."""
+        """The revision at which this broker became the controller; None if it is not the controller, as far as it knows."""
 
     async def register(self) -> int:
-        """The broker's epoch, larger than any before; it is the revision too that makes the broker known."""
+        """Registers the broker and returns its epoch, which is larger than any before: the revision of the registration."""
         deadline = self._clock.monotonic_ms() + self._lease_ms + TAKEN_MS
         while True:
             try:
@@ -79,15 +88,15 @@ class Registration:
                 await asyncio.sleep(RETRY_S)
 
     def is_proven(self) -> bool:
-        """Whether the lease surely lasts, by this broker's own clock.  While it does not, another broker may lead what
-        this one leads, and only what the in-sync set confirms may be acknowledged.  A lease that was taken anew proves
-        nothing until the broker knows the metadata of that moment: others may have been elected before."""
+        """True if the lease certainly lasts, by this broker's own clock.  Otherwise another broker may lead the partitions
+        that this broker leads, and only records that the ISR confirms may be acknowledged.  A new lease proves nothing
+        until the broker has the metadata of that moment: other leaders may have been elected before."""
         if self._unsure or self._learned_revision < self.epoch:
             return False
         return self._clock.monotonic_ms() < self._proven_until_ms
 
     def _proven(self, asked_ms: int, lease: Lease) -> None:
-        """The store counts a lease from a moment after it was asked for, by a clock that may run a little faster."""
+        """The store counts a lease from a moment after the request, by a clock that may run a little faster."""
         self._proven_until_ms = asked_ms + lease.ttl_ms - lease.ttl_ms // CLOCK_DRIFT
 
     async def _register(self) -> int:
@@ -124,35 +133,36 @@ class Registration:
         return epoch
 
     async def _own_place(self) -> int:
-        """The revision of what an earlier life of this broker left, or that there is nothing."""
-        found = await self._store.get(broker_key(self._node))
-        return found.revision if found is not None and same_home(found, self._record.home) else ABSENT
+        """The revision of the registration that an earlier process of this broker left; ABSENT if there is none."""
+        entry = await self._store.get(broker_key(self._node))
+        return entry.revision if entry is not None and same_home(entry, self._record.home) else ABSENT
 
     async def _free_control(self) -> int | None:
-        """As `_own_place`, of the controller's key; None when another broker has it."""
-        found = await self._store.get(CONTROLLER)
-        if found is None:
+        """Like `_own_place`, for the controller's key; None if another broker holds the key."""
+        entry = await self._store.get(CONTROLLER)
+        if entry is None:
             return ABSENT
-        return found.revision if found.value == b"%d" % self._node else None
+        return entry.revision if entry.value == b"%d" % self._node else None
 
     def learned(self, image: Image) -> None:
-        """Every change of the brokers.  A place that others took from this broker, as they do when they find nobody at
-        its address, is taken anew; one that another process has is lost for good."""
+        """Called with every change of the registered brokers.  If other brokers removed this broker's registration, as they
+        do when nothing listens at its address, the broker registers again.  If another process holds the registration,
+        this process cannot get it back."""
         self._learned_revision = image.revision
         if self._record.leaving or image.revision < self.epoch or self.epoch < 0:
             return
-        found = image.brokers.get(self._node)
-        if found is None:
+        registered = image.brokers.get(self._node)
+        if registered is None:
             self._unsure = True
             self._hurry.set()
-        elif found.incarnation != self._record.incarnation:
+        elif registered.incarnation != self._record.incarnation:
             raise errors.DuplicateBrokerRegistration(
-                f"another process runs as broker {self._node}, with a copy of this one's data: stop one of them"
+                f"Another process runs as broker {self._node}, with a copy of this broker's data: stop one of them."
             )
 
     async def take_control(self) -> None:
-        """Becomes the controller, if nobody is.  What is answered for a lease that was replaced meanwhile counts for
-        nothing: the registration with the new one has taken the key, or seen who has it."""
+        """Becomes the controller, if there is none.  An answer for a lease that was replaced meanwhile is ignored: the
+        registration with the new lease has taken the key, or has seen which broker holds it."""
         lease = self._lease
         if lease is None:
             return
@@ -161,18 +171,19 @@ class Registration:
             taken = await self._store.txn([Compare(CONTROLLER, ABSENT)], [put])
         except LeaseEnded:
             if self._lease is lease:
-                self.control_revision = None  # `keep` takes a new one
+                self.control_revision = None  # `keep` takes a new lease
         except Unanswered:
-            # Were the key ours without our knowing it, nobody would ever be the controller.
+            # If this broker held the key without knowing it, the cluster would never have a controller.
             self._unsure = True
             raise
         else:
             if taken is not None and self._lease is lease:
-                # Else somebody has it: perhaps this broker, which has not been told yet.
+                # Otherwise a broker holds the key: perhaps this one, whose watch does not show it yet.
                 self.control_revision = taken
 
     async def leave(self) -> None:
-        """Tells the controller to let others lead what this broker leads; it goes on serving until they do."""
+        """Asks the controller to elect other leaders for the partitions that this broker leads; until then the broker goes
+        on serving."""
         lease = self._lease
         if lease is not None:
             self._record = self._record._replace(leaving=True)
@@ -182,9 +193,9 @@ class Registration:
             )
 
     async def keep(self) -> None:
-        """For ever.  A lease lost in a long pause is taken anew, under a new epoch.  While the store cannot be reached
-        this broker goes on leading, but acknowledges nothing that the in-sync sets have not confirmed; others may take
-        over once its lease is over."""
+        """Renews the lease until cancelled.  A broker that lost its lease in a long pause registers again, under a new
+        epoch.  While the store cannot be reached, the broker goes on leading, but acknowledges nothing that the in-sync
+        replicas have not confirmed; other brokers may take over once the lease has ended."""
         away = False
         while True:
             await self._heartbeat_due()
@@ -197,9 +208,9 @@ class Registration:
                 raise
             except errors.TidelogError as problem:
                 if not away:
-                    log.warning("the metadata store cannot be reached: %s", problem)
+                    log.warning("The metadata store cannot be reached: %s", problem)
                 away = True
-            self._tell()
+            self._log_proof()
 
     async def _renew(self) -> None:
         asked_ms, lease = self._clock.monotonic_ms(), self._lease
@@ -208,16 +219,16 @@ class Registration:
         else:
             self._proven(asked_ms, lease)
 
-    def _tell(self) -> None:
+    def _log_proof(self) -> None:
         proven = self.is_proven()
         if proven != self._was_proven:
             self._was_proven = proven
             if proven:
-                log.warning("the lease of broker %d is certain again", self._node)
+                log.warning("The lease of broker %d is certain again.", self._node)
             else:
                 log.warning(
-                    "broker %d cannot prove that its lease lasts: it acknowledges only what the in-sync replicas "
-                    "have, as with acks=all, until the metadata store answers",
+                    "Broker %d cannot prove that its lease lasts: until the metadata store answers, it acknowledges "
+                    "only records that the in-sync replicas have, as with acks=all.",
                     self._node,
                 )
 
@@ -230,9 +241,9 @@ class Registration:
         self._hurry.clear()
 
     async def end(self) -> None:
-        """Others learn at once that this broker is gone."""
+        """Ends the lease, so that other brokers see at once that this broker is gone."""
         if self._lease is not None:
             try:
                 await self._lease.end()
             except Unanswered as problem:
-                log.warning("the registration ends only with its lease: %s", problem)
+                log.warning("The registration stays until its lease ends: %s", problem)

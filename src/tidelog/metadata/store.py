@@ -1,10 +1,10 @@
-"""The seam behind which the cluster's metadata lives: keys with revisions, compare-and-swap, watches, leases.
+"""The interface of every metadata store: keys with revisions, compare-and-swap, watches, leases.
 
-Every successful transaction that changes something makes one new revision.  What is promised: a transaction is
-atomic and durable when it returns; a watch yields every revision once, in order, with all changes of one together;
-keys bound to a lease are deleted when it ends.  Every call but `watch` may raise Unanswered.
+Every successful transaction that changes something makes one new revision.  A store promises: a transaction is
+atomic, and durable when `txn` returns; a watch yields every revision once, in order, with all changes of one revision
+together; the end of a lease deletes the keys bound to the lease.  Every call but `watch` may raise Unanswered.
 
-One suite in tests/contract holds every implementation to this."""
+One suite in tests/contract tests every implementation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidelog import errors
 ABSENT = 0
 
 
-class Entry(NamedTuple):
-    """`revision` is that of the transaction that last wrote the key."""
+class StoredEntry(NamedTuple):
+    """`revision`: the revision of the transaction that last wrote the key."""
 
     key: str
     value: bytes
@@ -25,21 +25,21 @@ class Entry(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Entries in the order of their keys, as they were at `revision`."""
+    """The entries at `revision`, in the order of their keys."""
 
     revision: int
-    entries: list[Entry]
+    entries: list[StoredEntry]
 
 
 class Compare(NamedTuple):
-    """The key was last written at `revision`; ABSENT: there is no such key."""
+    """Holds if the key was last written at `revision`; with ABSENT, if there is no such key."""
 
     key: str
     revision: int
 
 
 class Put(NamedTuple):
-    """`lease`: the id of the lease whose end deletes the key; 0 keeps it for good."""
+    """`lease`: the id of the lease whose end deletes the key; 0: no lease, the key stays."""
 
     key: str
     value: bytes
@@ -57,7 +57,7 @@ class DeletePrefix(NamedTuple):
 Operation = Put | Delete | DeletePrefix
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """`value` None: the key is gone."""
 
     key: str
@@ -65,32 +65,32 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """All that one transaction (or the end of one lease) changed."""
+    """Everything that one transaction (or the end of one lease) changed."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
 
 
 class Compacted(Exception):
-    """The store no longer has the changes a watch asked for: read a snapshot and watch from there."""
+    """The store no longer has the changes that a watch asked for: read a snapshot and watch from its revision."""
 
 
 class RolledBack(Exception):
-    """The store does not have what it had told before: it was restored from a backup.  A broker has to start again, and
+    """The store no longer has revisions that it had sent: it was restored from a backup.  The broker must restart and
     compare its logs with the metadata."""
 
 
 class LeaseEnded(Exception):
-    """The lease a key was to be bound to is over: take a new one."""
+    """The lease that a key was to be bound to has ended: take a new lease."""
 
 
 class Unanswered(errors.RequestTimedOut):
-    """The store gave no answer in time.  What was asked may have happened, may happen yet, or never: look before
-    you ask again.  Reads and leases can simply be asked for again."""
+    """The store did not answer in time.  The transaction may have happened, may still happen, or may never happen: read
+    the keys before you send it again.  Reads and requests for leases can simply be repeated."""
 
 
 class TooLarge(errors.PolicyViolation):
-    """A transaction of more than `bytes_max` bytes; nothing of it has happened."""
+    """A transaction has more than `bytes_max` bytes; the store has not applied any of it."""
 
 
 class Lease(Protocol):
@@ -98,47 +98,47 @@ class Lease(Protocol):
     ttl_ms: int
 
     async def keep_alive(self) -> bool:
-        """Counts `ttl_ms` from now on again; false when the lease has ended already."""
+        """Renews the lease for `ttl_ms` from now; false if it has already ended."""
         ...
 
     async def end(self) -> None:
-        """At once; no error when it has ended already."""
+        """Ends the lease at once; no error if it has already ended."""
         ...
 
 
 class MetadataStore(Protocol):
     operations_max: int
-    """Most comparisons, and most operations, in one transaction."""
+    """The maximum number of comparisons, and of operations, in one transaction."""
     bytes_max: int
-    """Most bytes of keys and values in one transaction; TooLarge beyond."""
+    """The maximum number of bytes of keys and values in one transaction; TooLarge beyond."""
 
-    async def get(self, key: str) -> Entry | None: ...
+    async def get(self, key: str) -> StoredEntry | None: ...
 
     async def range(self, prefix: str) -> Snapshot: ...
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
-        """If all of `compare` hold, does `then` and returns the revision; None if one does not.
+        """If every comparison holds, applies `then` and returns the revision; otherwise returns None.
 
-        `then` names each key at most once.  LeaseEnded when a put is bound to a lease that is over.  A transaction
-        goes on when its author is cancelled."""
+        `then` names each key at most once.  LeaseEnded if a put is bound to a lease that has ended.  A transaction
+        continues when its caller is cancelled."""
         ...
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        """Every change below `prefix` from that revision on, for ever; Compacted when it is too old.
+        """Yields every change below `prefix` from that revision on, without end; Compacted if the revision is too old.
 
-        It waits while the store is away; it ends when the store is closed."""
+        The watch waits while the store cannot be reached, and ends when the store is closed."""
         ...
 
     async def lease(self, ttl_ms: int) -> Lease:
-        """The store may make it longer: `ttl_ms` of the lease is what holds."""
+        """A new lease.  The store may make the lease longer than `ttl_ms`: the lease's own `ttl_ms` counts."""
         ...
 
     async def close(self) -> None: ...
 
 
 def check_size(compare: Sequence[Compare], then: Sequence[Operation], bytes_max: int) -> None:
-    """TooLarge for a transaction that a store with `bytes_max` does not take."""
-    size = sum(len(one.key) for one in compare)
+    """TooLarge if the transaction is larger than `bytes_max`."""
+    size = sum(len(comparison.key) for comparison in compare)
     for operation in then:
         if isinstance(operation, Put):
             size += len(operation.key) + len(operation.value)
@@ -146,5 +146,6 @@ def check_size(compare: Sequence[Compare], then: Sequence[Operation], bytes_max:
             size += len(operation[0])
     if size > bytes_max:
         raise TooLarge(
-            f"a change of {size} bytes is more than the metadata store takes ({bytes_max}): make smaller ones"
+            f"A metadata change of {size} bytes is larger than the metadata store accepts ({bytes_max} bytes): "
+            "split it into smaller changes."
         )

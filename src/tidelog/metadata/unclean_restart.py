@@ -1,9 +1,9 @@
-"""What a broker stores in the metadata when it starts, before it follows the metadata and before it registers.
+"""What a broker stores in the metadata after an unclean restart, before it follows the metadata and registers.
 
-After an unclean restart a broker reports which of its replicas are in doubt, and takes a new epoch for what it leads.
-The order matters: nobody else runs under this broker's id (`await_place`), then no registration of an earlier process is
-left that a join under way could count on, then the doubts are stored, then the broker registers.  Called by
-`app.lifecycle`."""
+The broker reports which of its replicas are in doubt, and takes a new leader epoch for the partitions that it leads.  The
+order matters: first no other process runs under this broker's id (`await_place`), then the registration of the earlier
+process is removed, so that no ISR change in progress can count on it, then the doubts are stored, then the broker
+registers.  Called by `app.lifecycle`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tidelog import errors
 from tidelog.metadata import changes, doubts, records
-from tidelog.metadata.doubts import Condition
+from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.elections import NextState
-from tidelog.metadata.image import Image, Partition, Topic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.store import ABSENT, Compare, Delete, MetadataStore, Put
 from tidelog.types import NodeId
 
 TRIES_MAX = 20
 
-Look = Callable[[Topic, Partition], Condition]
+Look = Callable[[TopicImage, PartitionImage], ReplicaCondition]
 
 
 async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str] | None:
-    """Ids of the log directories that this broker has registered before; None when it never has."""
+    """The ids of the log directories that this broker has registered before; None if it has never registered any."""
     entry = await store.get(records.directories_key(node))
     return None if entry is None else records.decode_directories(entry.value)
 
@@ -31,7 +31,8 @@ async def known_directories(store: MetadataStore, node: NodeId) -> frozenset[str
 async def remember_directories(
     store: MetadataStore, node: NodeId, ids: Collection[str], forget_others: bool
 ) -> None:
-    """After the doubts are stored: from here on these directories are not new.  `forget_others`: one that comes back is."""
+    """Called after the doubts are stored: from here on these directories are not new.  `forget_others`: directories that
+    are missing now count as new when they return."""
     key = records.directories_key(node)
     for _ in range(TRIES_MAX):
         entry = await store.get(key)
@@ -43,15 +44,17 @@ async def remember_directories(
         put = Put(key, records.encode_directories(after))
         if await store.txn([Compare(key, revision)], [put]) is not None:
             return
-    raise errors.RequestTimedOut("others keep changing the same metadata: start again")
+    raise errors.RequestTimedOut(
+        f"Broker {node} cannot store its report: other brokers keep changing the same metadata. Start the broker again."
+    )
 
 
 async def report(
     store: MetadataStore, node: NodeId, look: Look, unclean: bool, at_risk: bool, rolled_back: bool = False
 ) -> None:
-    """Stores what there is to say of every partition that `node` holds; `look` tells the condition of a replica.
-    `at_risk`: replicas may be in doubt that are in no in-sync set yet, but whose leader is about to let them join.
-    `rolled_back`: the store is older than what this broker has seen of it, so nobody knows who is in sync."""
+    """Stores the report on every partition that `node` holds; `look` returns the condition of a replica.
+    `at_risk`: replicas may be in doubt that are in no ISR yet, but whose leader is about to let them join.
+    `rolled_back`: the store is older than what this broker has seen of it, so the in-sync replicas are unknown."""
     if at_risk:
         await _vacate(store, node)
     reported: set[str] = set()
@@ -66,7 +69,9 @@ async def report(
             await _vacate(store, node)
             continue
         reported.update(map(_key, await _write(store, states)))
-    raise errors.RequestTimedOut("others keep changing the same metadata: start again")
+    raise errors.RequestTimedOut(
+        f"Broker {node} cannot store its report: other brokers keep changing the same metadata. Start the broker again."
+    )
 
 
 def _states(image: Image, node: NodeId, look: Look, unclean: bool) -> Iterator[NextState]:
@@ -105,15 +110,15 @@ async def _vacate(store: MetadataStore, node: NodeId) -> None:
 
 
 async def _write(store: MetadataStore, states: Sequence[NextState]) -> list[NextState]:
-    """Those that were stored."""
+    """Returns the states that were stored."""
     written: list[NextState] = []
     for at in range(0, len(states), store.operations_max):
-        some = states[at : at + store.operations_max]
-        if await _swap(store, some):
-            written += some
+        batch = states[at : at + store.operations_max]
+        if await _swap(store, batch):
+            written += batch
         else:
-            # Another broker has changed one of them meanwhile: the others go one by one.
-            written += [state for state in some if await _swap(store, [state])]
+            # Another broker has changed one of the states meanwhile: the others are stored one by one.
+            written += [state for state in batch if await _swap(store, [state])]
     return written
 
 

@@ -1,4 +1,5 @@
-"""One HTTP request to another broker, and its answer.  One connection each: they are rare, and short."""
+"""Sends one HTTP request to another broker and reads the answer.  Each request has its own connection, because such requests
+are rare and short."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ TIMEOUT_S = 30.0
 
 
 class NotSent(Exception):
-    """The broker cannot be reached: it has not seen the request."""
+    """The broker cannot be reached: it has not received the request."""
 
 
 class NoAnswer(Exception):
-    """It may have seen the request, and may have done it."""
+    """The broker did not answer: it may have received the request, and may have executed it."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     """Names in small letters."""
@@ -33,8 +34,8 @@ async def send(
     headers: Mapping[str, str],
     body: bytes,
     size_max: int = ANSWER_BYTES_MAX,
-) -> Answer:
-    """`path` is raw, with its query; `address` is host:port."""
+) -> HttpAnswer:
+    """Sends a request.  `path`: raw, with its query; `address`: host:port."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -59,7 +60,7 @@ async def send(
         raise NoAnswer(f"{address} did not answer within {TIMEOUT_S:.0f} s") from None
 
 
-async def _read(reader: asyncio.StreamReader, size_max: int) -> Answer:
+async def _read(reader: asyncio.StreamReader, size_max: int) -> HttpAnswer:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     status = int(head[0].split(" ", 2)[1])
     headers = {}
@@ -68,13 +69,13 @@ async def _read(reader: asyncio.StreamReader, size_max: int) -> Answer:
         if colon:
             headers[name.strip().lower()] = value.strip()
     if status == 204 or status == 304:
-        return Answer(status, headers, b"")
+        return HttpAnswer(status, headers, b"")
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        return Answer(status, headers, await _chunks(reader, size_max))
+        return HttpAnswer(status, headers, await _chunks(reader, size_max))
     length = headers.get("content-length")
     if length is None or int(length) > size_max:
         raise ValueError(f"an answer of {length or 'unknown'} bytes")
-    return Answer(status, headers, await reader.readexactly(int(length)))
+    return HttpAnswer(status, headers, await reader.readexactly(int(length)))
 
 
 async def _chunks(reader: asyncio.StreamReader, size_max: int) -> bytes:

@@ -1,6 +1,6 @@
-"""The network seam: where sockets come from.
+"""The interface of networks, which make sockets, and the machine's own network.
 
-A socket is anything with the few methods below whose `fileno()` the running loop accepts in `add_reader` and
+A socket is any object with the methods of `Socket` whose `fileno()` the running loop accepts in `add_reader` and
 `add_writer`.  `tidelog.testing` has an in-memory network whose sockets work on its virtual loop."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LISTEN_BACKLOG = 1024
 
 
 class Socket(Protocol):
-    """Non-blocking: `BlockingIOError` means not now, an empty read means the peer has closed."""
+    """A non-blocking socket: `BlockingIOError` means not now, an empty read means that the peer has closed."""
 
     def fileno(self) -> int: ...
     def recv_into(self, buffer: Any, nbytes: int = 0) -> int: ...
@@ -29,7 +29,7 @@ class Socket(Protocol):
 class ListeningSocket(Protocol):
     def fileno(self) -> int: ...
     def accept(self) -> tuple[Socket, Any]:
-        """The next waiting connection, already non-blocking; `BlockingIOError` when there is none."""
+        """The next waiting connection, already non-blocking; `BlockingIOError` if there is none."""
         ...
 
     def getsockname(self) -> Any: ...
@@ -38,7 +38,7 @@ class ListeningSocket(Protocol):
 
 class Network(Protocol):
     def listen(self, host: str, port: int) -> ListeningSocket:
-        """Port 0 picks a free one: ask `getsockname()`."""
+        """Listens on a port; port 0 picks a free port, which `getsockname()` tells."""
         ...
 
     async def connect(self, host: str, port: int) -> Socket: ...
@@ -60,7 +60,7 @@ class _Listening:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Non-blocking; what goes wrong names the address."""
+    """A non-blocking listening socket; an error names the address."""
     listening: socket.socket | None = None
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
@@ -74,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as problem:
         if listening is not None:
             listening.close()
-        raise OSError(problem.errno, f"cannot listen on {host}:{port}: {problem.strerror}") from problem
+        raise OSError(problem.errno, f"Cannot listen on {host}:{port}: {problem.strerror}") from problem
     return listening
 
 

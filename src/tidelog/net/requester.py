@@ -1,10 +1,10 @@
-"""One connection, the asking side: requests leave in the order they are submitted, answers find their waiter
-by correlation id.
+"""The requesting side of one connection: requests leave in the order they are submitted, and answers are matched to their
+requests by correlation id.
 
-A request that stays unanswered past its timeout breaks the whole connection: what came after it on a
-connection that answers in order would wait as long.  When a connection breaks, every waiter gets an error and
-the socket is closed, so neither a cancelled nor a forgotten waiter keeps anything open.  `client` and
-`replication` ask through this.
+A request that is not answered within its timeout breaks the whole connection, because answers come in order, and the
+requests after it would wait as long.  When a connection breaks, every waiter gets an error and the socket is closed, so
+neither a cancelled nor a dropped waiter keeps anything open.  `client` and `replication` send their requests through
+this module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOFTWARE_NAME = "tidelog"
 
 
 class Request(Protocol):
-    """One with a method `parts(version)` need not be put together to be sent: what it carries is not copied."""
+    """A request.  If it has a method `parts(version)`, the parts are sent without being copied together."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
@@ -65,7 +65,7 @@ class Unreachable(errors.NetworkException):
 
 
 def reason_of(problem: OSError) -> str:
-    """Why a connection failed, in words that fit after a colon."""
+    """Why a connection failed, in words that follow a colon."""
     if isinstance(problem, ConnectionRefusedError):
         return "connection refused"
     if isinstance(problem, sockets.gaierror):
@@ -94,7 +94,7 @@ class _Waiting:
 
 
 class Requester:
-    """Belongs to the running loop; `close` it, or it stays registered there."""
+    """Belongs to the running loop; call `close`, or the requester stays registered with the loop."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Requester:
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
         self.lifetime_ms = 0
-        """How long the broker lets this connection live, from its opening on; 0: for ever."""
+        """How long the broker keeps this connection open, counted from its opening; 0: without limit."""
         self.broken: errors.TidelogError | None = None
         self._socket = socket
         self._client_id = client_id
@@ -133,7 +133,7 @@ class Requester:
         self._buffered = socket if isinstance(socket, TlsSocket) else None
         self._loop.add_reader(socket.fileno(), self._readable)
 
-    # Asking
+    # Sending requests
 
     @property
     def in_flight(self) -> int:
@@ -144,7 +144,7 @@ class Requester:
         return len(self._waiting) < self._in_flight_max
 
     def version_of(self, request: type[Request], most: int | None = None) -> int:
-        """The highest version of an API that both sides speak, and not above `most`."""
+        """The highest version of an API that both sides support, at most `most`."""
         name = request.__name__.removesuffix("Request")
         served = self.versions.get(request.API_KEY)
         if served is None:
@@ -153,7 +153,7 @@ class Requester:
         version = min(served[1], ours[1], ours[1] if most is None else most)
         if version < max(served[0], ours[0]):
             raise errors.UnsupportedVersion(
-                f"{self.peer} serves {name} in versions {served[0]}-{served[1]}, this client speaks "
+                f"{self.peer} serves {name} in versions {served[0]}-{served[1]}, and this client supports "
                 f"{ours[0]}-{ours[1] if most is None else most}: upgrade the older of the two"
             )
         return version
@@ -179,14 +179,14 @@ class Requester:
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[R]:
-        """Puts the request on the wire now, ahead of everything submitted later; ask `has_room` before.
+        """Sends the request now, ahead of everything submitted later; check `has_room` before.
 
-        A broken connection shows in the future, not as an exception here."""
+        If the connection is broken, the future gets the error; this method raises nothing."""
         chosen = self.version_of(type(request), None) if version is None else version
         return self._exchange(request, chosen, response.decode, timeout_ms)
 
     def tell(self, request: Request, *, version: int | None = None) -> asyncio.Future[None]:
-        """For a request that is never answered; the future is done when its bytes have left this process."""
+        """Sends a request that is never answered; the future is done when its bytes have left this process."""
         chosen = self.version_of(type(request), None) if version is None else version
         sent: asyncio.Future[None] = self._loop.create_future()
         if self.broken is not None:
@@ -196,8 +196,8 @@ class Requester:
         return sent
 
     async def negotiate(self, software_version: str) -> None:
-        """Learns which versions the broker serves.  One that does not know our ApiVersions says so in version
-        0's form and, since Kafka 2.4, adds which versions it knows."""
+        """Asks which API versions the broker serves.  A broker that does not support our version of ApiVersions answers in
+        version 0 and, since Kafka 2.4, adds the versions that it supports."""
         newest = ApiVersionsRequest.VERSIONS[1]
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=software_version
@@ -210,13 +210,13 @@ class Requester:
         if answer.error_code != errors.NONE:
             raise errors.by_code(answer.error_code)()
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        self.features = {one.name: one.max_version_level for one in answer.finalized_features}
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
     def close(self) -> None:
-        self._break(errors.NetworkException(f"the connection to {self.peer} was closed on this side"))
+        self._break(errors.NetworkException(f"the connection to {self.peer} was closed by this side"))
 
     async def ended(self) -> None:
-        """Returns when the connection is broken, from whichever side."""
+        """Returns when the connection is broken, by either side."""
         if self.broken is None:
             end: asyncio.Future[None] = self._loop.create_future()
             self._ends.append(end)
@@ -228,7 +228,7 @@ class Requester:
         try:
             await place
         except asyncio.CancelledError:
-            # The wake-up was for whoever is next in line, too.
+            # The wake-up goes to the next waiter in line.
             if place.done() and not place.cancelled():
                 self._wake_next()
             raise
@@ -243,7 +243,7 @@ class Requester:
     def _framed(self, request: Request, version: int) -> list[bytes | memoryview]:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         header = frame.RequestHeader(request.API_KEY, version, self._correlation, self._client_id)
-        # Asking a protocol class whether this is one of its kind would cost more than all the rest here.
+        # `isinstance` with a protocol class would cost more than everything else in this method.
         in_parts: Callable[[int], list[bytes | memoryview]] | None = getattr(request, "parts", None)
         if in_parts is None:
             return [frame.encode_request(header, request.encode(version))]
@@ -281,7 +281,7 @@ class Requester:
             self._write_out()
 
     def hold(self) -> None:
-        """What is submitted until `let_go` leaves together."""
+        """Delays sending: requests that are submitted until `let_go` leave together."""
         self._held = not self._out
 
     def let_go(self) -> None:
@@ -336,7 +336,7 @@ class Requester:
             self._break(errors.NetworkException(f"{self.peer} closed the connection"))
             return
         if self._buffered is not None and self._buffered.pending:
-            # What is decrypted already makes no socket readable.
+            # Bytes that are already decrypted do not make the socket readable.
             self._loop.call_soon(self._readable_again)
         if self._large is None:
             self._filled += count
@@ -352,8 +352,8 @@ class Requester:
         self._answered(whole.toreadonly())
 
     def _wake_at(self, left: int) -> None:
-        """With how many bytes the socket counts as readable: a large answer comes in some ten pieces of whatever has
-        arrived, and each of them costs a turn of the loop."""
+        """Sets how many bytes make the socket readable: otherwise a large answer is read in many small pieces, each of which
+        costs a turn of the loop."""
         piece = min(left, PIECE_BYTES)
         if piece != self._piece and self._buffered is None:
             self._piece = piece
@@ -364,8 +364,7 @@ class Requester:
             self._readable()
 
     def _cut(self) -> None:
-        """Hands over every whole frame in the buffer; one that does not fit is read into memory of its
-        own."""
+        """Handles every complete frame in the buffer; a frame that does not fit is read into its own memory."""
         at, filled = 0, self._filled
         while self.broken is None and filled - at >= LENGTH_BYTES:
             size = int.from_bytes(self._buffer[at : at + LENGTH_BYTES], "big", signed=True)
@@ -392,7 +391,7 @@ class Requester:
         waiting = self._waiting.pop(correlation, None)
         if waiting is None:
             self._break(
-                errors.NetworkException(f"{self.peer} answered a question ({correlation}) nobody asked")
+                errors.NetworkException(f"{self.peer} sent an answer ({correlation}) without a request")
             )
             return
         waiting.timer.cancel()
@@ -422,9 +421,9 @@ class Requester:
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
         waiting, self._waiting = list(self._waiting.values()), {}
-        for one in waiting:
-            one.timer.cancel()
-            _fail(one.future, problem)
+        for waiter in waiting:
+            waiter.timer.cancel()
+            _fail(waiter.future, problem)
         for _, sent in self._out:
             if sent is not None:
                 _fail(sent, problem)
@@ -438,9 +437,9 @@ class Requester:
 
 def _fail(future: asyncio.Future[Any], problem: errors.TidelogError) -> None:
     if not future.done():
-        # Each waiter gets an exception of its own: a shared one would collect everybody's tracebacks.
+        # Each waiter gets its own exception: a shared one would collect the tracebacks of all waiters.
         future.set_exception(type(problem)(str(problem)))
-        # A waiter that was dropped is no bug: its owner may have closed the connection itself.
+        # Retrieved, so that asyncio does not warn: a dropped waiter is not a bug, its owner may have closed the connection.
         future.exception()
 
 
@@ -475,7 +474,7 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     authenticate: Callable[[Requester], Awaitable[None]] | None = None,
 ) -> Requester:
-    """A connection that knows the broker's versions and is let in there, or `Unreachable` within
+    """Connects, negotiates the API versions and authenticates; `Unreachable` if that fails or takes longer than
     `connect_timeout_ms`."""
     peer = shown(host, port)
     requester: Requester | None = None
@@ -497,9 +496,9 @@ async def dial(
             reason = f"no answer within {waited_ms} ms"
             raise Unreachable.of(peer, reason, "is the address right?") from problem
         if isinstance(problem, ssl.SSLError):
-            said = getattr(problem, "verify_message", "") or problem.reason or str(problem)
+            reason = getattr(problem, "verify_message", "") or problem.reason or str(problem)
             raise Unreachable.of(
-                peer, f"TLS failed: {said}", "are its port, the authority and the certificate right?"
+                peer, f"TLS failed: {reason}", "are its port, the authority and the certificate right?"
             ) from problem
         if isinstance(problem, OSError):
             unknown_host = isinstance(problem, sockets.gaierror)

@@ -62,7 +62,7 @@ async def _scram(connection: Requester, login: Login, hash_name: str) -> None:
 
 async def _bearer(connection: Requester, login: Login) -> None:
     assert login.token is not None
-    # A plain function may well ask somebody over the network.
+    # A plain function may block on the network.
     direct = inspect.iscoroutinefunction(login.token)
     token_or_future = login.token() if direct else await asyncio.to_thread(login.token)
     token = token_or_future if isinstance(token_or_future, str) else await token_or_future

@@ -18,7 +18,7 @@ _NO_BINDING = "n,,"
 
 
 class ScramClient:
-    """`first`, then `final` with what the server said, then `check` with what it said last."""
+    """`first`, then `final` with the server's first message, then `check` with its final message."""
 
     def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
         self._hash = hash_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.option_text import PipelineError
+    from tidelog.pipeline.options.text import PipelineError
     from tidelog.pipeline.streams.pipeline import Pipeline
     from tidelog.pipeline.streams.stores import List, Map, Value
     from tidelog.pipeline.streams.stream import Stream
@@ -20,7 +20,7 @@ _HOMES = {
     "List": "tidelog.pipeline.streams.stores",
     "Map": "tidelog.pipeline.streams.stores",
     "Pipeline": "tidelog.pipeline.streams.pipeline",
-    "PipelineError": "tidelog.pipeline.option_text",
+    "PipelineError": "tidelog.pipeline.options.text",
     "Stream": "tidelog.pipeline.streams.stream",
     "Table": "tidelog.pipeline.streams.table",
     "Value": "tidelog.pipeline.streams.stores",

@@ -1,6 +1,6 @@
-"""The clients of this process: connected once, then used by every task and every trigger that runs in it.
+"""The clients of this process: connected once, then used by every task and every trigger that runs in the process.
 
-Spark keeps its Python workers, so the next micro-batch finds open connections.  A forked worker begins with none.
+Spark keeps its Python workers, so the next micro-batch finds open connections.  A forked worker begins without any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.environment import Environment
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
-from tidelog.pipeline.connection_options import ConnectionSettings
+from tidelog.pipeline.options.connection import ConnectionSettings
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ RETRY_MS = 20
 FIRST_WAIT_S, WAIT_S_MAX = 0.05, 1.0
 
 
-class Clients:
-    """What one process has open to one cluster."""
+class PipelineClients:
+    """The connections of one process to one cluster."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
@@ -78,33 +78,33 @@ class Clients:
         return self._thread.run(work)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Without waiting for it."""
+        """Starts the work without waiting for its result."""
         return self._thread.submit(work)
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """What an asynchronous iterator yields, here."""
+        """Iterates over an asynchronous iterator in the calling thread."""
 
         async def following() -> tuple[T] | None:
-            async for one in items:
-                return (one,)
+            async for item in items:
+                return (item,)
             return None
 
-        while (found := self.run(following())) is not None:
-            yield found[0]
+        while (next_item := self.run(following())) is not None:
+            yield next_item[0]
 
     def patiently(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return patient(lambda: self.run(make()), self.settings.timeout_ms)
 
 
 def patient(work: Callable[[], T], timeout_ms: int) -> T:
-    """Tries again while brokers are away, for as long as the option `timeoutMs` allows."""
+    """Retries while brokers cannot be reached, for as long as the option `timeoutMs` allows."""
     deadline = time.monotonic() + timeout_ms / 1000
     wait_s = FIRST_WAIT_S
     while True:
         try:
             return work()
         except UnknownTopicOrPartition:
-            raise  # Waiting does not make a topic.
+            raise  # Waiting does not create a topic.
         except TidelogError as problem:
             if not problem.retriable or time.monotonic() + wait_s > deadline:
                 raise
@@ -112,19 +112,19 @@ def patient(work: Callable[[], T], timeout_ms: int) -> T:
         wait_s = min(wait_s * 2, WAIT_S_MAX)
 
 
-_kept: OrderedDict[ConnectionSettings, Clients] = OrderedDict()
+_kept: OrderedDict[ConnectionSettings, PipelineClients] = OrderedDict()
 _lock = threading.Lock()
 
 
-def clients(settings: ConnectionSettings) -> Clients:
+def clients(settings: ConnectionSettings) -> PipelineClients:
     with _lock:
-        found = _kept.pop(settings, None)
-        if found is None:
-            found = Clients(settings)
-        _kept[settings] = found
+        connected = _kept.pop(settings, None)
+        if connected is None:
+            connected = PipelineClients(settings)
+        _kept[settings] = connected
         while len(_kept) > KEPT_MAX:
             _kept.popitem(last=False)[1].close()
-        return found
+        return connected
 
 
 def _forked() -> None:
@@ -138,7 +138,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @atexit.register
 def close_all() -> None:
-    """So that nothing is told off at the end of the interpreter."""
+    """Closes all clients, so that asyncio does not warn when the interpreter ends."""
     with _lock:
         while _kept:
             _kept.popitem()[1].close()

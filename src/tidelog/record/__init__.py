@@ -1,4 +1,4 @@
-"""Record batches: built, read, compressed.  The broker mostly passes them on as bytes: `_speed.batch`."""
+"""Record batches: building, reading, compression.  The broker mostly passes batches on as bytes: `_speed.batch`."""
 
 from tidelog._speed.batch import HEADER_SIZE, Header
 from tidelog._speed.records import BadRecord, Record

@@ -1,4 +1,4 @@
-"""Batches built from records: what producers send, what the broker writes itself, and control batches.
+"""Builds record batches: those of producers, the broker's own, and control batches.
 
 `BatchBuilder` encodes each record as it is added (natively), so its size is known at any time; `build`
 compresses and puts the header in front.
@@ -28,7 +28,7 @@ _CODEC_BITS = 0x07
 
 
 class BatchBuilder(Writer):
-    """Records added until `add` says that the batch is full, then built; `clear` readies it for another."""
+    """Add records until `add` reports that the batch is full, then build it; `clear` prepares for the next batch."""
 
     def build(
         self,
@@ -62,7 +62,7 @@ def build_batch(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytes:
-    """One batch of all `records`; they get the offsets from `base_offset` on, whatever their own say."""
+    """One batch of all `records`; they get the offsets from `base_offset` on, and their own offsets are ignored."""
     builder = BatchBuilder()
     for record in records:
         builder.add(record.key, record.value, record.timestamp, record.headers)
@@ -86,7 +86,7 @@ class Marker(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """How a transaction ended, and which coordinator epoch says so."""
+    """The outcome of a transaction, and the epoch of the coordinator that decided it."""
 
     marker: Marker
     coordinator_epoch: int
@@ -119,7 +119,7 @@ def build_marker(
 
 
 def read_marker(record: Record) -> EndMarker | None:
-    """None for a control record of another type, which readers skip."""
+    """The marker; None for a control record of another type, which readers skip."""
     if record.key is None or len(record.key) < _MARKER_KEY.size:
         raise InvalidRecord(f"the control record at offset {record.offset} has no type in its key")
     _version, kind = _MARKER_KEY.unpack_from(record.key)
@@ -134,7 +134,7 @@ def read_marker(record: Record) -> EndMarker | None:
 def recompress(
     batch: Buffer, codec: Codec, level: int | None = None, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The whole batch in `batch` with its records under another codec; every other header field stays."""
+    """The batch with its records compressed by another codec; all other header fields stay."""
     header = whole_batch(batch)
     plain = decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], size_max)
     return replace_records(batch, compress(codec, plain, level), header.attributes & ~_CODEC_BITS | codec)

@@ -45,7 +45,7 @@ LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 2
 
 
 def codec_named(name: str) -> Codec:
-    """By the name in settings; `none` is what clients say and `uncompressed` what topics say."""
+    """The codec of a name in settings; clients use `none`, and topics `uncompressed`."""
     plain = "NONE" if name.lower() == "uncompressed" else name.upper()
     try:
         return Codec[plain]
@@ -56,7 +56,7 @@ def codec_named(name: str) -> Codec:
 
 
 def level_for(codec: Codec, level: int | None) -> int:
-    """The level to use: `level`, or the codec's default for None; ValueError when there is no such level."""
+    """The level to use: `level`, or the codec's default for None; raises ValueError if the codec has no such level."""
     if codec not in LEVELS:
         return 0
     low, high, default = LEVELS[codec]
@@ -85,12 +85,12 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes | memo
 
 
 class ExpandsFurther(InvalidRecord):
-    """The data go on behind `size_max` bytes; decompression stopped there.  What is damaged behind that may not show."""
+    """The data expand to more than `size_max` bytes; decompression stopped there, so later damage may be unnoticed."""
 
 
 def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
-    """The records behind `data`; InvalidRecord when it is damaged, ExpandsFurther when there are more than `size_max`
-    bytes.  Lets other threads run while it works."""
+    """The decompressed records; raises InvalidRecord if `data` is damaged, ExpandsFurther if the result is larger than
+    `size_max` bytes.  Other threads can run while it works."""
     match _known(codec):
         case Codec.GZIP:
             return _gunzip(memoryview(data), size_max)
@@ -98,7 +98,7 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
             return _unsnappy(memoryview(data), size_max)
         case Codec.LZ4:
             plain = lz4.read_frame(data, size_max)
-            # The library reads what is unusual, and says what is wrong with the rest.
+            # The library reads unusual frames, and explains what is wrong with damaged ones.
             return _expand(Codec.LZ4, data, size_max) if plain is None else plain
         case Codec.ZSTD:
             return _expand(Codec.ZSTD, data, size_max)
@@ -170,7 +170,7 @@ def _joined(pieces: list[bytes], size: int) -> bytes | memoryview:
 
 
 def _pages(size: int) -> memoryview:
-    """Memory that costs nothing before it is touched, and goes when the view does."""
+    """Memory whose pages are allocated when they are touched, and freed with the view."""
     import mmap
 
     return memoryview(mmap.mmap(-1, size))
@@ -217,7 +217,7 @@ def _unsnappy_block(data: memoryview, room: int, size_max: int) -> bytes:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > room:
             raise _too_large(Codec.SNAPPY, size_max)
-        # Snappy reaches 64 bytes from 3 at best: a larger claim is a lie that must not be allocated for.
+        # Snappy expands 3 bytes to 64 at best: memory for a larger claim must not be allocated.
         if size > 24 * len(data):
             raise _damaged(Codec.SNAPPY, f"{len(data)} bytes cannot hold the {size} they claim")
         plain = bytearray(size)
@@ -242,10 +242,10 @@ def _lz4(data: Buffer, level: int) -> bytes | memoryview:
     return bytes(stream.finish())
 
 
-# One of a thread's own, kept: filling a fresh one with zeros took as long as a good part of the decompression.
+# One buffer for each thread, kept: filling a new one with zeros took a good part of the decompression time.
 _scratch = threading.local()
 _SCRATCH_BYTES_MAX = 4 << 20
-_NO_ROOM = "failed to write whole buffer"  # how the library says that there is more
+_NO_ROOM = "failed to write whole buffer"  # the library's message when the output does not fit
 
 
 def _room(size: int) -> memoryview:
@@ -256,7 +256,7 @@ def _room(size: int) -> memoryview:
 
 
 def _expand(codec: Codec, data: Buffer, size_max: int) -> bytes | memoryview:
-    """First in a buffer of a likely size, then in a mapping of `size_max`, whose pages come when touched."""
+    """Decompresses into a buffer of a likely size, then into a mapping of `size_max`, whose pages come when touched."""
     import cramjam
 
     into = (cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).decompress_into

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def require_pyarrow() -> Any:
-    """The module; says what to install when it is not there."""
+    """The pyarrow module; raises an error that says what to install if it is missing."""
     try:
         import pyarrow
     except ModuleNotFoundError as problem:
@@ -162,7 +162,7 @@ def rows_of(
     Keys and values are bytes or text, headers lists of names and values (or maps), timestamps are timestamps
     or milliseconds."""
     pa = require_pyarrow()
-    names = [one for one in (key, value, headers, timestamp) if one is not None]
+    names = [name for name in (key, value, headers, timestamp) if name is not None]
     if isinstance(partition, str):
         names.append(partition)
     for name in names:
@@ -222,7 +222,7 @@ class _RowColumns:
         if array.null_count:
             raise ValueError(f"column {name!r} has nulls: a record without headers has an empty list")
         items = (array.keys, array.items) if pa.types.is_map(kind) else self._pairs(name, array.values)
-        names, values = (self._bytes(name, one) for one in items)
+        names, values = (self._bytes(name, part) for part in items)
         raw = offsets.buffers()[1]
         return HeadersColumn(_offsets(raw), names, values, offsets.offset, len(array))
 
@@ -239,7 +239,7 @@ class _RowColumns:
         if array.null_count:
             raise ValueError(f"column {name!r} has nulls: fill them first")
         if self._pa.types.is_timestamp(array.type):
-            # Records count in milliseconds: what is finer is cut off.
+            # Timestamps of records are in milliseconds: finer units are truncated.
             array = array.cast(self._pa.timestamp("ms", tz=array.type.tz), safe=False)
         array = array.cast(kind)
         width = kind.bit_width // 8

@@ -32,7 +32,7 @@ class Batch:
 
     @property
     def view(self) -> memoryview:
-        """Header and records, as they are."""
+        """Header and records, unchanged."""
         return self._data[self.header.position : self.header.position + self.header.size]
 
     def section(self) -> bytes | memoryview:
@@ -43,7 +43,7 @@ class Batch:
         return decompress(self.header.compression, packed, self._size_max)
 
     def records(self, first: int = 0, last: int = OFFSET_LAST) -> list[Record]:
-        """Those with offsets from `first` to `last`."""
+        """The records with offsets from `first` to `last`."""
         header = self.header
         append_timestamp = header.max_timestamp if header.log_append_time else None
         return read(
@@ -60,7 +60,7 @@ class Batch:
 def read_batches(
     data: Buffer, *, check_crc: bool = True, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Batch]:
-    """The whole batches in `data`, in order; CorruptMessage at the first one that cannot be trusted.
+    """The whole batches in `data`, in order; raises CorruptMessage at the first damaged one.
 
     `size_max` bounds what one batch may expand to.
     """

@@ -1,4 +1,4 @@
-"""Which earlier versions a schema is checked against, in which direction, and what is told of the outcome.  Pure."""
+"""Compatibility check: which earlier versions a schema is compared with, in which direction, and the messages.  Pure."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidelog.registry.difference import told
-from tidelog.registry.entries import Stored
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import SchemaVersion
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Parsed, Schema
 from tidelog.registry.state import RegistryState
 
 
-class New(NamedTuple):
-    """A schema that is no version yet, understood."""
+class NewSchema(NamedTuple):
+    """A schema that is not registered yet, and its parsed form."""
 
     schema: Schema
     parsed: Parsed
 
 
 def problems(
-    state: RegistryState, formats: Formats, new: New, before: Sequence[Stored], config: Mapping[str, Any]
+    state: RegistryState,
+    formats: Formats,
+    new: NewSchema,
+    before: Sequence[SchemaVersion],
+    config: Mapping[str, Any],
 ) -> list[str]:
-    """What is in the way of `new` after the versions `before`, which are in order; empty when nothing is."""
+    """The messages about why `new` may not follow the versions `before`, which are in order; empty if it may."""
     level = str(config["compatibilityLevel"])
     if level == "NONE":
         return []
     group = config.get("compatibilityGroup")
     if group is not None:
-        before = [one for one in before if _group(one.schema, group) == _group(new.schema, group)]
+        before = [version for version in before if _group(version.schema, group) == _group(new.schema, group)]
     if not level.endswith("_TRANSITIVE"):
         before = before[-1:]
     lenient = config.get("compatibilityPolicy") == "LENIENT"
     for stored in reversed(before):
-        found = _between(state, formats, new, stored, level.removesuffix("_TRANSITIVE"), lenient)
-        if found:
+        differences = _between(state, formats, new, stored, level.removesuffix("_TRANSITIVE"), lenient)
+        if differences:
             return [
-                *found,
+                *differences,
                 f"{{oldSchemaVersion: {stored.version}}}",
                 f"{{oldSchema: '{stored.schema.text}'}}",
                 f"{{compatibility: '{level}'}}",
@@ -46,7 +50,12 @@ def problems(
 
 
 def _between(
-    state: RegistryState, formats: Formats, new: New, stored: Stored, direction: str, lenient: bool
+    state: RegistryState,
+    formats: Formats,
+    new: NewSchema,
+    stored: SchemaVersion,
+    direction: str,
+    lenient: bool,
 ) -> list[str]:
     if stored.schema.type != new.schema.type:
         return [
@@ -57,12 +66,12 @@ def _between(
         old = formats.parse(stored.schema, state.resolve(stored.subject, stored.schema))
     except (Refusal, KeyError) as problem:
         return [f"{{errorType:'INVALID_OLD_SCHEMA', description:'{problem}'}}"]
-    found = []
+    messages = []
     if direction in ("BACKWARD", "FULL"):
-        found += told(_differences(new.parsed, old, lenient), "new", "old")
+        messages += told(_differences(new.parsed, old, lenient), "new", "old")
     if direction in ("FORWARD", "FULL"):
-        found += told(_differences(old, new.parsed, lenient), "old", "new")
-    return found
+        messages += told(_differences(old, new.parsed, lenient), "old", "new")
+    return messages
 
 
 def _differences(reader: Any, writer: Any, lenient: bool) -> Any:
@@ -72,5 +81,5 @@ def _differences(reader: Any, writer: Any, lenient: bool) -> Any:
 
 
 def _group(schema: Schema, name: str) -> str | None:
-    found: str | None = ((schema.metadata or {}).get("properties") or {}).get(name)
-    return found
+    value: str | None = ((schema.metadata or {}).get("properties") or {}).get(name)
+    return value

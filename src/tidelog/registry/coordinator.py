@@ -1,8 +1,8 @@
 """The schema registry of a cluster: one state machine, on the broker that leads the only partition of `_schemas`.
 
-A change is decided on the state as it is, appended, and told once it is committed.  Changes go one after the other, so
-an id is given once.  Nothing is loaded, and the topic is not made, before somebody asks.  Others may write to the topic
-too (another registry, a mirror): what they appended is taken in before the next decision."""
+A change is decided on the present state, appended, and answered when it is committed.  Changes run one after the other,
+so that an id is used once.  The state is loaded, and the topic created, at the first request.  Other writers (another
+registry, a mirror) may append to the topic, too: their records are applied before the next decision."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.coordinator import Coordinator, read_slice
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime, read_slice
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.record.reader import read_batches
-from tidelog.registry.validation import Validation, Wanted, subject_wanted
+from tidelog.registry.validation import SchemaIdCheck, SchemaValidation, subject_wanted
 from tidelog.replication.partitions import Partitions
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
     from tidelog.coordination.shard import Shard
-    from tidelog.registry.decisions import Decision
+    from tidelog.registry.decisions import RegistryDecision
     from tidelog.registry.formats import Formats
     from tidelog.registry.state import RegistryState
 
@@ -39,15 +39,15 @@ READ_BYTES = 1 << 20
 TRIES = 5
 
 FORWARDED = "x-forwarded-by-tidelog"
-"""Names the broker that a request came through: one that got it so does not hand it on again."""
+"""The header with the broker that forwarded a request; such a request is not forwarded again."""
 
 T = TypeVar("T")
 Users = tuple[frozenset[str], str, str]
-"""Subjects that have a schema, its type and its text."""
+"""The subjects that use a schema, its type and its text."""
 
 
-class NotHere(Exception):
-    """Another broker leads; None: nobody does."""
+class NotRegistryLeader(Exception):
+    """Another broker leads `_schemas`; `leader` is None if no broker does."""
 
     def __init__(self, leader: NodeId | None) -> None:
         super().__init__(leader)
@@ -60,17 +60,17 @@ class SchemaRegistry:
         self._controller = controller
         self._partitions = partitions
         self._clock = clock
-        self._coordinator: Coordinator[RegistryState] | None = None
+        self._coordinator: CoordinatorRuntime[RegistryState] | None = None
         self._topic = InternalTopic(TOPIC, controller, self._shape)
         self._formats: Formats | None = None
         self._deciding = asyncio.Lock()
-        self._taken_in = 0  # offset up to which the state has the log
-        self.validation = Validation(clock, self._is_registered)
+        self._taken_in = 0  # the offset up to which the log's records are in the state
+        self.validation = SchemaValidation(clock, self._is_registered)
 
     # For gateways
 
     async def read(self, ask: Callable[[RegistryState], T]) -> T:
-        """What is committed says so.  While there is no topic there are no schemas."""
+        """The answer to a read, from committed state.  Without the topic, the state is empty."""
         if self._topic.count(self._controller.image) is None:
             from tidelog.registry.state import RegistryState
 
@@ -81,7 +81,7 @@ class SchemaRegistry:
         return answer
 
     async def understand(self, ask: Callable[[RegistryState, Formats], T]) -> T:
-        """As `read`, with schemas parsed and compared: not on the loop, and nothing changes meanwhile."""
+        """As `read`, for requests that parse or compare schemas: in a thread, while no change is decided."""
         async with self._deciding:
             if self._topic.count(self._controller.image) is None:
                 from tidelog.registry.state import RegistryState
@@ -92,8 +92,8 @@ class SchemaRegistry:
         await self._settled(shard)
         return answer
 
-    async def change(self, decide: Callable[[RegistryState, Formats], Decision]) -> Any:
-        """The decision's answer, once it is committed."""
+    async def change(self, decide: Callable[[RegistryState, Formats], RegistryDecision]) -> Any:
+        """Decides and writes a change; returns the decision's answer when it is committed."""
         await self._make_topic()
         async with self._deciding:
             for _ in range(TRIES):
@@ -103,7 +103,9 @@ class SchemaRegistry:
                 if not shard.closed and self._log_next() == seen:
                     break
             else:
-                raise errors.CoordinatorNotAvailable(f"{TOPIC} is written to by others all the time")
+                raise errors.CoordinatorNotAvailable(
+                    f"other writers append to {TOPIC} all the time: try again"
+                )
             appended = shard.append(decision.entries)
             if appended is not None:
                 self._taken_in = appended.end
@@ -112,15 +114,16 @@ class SchemaRegistry:
 
     # For the leaders of partitions
 
-    async def _is_registered(self, wanted: Wanted) -> bool:
-        """Raises NotEnoughReplicas when nobody can say: producers try again."""
+    async def _is_registered(self, wanted: SchemaIdCheck) -> bool:
+        """True if the schema is registered for the record's subject; raises NotEnoughReplicas, which producers retry, if
+        the registry does not answer."""
         try:
             try:
                 users = await self.read(lambda state: _users(state, wanted.id))
-            except NotHere as elsewhere:
+            except NotRegistryLeader as elsewhere:
                 users = await self._ask_elsewhere(elsewhere.leader, wanted.id)
         except errors.TidelogError as problem:
-            raise errors.NotEnoughReplicas(f"the schema registry cannot be asked now: {problem}") from problem
+            raise errors.NotEnoughReplicas(f"the schema registry does not answer now: {problem}") from problem
         if users is None:
             return False
         subjects, type_, text = users
@@ -130,7 +133,7 @@ class SchemaRegistry:
         broker = None if leader is None else self._controller.image.brokers.get(leader)
         if broker is None or broker.http is None:
             raise errors.CoordinatorNotAvailable(f"the leader of {TOPIC}-0 ({leader}) has no HTTP port")
-        found = []
+        answers = []
         for path in (f"/schemas/ids/{schema_id}", f"/schemas/ids/{schema_id}/subjects"):
             try:
                 answer = await send(broker.http, "GET", path, {FORWARDED: str(self._node)}, b"")
@@ -140,8 +143,8 @@ class SchemaRegistry:
                 return None
             if answer.status != 200:
                 raise errors.CoordinatorNotAvailable(f"broker {leader} answers {answer.status}")
-            found.append(json.loads(answer.body))
-        return frozenset(found[1]), found[0].get("schemaType", "AVRO"), found[0]["schema"]
+            answers.append(json.loads(answer.body))
+        return frozenset(answers[1]), answers[0].get("schemaType", "AVRO"), answers[0]["schema"]
 
     # Where the state is
 
@@ -155,19 +158,19 @@ class SchemaRegistry:
             except errors.CoordinatorNotAvailable as refused:
                 problem = refused
                 await asyncio.sleep(LOOK_S)
-        raise problem or errors.CoordinatorNotAvailable(f"{TOPIC} is being made: try again")
+        raise problem or errors.CoordinatorNotAvailable(f"{TOPIC} is being created: try again")
 
     async def _shard(self) -> RegistryShard:
-        """Loaded, and with all that the log has.  NotHere when another broker leads."""
+        """The loaded shard, with all records of the log applied; raises NotRegistryLeader if another broker leads."""
         coordinator = self._open()
         for _ in range(round(LOAD_S_MAX / LOOK_S)):
             leader = self._leader()
             if leader != self._node:
-                raise NotHere(leader)
+                raise NotRegistryLeader(leader)
             try:
                 shard = coordinator.shard_at(0)
             except (errors.CoordinatorLoadInProgress, errors.NotCoordinator):
-                await asyncio.sleep(LOOK_S)  # loading, or about to: the metadata say that this broker leads
+                await asyncio.sleep(LOOK_S)  # the shard is loading, or is about to: this broker is its leader
             else:
                 if self._log_next() > self._taken_in:
                     await self._take_in(shard)
@@ -185,10 +188,10 @@ class SchemaRegistry:
             return -1
 
     async def _take_in(self, shard: RegistryShard) -> None:
-        """What somebody else appended."""
-        from tidelog.registry.entries import JsonKinds
+        """Applies records of other writers to the state."""
+        from tidelog.registry.records import JsonRecordTypes
 
-        kinds, log = JsonKinds(), self._partitions.led_here(TOPIC, 0).log
+        kinds, log = JsonRecordTypes(), self._partitions.led_here(TOPIC, 0).log
         while self._taken_in < log.next and not shard.closed:
             if self._taken_in >= log.end:
                 await log.flush()
@@ -199,14 +202,14 @@ class SchemaRegistry:
                 if batch.header.last_offset < self._taken_in:
                     continue
                 records = [] if batch.header.control else await asyncio.to_thread(batch.records)
-                # Another call may have been here meanwhile.
+                # Another call may have applied the batch meanwhile.
                 if batch.header.last_offset < self._taken_in:
                     continue
                 for record in records:
                     try:
                         entry = kinds.decode(record.key, record.value)
                     except errors.InvalidRecord:
-                        continue  # not a registry's
+                        continue  # not a record of a registry
                     if entry is not None:
                         shard.machine.replay(entry, -1)
                 self._taken_in = batch.header.last_offset + 1
@@ -216,13 +219,13 @@ class SchemaRegistry:
 
     # Life
 
-    def _open(self) -> Coordinator[RegistryState]:
+    def _open(self) -> CoordinatorRuntime[RegistryState]:
         if self._coordinator is None:
-            from tidelog.registry.entries import JsonKinds
+            from tidelog.registry.records import JsonRecordTypes
             from tidelog.registry.state import RegistryState
 
-            self._coordinator = Coordinator(
-                self._topic, self._node, self._partitions, self._clock, JsonKinds(), RegistryState
+            self._coordinator = CoordinatorRuntime(
+                self._topic, self._node, self._partitions, self._clock, JsonRecordTypes(), RegistryState
             )
             self._coordinator.opened.append(self._loaded)
             self._coordinator.start(self._controller.image)
@@ -252,9 +255,9 @@ class SchemaRegistry:
         if self._coordinator is not None:
             await self._coordinator.stop()
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self._controller.config()
-        return Shape(
+        return TopicShape(
             1,
             config.transaction_state_log_replication_factor,
             {

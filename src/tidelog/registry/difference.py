@@ -1,4 +1,4 @@
-"""What keeps a reader with one schema from reading what was written with another.  Pure."""
+"""A difference between two schemas that makes a reader's schema incompatible with a writer's.  Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 class Difference(NamedTuple):
     kind: str
-    """Confluent's name of it, such as READER_FIELD_MISSING_DEFAULT_VALUE."""
+    """Confluent's name of the difference, such as READER_FIELD_MISSING_DEFAULT_VALUE."""
     path: str
     words: str
-    """A sentence with {reader} and {writer} in the places of `new` and `old`."""
+    """A sentence with the placeholders {reader} and {writer} for `new` and `old`."""
     more: str = ""
 
     def told(self, reader: str, writer: str) -> str:
-        # Names come from schemas and may have braces of their own.
+        # `str.format` would fail: names come from schemas and may contain braces.
         words = self.words.replace("{reader}", reader).replace("{writer}", writer)
         text = f"{{errorType:'{self.kind}', description:'{words}'"
         return text + (f", additionalInfo:'{self.more}'}}" if self.more else "}")
 
 
 def told(differences: Iterable[Difference], reader: str, writer: str) -> list[str]:
-    return [one.told(reader, writer) for one in differences]
+    return [difference.told(reader, writer) for difference in differences]

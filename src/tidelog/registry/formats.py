@@ -1,4 +1,4 @@
-"""The formats of schemas, each loaded when a schema of it first comes; and the schemas that were understood lately."""
+"""The schema formats (Avro, Protobuf, JSON Schema), each loaded at first use, and a cache of parsed schemas."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from tidelog.registry.refusal import Refusal, invalid_schema, not_installed
 from tidelog.registry.schema import TYPES, Parsed, Resolved, Schema
 
 PARSED_MAX = 1000
-TEXT_MAX = 1 << 20  # of schemas that are kept parsed
+TEXT_MAX = 1 << 20  # the largest schema text that is cached
 
 
 def checked_type(given: object) -> str:
     if given is None or given == "":
         return "AVRO"
     if not isinstance(given, str) or given.upper() not in TYPES:
-        raise invalid_schema(f"there is no schema type {given!r}: it is one of {', '.join(TYPES)}")
+        raise invalid_schema(f"schema type {given!r} is not supported: use one of {', '.join(TYPES)}")
     return given.upper()
 
 
 def _parser(type_: str) -> Callable[[Schema, Resolved], Parsed]:
     if type_ == "AVRO":
-        from tidelog.registry.avro import parse_avro
+        from tidelog.registry.avro.schema import parse_avro
 
         return parse_avro
     if type_ == "JSON":
         need("jsonschema_rs", "JSON schemas")
-        from tidelog.registry.json_schema import parse_json_schema
+        from tidelog.registry.json.schema import parse_json_schema
 
         return parse_json_schema
     need("google.protobuf", "Protobuf schemas")
-    from tidelog.registry.protobuf import parse_protobuf
+    from tidelog.registry.protobuf.schema import parse_protobuf
 
     return parse_protobuf
 
@@ -44,12 +44,12 @@ class Formats:
         self._parsed: OrderedDict[tuple[object, ...], Parsed] = OrderedDict()
 
     def parse(self, schema: Schema, references: Resolved) -> Parsed:
-        """The schema, understood; a Refusal says why it is none."""
-        key = (schema.bare, tuple((name, one.bare) for name, one in references.items()))
-        known = self._parsed.get(key)
-        if known is not None:
+        """The parsed schema; raises a Refusal if it is not valid."""
+        key = (schema.bare, tuple((name, reference.bare) for name, reference in references.items()))
+        cached = self._parsed.get(key)
+        if cached is not None:
             self._parsed.move_to_end(key)
-            return known
+            return cached
         try:
             parsed = _parser(schema.type)(schema, references)
         except Refusal:
@@ -57,9 +57,9 @@ class Formats:
         except MissingPackage as problem:
             raise not_installed(str(problem)) from None
         except RecursionError:
-            raise invalid_schema("it is nested too deep") from None
+            raise invalid_schema("it is nested too deeply") from None
         except UnicodeError as problem:
-            raise invalid_schema(f"it has text that is no Unicode: {problem}") from None
+            raise invalid_schema(f"its text is not valid Unicode: {problem}") from None
         if len(schema.text) <= TEXT_MAX:
             self._parsed[key] = parsed
             while len(self._parsed) > PARSED_MAX:

@@ -1,6 +1,6 @@
-"""Why the registry does not do what it was asked: Confluent's numbers and words, for every client that looks at them.
+"""The registry's errors, with Confluent's numbers and texts, because clients look at both.
 
-`code` is the number in the answer's body, `status` the one of HTTP.  Pure."""
+`number` is the error code in the answer's body, `status` the HTTP status.  Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ def subject_not_soft_deleted(subject: str) -> Refusal:
 
 
 def version_soft_deleted(subject: str, version: int) -> Refusal:
-    said = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
-    return Refusal(404, 40406, said)
+    message = (
+        f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+    )
+    return Refusal(404, 40406, message)
 
 
 def version_not_soft_deleted(subject: str, version: int) -> Refusal:
-    said = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
-    return Refusal(404, 40407, said)
+    message = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+    return Refusal(404, 40407, message)
 
 
 def compatibility_not_set(subject: str) -> Refusal:
@@ -55,12 +57,12 @@ def mode_not_set(subject: str) -> Refusal:
 
 
 def incompatible(subject: str, details: list[str]) -> Refusal:
-    said = ", ".join(details)
+    reasons = ", ".join(details)
     return Refusal(
         409,
         409,
         f'Schema being registered is incompatible with an earlier schema for subject "{subject}", '
-        f"details: [{said}]",
+        f"details: [{reasons}]",
     )
 
 
@@ -120,7 +122,7 @@ def context_not_empty(context: str) -> Refusal:
 
 
 def malformed(why: str) -> Refusal:
-    """The body or a parameter is not what the endpoint takes."""
+    """The body or a parameter does not fit the endpoint."""
     return Refusal(422, 422, why)
 
 

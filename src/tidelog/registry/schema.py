@@ -1,6 +1,6 @@
-"""A schema as it is registered: its format, its text, what it refers to, and what is said about it.
+"""A schema as it is registered: format, text, references, metadata and rules.
 
-Two of them are the same when all of this is the same; then they have the same id within a context.  Pure."""
+Two schemas with equal fields are the same schema, and have the same id within a context.  Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES = ("JSON", "PROTOBUF", "AVRO")
 
 @dataclass(frozen=True)
 class Reference:
-    """`name` is what the schema calls it: a type's full name, a file to import, a URI."""
+    """`name` is the name in the schema's text: a type's full name, an imported file, or a URI."""
 
     name: str
     subject: str
@@ -41,13 +41,15 @@ class Schema:
     @cached_property
     def fingerprint(self) -> bytes:
         about = {
-            "references": [one.body() for one in self.references],
+            "references": [reference.body() for reference in self.references],
             "metadata": self.metadata,
             "ruleSet": self.rule_set,
             "type": self.type,
         }
-        told = json.dumps(about, sort_keys=True)
-        return md5(f"{told}\0{self.text}".encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+        described = json.dumps(about, sort_keys=True)
+        return md5(
+            f"{described}\0{self.text}".encode("utf-8", "surrogatepass"), usedforsecurity=False
+        ).digest()
 
     @property
     def guid(self) -> str:
@@ -55,18 +57,18 @@ class Schema:
 
     @property
     def bare(self) -> tuple[str, str, tuple[Reference, ...]]:
-        """Without what is said about it."""
+        """The schema without metadata and rules."""
         return self.type, self.text, self.references
 
 
 class Parsed(Protocol):
-    """A schema that was understood.  Those of one format can be compared."""
+    """A parsed schema.  Two parsed schemas of one format can be compared."""
 
     type: str
 
     @property
     def name(self) -> str | None:
-        """Of the record or message; what the subject is called by strategies that go by it."""
+        """The name of the record or message; RecordNameStrategy and TopicRecordNameStrategy build the subject from it."""
         ...
 
     def canonical(self) -> str: ...
@@ -79,4 +81,4 @@ class Parsed(Protocol):
 
 
 Resolved = Mapping[str, Schema]
-"""By the name that the schema uses, those it refers to before those that refer to them, all the way down."""
+"""All schemas that a schema refers to, directly or not, by reference name; each comes after those that it refers to."""

@@ -1,4 +1,4 @@
-"""Which compatibility, mode and other settings hold for a subject: its own, its context's, or everybody's.  Pure."""
+"""The compatibility level, mode and other settings in effect for a subject: its own, its context's, or global.  Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _RULES = ("migrationRules", "domainRules", "encodingRules")
 
 
 def config_of(state: RegistryState, subject: str | None) -> dict[str, Any]:
-    """Each setting from the nearest place that has it.  An alias is a subject's own."""
-    found: dict[str, Any] = {"compatibilityLevel": DEFAULT_LEVEL}
+    """Each setting from the narrowest scope that has it.  Only a subject's own alias counts."""
+    config: dict[str, Any] = {"compatibilityLevel": DEFAULT_LEVEL}
     scopes = _scopes(subject)
     for scope in scopes:
-        found.update(state.configs.get(scope, {}))
+        config.update(state.configs.get(scope, {}))
     if "alias" not in state.configs.get(scopes[-1], {}):
-        found.pop("alias", None)
-    return found
+        config.pop("alias", None)
+    return config
 
 
 def mode_of(state: RegistryState, subject: str | None) -> str:
-    """READONLY_OVERRIDE at the top wins over what subjects say."""
+    """The mode in effect.  A global READONLY_OVERRIDE wins over the modes of subjects."""
     if state.modes.get(None) == "READONLY_OVERRIDE":
         return "READONLY_OVERRIDE"
     for scope in reversed(_scopes(subject)):
@@ -36,7 +36,7 @@ def mode_of(state: RegistryState, subject: str | None) -> str:
 
 
 def _scopes(subject: str | None) -> list[str | None]:
-    """From the widest to the subject itself."""
+    """The scopes of a subject, from global to the subject itself."""
     if subject is None:
         return [None]
     named = Subject.of(subject)
@@ -50,14 +50,14 @@ def _scopes(subject: str | None) -> list[str | None]:
 
 
 def without_alias(state: RegistryState, subject: str) -> str:
-    """The subject that one of this name stands for."""
+    """The subject that this name is an alias of, or the subject itself."""
     alias = state.configs.get(subject, {}).get("alias")
     return subject if alias is None else str(alias)
 
 
 def completed(state: RegistryState, subject: str, schema: Schema, config: Mapping[str, Any]) -> Schema:
-    """With metadata and rules: the schema's own or else the previous version's, on top of the defaults, below the
-    overrides."""
+    """The schema with metadata and rules: its own, or else the previous version's; the subject's defaults fill gaps, and
+    its overrides win."""
     before = state.latest(subject)
     metadata, rule_set = schema.metadata, schema.rule_set
     if before is not None:
@@ -83,7 +83,7 @@ def _merged(below: Mapping[str, Any] | None, above: Mapping[str, Any] | None) ->
 
 
 def _ruled(below: Mapping[str, Any] | None, above: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Of rules with one name the upper one holds."""
+    """Both rule sets; of two rules with one name, the upper one counts."""
     if below is None or above is None:
         return above if below is None else below
     out = {**below, **above}

@@ -1,27 +1,27 @@
-"""What the records of `_schemas` add up to: every subject, every version, every id, and the settings.  Pure."""
+"""The state of the registry, which the records of `_schemas` add up to: subjects, versions, ids and settings.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidelog.coordination.entries import Entry
-from tidelog.registry.entries import (
+from tidelog.coordination.records import CoordinatorRecord
+from tidelog.registry.records import (
     ClearSubjectKey,
     ConfigKey,
     DeleteSubjectKey,
     ModeKey,
     NoopKey,
     SchemaKey,
+    SchemaVersion,
     Settings,
-    Stored,
 )
 from tidelog.registry.schema import Resolved, Schema
 from tidelog.registry.subjects import Subject, canonical
 
 
-class Context:
-    """Ids are given within one."""
+class SchemaContext:
+    """A schema context; ids are unique within it."""
 
     __slots__ = ("id_max", "ids", "schemas", "users")
 
@@ -36,15 +36,15 @@ class RegistryState:
     __slots__ = ("_referrers", "configs", "contexts", "modes", "subjects")
 
     def __init__(self) -> None:
-        self.contexts: dict[str, Context] = {}
-        self.subjects: dict[str, dict[int, Stored]] = {}
+        self.contexts: dict[str, SchemaContext] = {}
+        self.subjects: dict[str, dict[int, SchemaVersion]] = {}
         self.configs: dict[str | None, Settings] = {}
         self.modes: dict[str | None, str] = {}
         self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
 
     # From records
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         key, value = entry.key, entry.value
         if isinstance(key, SchemaKey):
             self._forget(key)
@@ -62,14 +62,14 @@ class RegistryState:
                 self._forget(SchemaKey(key.subject, version))
         elif isinstance(key, NoopKey) and value is not None:
             for context, most in (value.get("ids") or {}).items():
-                known = self.contexts.setdefault(context, Context())
-                known.id_max = max(known.id_max, int(most))
+                schema_context = self.contexts.setdefault(context, SchemaContext())
+                schema_context.id_max = max(schema_context.id_max, int(most))
 
     def ended(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """This topic has no transactions."""
 
-    def _remember(self, stored: Stored) -> None:
-        context = self.contexts.setdefault(Subject.of(stored.subject).context, Context())
+    def _remember(self, stored: SchemaVersion) -> None:
+        context = self.contexts.setdefault(Subject.of(stored.subject).context, SchemaContext())
         self.subjects.setdefault(stored.subject, {})[stored.version] = stored
         context.id_max = max(context.id_max, stored.id)
         context.schemas[stored.id] = stored.schema
@@ -108,35 +108,37 @@ class RegistryState:
 
     # For questions
 
-    def versions(self, subject: str, deleted: bool = False) -> list[Stored]:
-        """In order; `deleted`: those as well."""
-        found = self.subjects.get(subject, {})
-        return [found[at] for at in sorted(found) if deleted or not found[at].deleted]
+    def versions(self, subject: str, deleted: bool = False) -> list[SchemaVersion]:
+        """The subject's versions in order; `deleted` includes soft-deleted ones."""
+        stored = self.subjects.get(subject, {})
+        return [stored[at] for at in sorted(stored) if deleted or not stored[at].deleted]
 
-    def latest(self, subject: str) -> Stored | None:
+    def latest(self, subject: str) -> SchemaVersion | None:
         versions = self.versions(subject)
         return versions[-1] if versions else None
 
-    def targets(self, stored: Stored) -> Iterator[SchemaKey]:
+    def targets(self, stored: SchemaVersion) -> Iterator[SchemaKey]:
         for reference in stored.schema.references:
             yield SchemaKey(within(stored.subject, reference.subject), reference.version)
 
-    def referrers(self, key: SchemaKey) -> list[Stored]:
-        """Versions that are not deleted and refer to this one."""
-        found = (self.subjects[one.subject][one.version] for one in self._referrers.get(key, ()))
-        return sorted(found, key=lambda one: (one.id, one.subject, one.version))
+    def referrers(self, key: SchemaKey) -> list[SchemaVersion]:
+        """Versions that refer to this one and are not deleted."""
+        versions = (
+            self.subjects[referrer.subject][referrer.version] for referrer in self._referrers.get(key, ())
+        )
+        return sorted(versions, key=lambda version: (version.id, version.subject, version.version))
 
     def resolve(self, subject: str, schema: Schema) -> Resolved:
-        """All that the schema refers to; KeyError names what is not there."""
-        found: dict[str, Schema] = {}
-        self._resolve(subject, schema, found, ())
-        return found
+        """All schemas that the schema refers to; raises KeyError with the name of a missing one."""
+        resolved: dict[str, Schema] = {}
+        self._resolve(subject, schema, resolved, ())
+        return resolved
 
     def _resolve(
-        self, subject: str, schema: Schema, found: dict[str, Schema], above: tuple[SchemaKey, ...]
+        self, subject: str, schema: Schema, resolved: dict[str, Schema], above: tuple[SchemaKey, ...]
     ) -> None:
         for reference in schema.references:
-            if reference.name in found:
+            if reference.name in resolved:
                 continue
             key = SchemaKey(within(subject, reference.subject), reference.version)
             stored = self.subjects.get(key.subject, {}).get(key.version)
@@ -144,19 +146,19 @@ class RegistryState:
                 stored = self.latest(key.subject)
             if stored is None or stored.key in above:
                 raise KeyError(f"{reference.subject!r} version {reference.version}")
-            self._resolve(stored.subject, stored.schema, found, (*above, stored.key))
-            found[reference.name] = stored.schema
+            self._resolve(stored.subject, stored.schema, resolved, (*above, stored.key))
+            resolved[reference.name] = stored.schema
 
     def id_max(self, context: str) -> int:
-        known = self.contexts.get(context)
-        return 0 if known is None else known.id_max
+        schema_context = self.contexts.get(context)
+        return 0 if schema_context is None else schema_context.id_max
 
     def in_context(self, context: str) -> Iterable[str]:
         return [name for name in self.subjects if Subject.of(name).context == context]
 
 
 def within(subject: str, reference: str) -> str:
-    """A subject without a context, in a schema of one: that context's."""
+    """The subject of a reference: without a context of its own, it is in the context of the referring subject."""
     named = Subject.of(reference)
     if reference.startswith(":."):
         return named.qualified
@@ -172,4 +174,4 @@ def _set(where: dict[str | None, Any], subject: str | None, value: Any) -> None:
 
 
 def _config(value: Settings) -> Settings:
-    return {name: one for name, one in value.items() if name != "subject"}
+    return {name: setting for name, setting in value.items() if name != "subject"}

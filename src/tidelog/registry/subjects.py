@@ -1,6 +1,6 @@
 """Names of subjects: a context and a name in it, written `:.context:name`, or just `name` in the default context.
 
-Ids belong to a context; so do the settings that a context has for all its subjects, kept under `:.context:`.  Pure."""
+Ids are unique within a context.  The settings of all subjects of a context are stored under `:.context:`.  Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Subject(NamedTuple):
 
     @staticmethod
     def of(text: str) -> Subject:
-        """Any text is some subject; `checked` is for those that are about to be made."""
+        """Parses any text; `checked` also checks the name of a new subject."""
         if not text.startswith(":."):
             return Subject(DEFAULT_CONTEXT, text)
         context, colon, name = text[1:].partition(":")
@@ -42,18 +42,18 @@ def canonical(text: str) -> str:
 
 
 def context_key(context: str) -> str | None:
-    """What the settings of a whole context are kept under; None for all of them together."""
+    """The key of a whole context's settings; None (global) for the default context."""
     return None if context == DEFAULT_CONTEXT else f":{context}:"
 
 
 def context_named(text: str) -> str:
-    """As in the path /contexts/...: with or without its dot and colons."""
+    """The context of a request path /contexts/..., with or without its dot and colons."""
     bare = text.strip(":")
     return bare if bare.startswith(".") else f".{bare}"
 
 
 def checked(text: str) -> str:
-    """The canonical name of a subject that may be made; InvalidSubject's number otherwise."""
+    """The canonical name of a new subject; raises `invalid_subject` if the name is not allowed."""
     subject = Subject.of(text)
     name = subject.name
     bad = not name or name in _RESERVED or len(text) > LENGTH_MAX

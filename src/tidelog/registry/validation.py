@@ -1,7 +1,7 @@
-"""Which topics take only records whose schema is registered, and which schemas are known to be.
+"""Schema validation on the broker: which topics only take records whose schema id is registered.
 
-What the registry said yes to is remembered for a while; a no is asked again, since the schema may come any moment.  For
-topics without the setting nothing here is ever called."""
+A positive answer of the registry is cached for KNOWN_MS; a negative one is not, because the schema may be registered at
+any moment.  Topics without the setting never call this module."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ KNOWN_MAX = 10_000
 KNOWN_MS = 300_000
 
 
-class Wanted(NamedTuple):
-    """`strategy` is the last word of the setting: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy."""
+class SchemaIdCheck(NamedTuple):
+    """The schema id of a record's key or value.  `strategy` is the last part of the setting: TopicNameStrategy,
+    RecordNameStrategy or TopicRecordNameStrategy."""
 
     topic: str
     is_key: bool
@@ -29,14 +30,14 @@ class Wanted(NamedTuple):
     id: int
 
 
-class Validation:
-    def __init__(self, clock: Clock, ask: Callable[[Wanted], Coroutine[Any, Any, bool]]) -> None:
+class SchemaValidation:
+    def __init__(self, clock: Clock, ask: Callable[[SchemaIdCheck], Coroutine[Any, Any, bool]]) -> None:
         self.topics: set[str] = set()
-        """Those with the setting."""
+        """The topics with schema validation."""
         self._clock = clock
         self._ask = ask
-        self._known: OrderedDict[Wanted, int] = OrderedDict()
-        self._asking: dict[Wanted, asyncio.Task[bool]] = {}
+        self._known: OrderedDict[SchemaIdCheck, int] = OrderedDict()
+        self._asking: dict[SchemaIdCheck, asyncio.Task[bool]] = {}
 
     def start(self, image: Image) -> None:
         for name in image.topic_configs:
@@ -53,19 +54,19 @@ class Validation:
         else:
             self.topics.discard(name)
 
-    def knows(self, wanted: Wanted) -> bool:
+    def knows(self, wanted: SchemaIdCheck) -> bool:
         until = self._known.get(wanted)
         return until is not None and self._clock.monotonic_ms() < until
 
-    async def registered(self, wanted: Wanted) -> bool:
-        """Asks, once for all that want to know at the same time."""
+    async def registered(self, wanted: SchemaIdCheck) -> bool:
+        """Asks the registry; concurrent callers share one request."""
         asking = self._asking.get(wanted)
         if asking is None:
             asking = self._asking[wanted] = asyncio.get_running_loop().create_task(self._ask(wanted))
             asking.add_done_callback(lambda done: self._answered(wanted, done))
         return await asyncio.shield(asking)
 
-    def _answered(self, wanted: Wanted, done: asyncio.Task[bool]) -> None:
+    def _answered(self, wanted: SchemaIdCheck, done: asyncio.Task[bool]) -> None:
         self._asking.pop(wanted, None)
         if not done.cancelled() and done.exception() is None and done.result():
             self._known[wanted] = self._clock.monotonic_ms() + KNOWN_MS
@@ -80,8 +81,8 @@ class Validation:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def subject_wanted(wanted: Wanted, type_: str, text: str) -> str | None:
-    """The subject that must have the schema; None when it has no name to go by."""
+def subject_wanted(wanted: SchemaIdCheck, type_: str, text: str) -> str | None:
+    """The subject that must have the schema; None if the strategy needs a record name and the schema has none."""
     if wanted.strategy == "TopicNameStrategy":
         return f"{wanted.topic}-{'key' if wanted.is_key else 'value'}"
     name = record_name(type_, text)
@@ -91,7 +92,7 @@ def subject_wanted(wanted: Wanted, type_: str, text: str) -> str | None:
 
 
 def record_name(type_: str, text: str) -> str | None:
-    """The name of what a schema describes, found without what the schema refers to."""
+    """The name of the record or message that a schema describes; does not need the schema's references."""
     if type_ == "PROTOBUF":
         from tidelog.schema.proto.parser import parse_proto
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from tidelog import errors
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Topic, changed_partitions
+from tidelog.metadata.image import Image, TopicImage, changed_partitions
 from tidelog.replication.follower import Follower
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
@@ -41,7 +41,7 @@ class Followers:
         await self._follow((update.before.topics.get(name), image.topics[name]) for name in changed)
         self._stop_idle()
 
-    async def _follow(self, topics: Iterable[tuple[Topic | None, Topic]]) -> None:
+    async def _follow(self, topics: Iterable[tuple[TopicImage | None, TopicImage]]) -> None:
         opened = 0
         for before, topic in topics:
             for _, known in changed_partitions(before, topic):

@@ -17,7 +17,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Topic, changed_partitions
+from tidelog.metadata.image import Image, TopicImage, changed_partitions
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, out_of_date
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
@@ -86,7 +86,7 @@ class InSync:
         for topic in _topics(image, update.topic_configs):
             self._drop(image, topic, topic.partitions)
 
-    def _drop(self, image: Image, topic: Topic, partitions: Iterable[metadata.Partition]) -> None:
+    def _drop(self, image: Image, topic: TopicImage, partitions: Iterable[metadata.PartitionImage]) -> None:
         live: frozenset[NodeId] | None = None
         for partition in partitions:
             if partition.leader != self._node or len(partition.replicas) == 1:
@@ -182,5 +182,5 @@ class InSync:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _topics(image: Image, names: Iterable[str]) -> list[Topic]:
+def _topics(image: Image, names: Iterable[str]) -> list[TopicImage]:
     return [image.topics[name] for name in names if name in image.topics]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.acceptance import sound
+from tidelog._speed.append import NativePartition
 from tidelog._speed.batch import header_at, stamp
-from tidelog._speed.shortcut import append_own
-from tidelog._speed.tail import PartitionTail
+from tidelog._speed.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
@@ -21,12 +21,12 @@ from tidelog.replication.following import runs
 from tidelog.replication.promises import Appended, found, not_led, too_few
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.throttle import throttled
-from tidelog.replication.waiters import CommitWaits, FetchWait
+from tidelog.replication.waiters import FetchWait
 from tidelog.storage.log import Log
-from tidelog.storage.producers import Beginning
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
+NOT_COUNTED = -1  # in the place of the time: a batch that no producer sent
 DUPLICATE_TIME = -1
 
 
@@ -55,7 +55,7 @@ class Enlisted(NamedTuple):
     from_the_first: bool
 
 
-class Partition(PartitionTail):
+class Partition(NativePartition):
     __slots__ = (
         "_rules",
         "_told",
@@ -169,8 +169,8 @@ class Partition(PartitionTail):
         self._plain = rules.plain
         self._batch_bytes_max = rules.batch_bytes_max
         # A topic with fewer replicas than its setting asks for could never be written otherwise.
-        self._in_sync_min = min(config.min_insync_replicas, self.replica_count)
-        if self.state.need(self._in_sync_min) and self.leader == self.state.node:
+        in_sync_min = min(config.min_insync_replicas, self.replica_count)
+        if self.state.need(in_sync_min) and self.leader == self.state.node:
             self._committed_moved(self.log.size)
         # Far enough ahead to stand for no limit, without leaving 64 bits when the time is added.
         self._after_ms_max = min(rules.after_ms_max, 1 << 61)
@@ -192,10 +192,7 @@ class Partition(PartitionTail):
         batch in a transaction needs one that is open here, or `enlisted`.  `opened`: what `accept` has said of it before;
         otherwise it is asked here."""
         state, log = self.state, self.log
-        if self.leader != state.node:
-            raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
-        if in_sync_min and not state.enough_members:
-            raise errors.NotEnoughReplicas(too_few(self))
+        self._check_writable(in_sync_min)
         header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max) if opened is None else None
         append_time = -1
         if header is None or not self._plain:
@@ -218,33 +215,17 @@ class Partition(PartitionTail):
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
                 log.producers.check_begin(header, enlisted.from_the_first)
         base = log.next
-        stamp(data, 0, base, state.epoch)
-        last = base + header.last_offset_delta
-        try:
-            pending = log.append(data, base, last, header.max_timestamp, base + max_timestamp_at, state.epoch)
-        except errors.KafkaStorageError:
-            if header.producer_id >= 0:
-                first = header.producer_id, header.producer_epoch, header.base_sequence, header.max_timestamp
-                log.producers.expect(Beginning(*first))
-            raise
-        if header.producer_id >= 0:
-            log.producers.appended(header, base)
-        self.produced(base, last + 1, len(data), now_ms)
-        if pending is None:
-            self.wrote(len(data))
-        else:
-            size = len(data)
-            pending.add_done_callback(lambda done: self._synced(done, size))
-        return _appended(Appended, (base, last + 1, append_time, pending, state.epoch))
+        pending = self.append_led(data, header, max_timestamp_at, now_ms)
+        if pending is not None:
+            self._wait_for_sync(pending, len(data))
+        end = base + header.last_offset_delta + 1
+        return _appended(Appended, (base, end, append_time, pending, state.epoch))
 
     def append_own(self, data: bytearray) -> Appended:
         """A batch that this broker made itself and that needs no checks: a coordinator's records, or a marker.  It is for
         all in-sync replicas, like what a producer sends with acks=all."""
         state, log = self.state, self.log
-        self._check_writable()
-        base = log.next
-        if append_own(self, data):
-            return _appended(Appended, (base, log.next, -1, None, state.epoch))
+        self._check_writable(by_all=True)
         header = header_at(data)
         assert header is not None and header.size == len(data)
         if len(data) > self._batch_bytes_max:
@@ -252,18 +233,17 @@ class Partition(PartitionTail):
                 f"{len(data)} bytes of records are too many for one batch of {self.name}: "
                 f"max.message.bytes is {self._batch_bytes_max}"
             )
-        stamp(data, 0, base, state.epoch)
-        last = base + header.last_offset_delta
-        pending = log.append(data, base, last, header.max_timestamp, last, state.epoch)
-        if header.producer_id >= 0 and not header.control:
-            log.producers.appended(header, base)
-        self._grew(len(data), pending)
-        return Appended(Offset(base), Offset(last + 1), -1, pending, state.epoch)
+        base = log.next
+        pending = self.append_led(data, header, header.last_offset_delta, NOT_COUNTED)
+        if pending is not None:
+            self._wait_for_sync(pending, len(data))
+        end = base + header.last_offset_delta + 1
+        return _appended(Appended, (base, end, -1, pending, state.epoch))
 
     def append_marker(self, ending: Ending, now_ms: int) -> Appended:
         """The end of a producer's transaction here."""
         log, state = self.log, self.state
-        self._check_writable()
+        self._check_writable(by_all=True)
         producer_id, epoch, coordinator_epoch, commit, version = ending
         log.producers.check_end(producer_id, epoch, coordinator_epoch, version)
         marker = EndMarker(Marker.COMMIT if commit else Marker.ABORT, coordinator_epoch)
@@ -278,23 +258,23 @@ class Partition(PartitionTail):
         else:
             pending = log.append_abort(data, base, base, now_ms, state.epoch, aborted)
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
-        self._grew(len(data), pending)
+        if pending is None:
+            self.wrote(len(data))
+        else:
+            self._wait_for_sync(pending, len(data))
         log.producers.committed(state.committed)
         return Appended(Offset(base), Offset(base + 1), -1, pending, state.epoch)
 
-    def _check_writable(self) -> None:
-        """For what must be on all in-sync replicas."""
-        state = self.state
-        if self.leader != state.node:
+    def _check_writable(self, by_all: bool) -> None:
+        """`by_all`: it is acknowledged when all in-sync replicas have it, so enough of them must be in sync."""
+        if self.accepts_appends(by_all):
+            return
+        if self.leader != self.state.node:
             raise errors.NotLeaderOrFollower(f"{self.name} is led by broker {self.leader}")
-        if not state.enough_members:
-            raise errors.NotEnoughReplicas(too_few(self))
+        raise errors.NotEnoughReplicas(too_few(self))
 
-    def _grew(self, size: int, pending: asyncio.Future[None] | None) -> None:
-        if pending is None:
-            self.wrote(size)
-        else:
-            pending.add_done_callback(lambda done: self._synced(done, size))
+    def _wait_for_sync(self, pending: asyncio.Future[None], size: int) -> None:
+        pending.add_done_callback(lambda done: self._synced(done, size))
 
     def _synced(self, done: asyncio.Future[None], size: int) -> None:
         if not done.cancelled() and done.exception() is None:

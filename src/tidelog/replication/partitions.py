@@ -13,11 +13,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.tail import sum_counts
+from tidelog._speed.append import sum_counts
 from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Topic, changed_partitions
+from tidelog.metadata.image import Image, TopicImage, changed_partitions
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.storage.log_dirs import LogDirs
@@ -123,7 +123,7 @@ class Partitions:
         except errors.TidelogError:
             return None
 
-    def _topic(self, topic: str | bytes) -> Topic | None:
+    def _topic(self, topic: str | bytes) -> TopicImage | None:
         if isinstance(topic, str):
             return self._image.topics.get(topic)
         return self._image.topic_by_id(UUID(bytes=topic))
@@ -143,7 +143,7 @@ class Partitions:
             raise errors.NotLeaderOrFollower(f"{found.name}-{index} is not on this broker")
         return self._hold(found, partition)
 
-    def _hold(self, topic: Topic, known: metadata.Partition) -> Partition:
+    def _hold(self, topic: TopicImage, known: metadata.PartitionImage) -> Partition:
         name = TopicPartition(topic.name, known.index)
         if name not in self._dirs:
             if not self._dirs.complete:
@@ -168,7 +168,7 @@ class Partitions:
         self._held[topic.id.bytes, known.index] = partition
         return partition
 
-    def _identify(self, name: TopicPartition, topic: Topic, known: metadata.Partition) -> None:
+    def _identify(self, name: TopicPartition, topic: TopicImage, known: metadata.PartitionImage) -> None:
         """A log that lost its topic's id in a crash.  NotLeaderOrFollower as long as it may be needed, and nobody knows
         whose it is."""
         if known.leader == self._node:
@@ -215,7 +215,7 @@ class Partitions:
         else:
             await self._create((wanted[name], name.partition) for name in missing)
 
-    def _park_stray(self, name: TopicPartition, topic_id: UUID | None, topic: Topic | None) -> None:
+    def _park_stray(self, name: TopicPartition, topic_id: UUID | None, topic: TopicImage | None) -> None:
         """If the log is a stray.  `topic_id` is from its folder, `topic` from the metadata, if that has a replica of the
         partition on this broker."""
         if topic is None:
@@ -239,7 +239,7 @@ class Partitions:
         elif update.topic_configs:
             self._reconfigure(frozenset(update.topic_configs))
 
-    async def _topic_deleted(self, topic: Topic) -> None:
+    async def _topic_deleted(self, topic: TopicImage) -> None:
         problem = errors.UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
         for partition in topic.partitions:
             self._held.pop((topic.id.bytes, partition.index), None)
@@ -255,7 +255,7 @@ class Partitions:
                 await asyncio.sleep(0)
         self._deleted()
 
-    async def _topic_changed(self, before: Topic | None, after: Topic) -> None:
+    async def _topic_changed(self, before: TopicImage | None, after: TopicImage) -> None:
         changed = changed_partitions(before, after)
         had = {one.index for one, _ in changed if one is not None and self._node in one.replicas}
         has = {one.index for _, one in changed if self._node in one.replicas}
@@ -268,7 +268,7 @@ class Partitions:
             if held is not None:
                 _lead(held, partition)
 
-    def _moved_away(self, topic: Topic, index: int) -> None:
+    def _moved_away(self, topic: TopicImage, index: int) -> None:
         """Other brokers hold the partition now."""
         name = TopicPartition(topic.name, index)
         self._held.pop((topic.id.bytes, index), None)
@@ -279,7 +279,7 @@ class Partitions:
         if name in self._dirs:
             self._delete(name)
 
-    async def _create(self, wanted: Iterable[tuple[Topic, int]]) -> None:
+    async def _create(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
         for at, (topic, index) in enumerate(wanted):
             name = TopicPartition(topic.name, index)
             try:
@@ -362,7 +362,7 @@ class Partitions:
             home.committed.offsets[partition.name] = partition.state.committed
 
 
-def _lead(partition: Partition, known: metadata.Partition) -> None:
+def _lead(partition: Partition, known: metadata.PartitionImage) -> None:
     partition.led(
         known.leader,
         Epoch(known.leader_epoch),

@@ -17,9 +17,8 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.batch import Header
-from tidelog.config.facts import DAMAGED, parse_damaged
-from tidelog.metadata.image import Image
-from tidelog.metadata.image import Partition as Stored
+from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
+from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.records import Cause
 from tidelog.net.requester import R, Request
 from tidelog.record.reader import read_batches
@@ -129,7 +128,7 @@ class Repair:
         else:
             self._tell(name, "is damaged here, and nobody leads it who could repair it")
 
-    async def _mend_last_holder(self, partition: Partition, stored: Stored) -> None:
+    async def _mend_last_holder(self, partition: Partition, stored: PartitionImage) -> None:
         live = {broker.node_id for broker in self._metadata.image.live_brokers} - {self._node}
         for node in stored.replicas:
             if node in live and not partition.log.damaged:

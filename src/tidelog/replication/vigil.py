@@ -14,7 +14,7 @@ import logging
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.image import Broker, Image
+from tidelog.metadata.image import BrokerImage, Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.store import Compare, Delete, MetadataStore
 from tidelog.net.requester import Requester, Unreachable
@@ -51,7 +51,7 @@ class Vigil:
             if key not in self._watched:
                 self._watched[key] = asyncio.get_running_loop().create_task(self._watch(broker))
 
-    async def _watch(self, broker: Broker) -> None:
+    async def _watch(self, broker: BrokerImage) -> None:
         """Until it is gone; cancelled when its registration is."""
         pause_s = AGAIN_S
         while True:
@@ -85,7 +85,7 @@ class Vigil:
                 return False
         return True
 
-    async def _tell(self, broker: Broker) -> None:
+    async def _tell(self, broker: BrokerImage) -> None:
         key = broker_key(broker.node_id)
         try:
             place, control = await self._store.get(key), await self._store.get(CONTROLLER)

@@ -1,4 +1,4 @@
-"""Who waits for a partition to move: producers for `committed` to pass their records, fetches for enough bytes.
+"""Fetches that wait for enough bytes.  Producers wait in `_speed/commit_waits.pyx`.
 
 Waits are plain futures, settled by the partition; a wait that ends another way (time-out, closed connection) takes
 itself out, so nothing is kept for a caller that has gone."""
@@ -6,9 +6,6 @@ itself out, so nothing is kept for a caller that has gone."""
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-
-from tidelog.types import Offset
 
 
 class FetchWait:
@@ -31,29 +28,3 @@ class FetchWait:
         """Something other than size: the partition moved away, shrank or was deleted."""
         if not self.future.done():
             self.future.set_result(None)
-
-
-class CommitWaits:
-    """Producers waiting for `committed`, in the order of their offsets, which is the order they came in."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[Offset, asyncio.Future[None]]] = deque()
-
-    def wait(self, end: Offset) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((end, future))
-        return future
-
-    def committed(self, committed: Offset) -> None:
-        while self.waiting and (self.waiting[0][0] <= committed or self.waiting[0][1].done()):
-            _, future = self.waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-
-    def failed(self, problem: Exception) -> None:
-        while self.waiting:
-            _, future = self.waiting.popleft()
-            if not future.done():
-                future.set_exception(problem)

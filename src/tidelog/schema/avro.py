@@ -46,7 +46,7 @@ class Avro:
             normalize=normalize,
         )
         self._parsed: dict[str, tuple[Any, AvroReader]] = {}
-        # What it refers to has to be asked for, which takes time: not here.
+        # References need requests to the registry, which take time and must not be sent here.
         self._reader = None if self._text is None or self._references else self._parse(self._own())[0]
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:
@@ -72,7 +72,7 @@ class Avro:
         reader = self._parse(self._own())[0] if self._references else self._reader
         try:
             return written.read(payload, reader)
-        except Exception as problem:  # whatever damaged bytes make fastavro stumble over
+        except Exception as problem:  # any exception of fastavro for damaged bytes
             raise SerializationError(
                 f"a record of topic {topic!r} does not fit its schema {schema_id}: {problem}"
             ) from problem
@@ -92,11 +92,11 @@ class Avro:
         return Registered(self._text, references=self._references)
 
     def _parse(self, schema: Registered, named: dict[str, Any] | None = None) -> tuple[Any, AvroReader]:
-        """`named`: the types that a schema may refer to, added to by those it refers to itself."""
+        """`named` holds the types that a schema may refer to; the types of its own references are added."""
         import fastavro
 
-        found = self._parsed.get(schema.text) if named is None else None
-        if found is None:
+        cached = self._parsed.get(schema.text) if named is None else None
+        if cached is None:
             types: dict[str, Any] = {} if named is None else named
             for _, subject, version in schema.references:
                 self._parse(self._subjects.registry.version(subject, version), types)
@@ -104,6 +104,6 @@ class Avro:
                 parsed = parse(schema.text, types)
             except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
                 raise SerializationError(f"this is not an Avro schema: {problem}") from None
-            found = parsed, AvroReader(parsed, types)
-            self._parsed.setdefault(schema.text, found)
-        return found
+            cached = parsed, AvroReader(parsed, types)
+            self._parsed.setdefault(schema.text, cached)
+        return cached

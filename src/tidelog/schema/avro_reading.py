@@ -1,9 +1,9 @@
-"""Reads Avro that anybody may have written: a few bytes must not become gigabytes, minutes, or a stack without end.
+"""Reads Avro from untrusted writers: a few bytes must not expand to gigabytes, minutes of work, or a stack overflow.
 
-Some types take no bytes at all (null, a record of nulls), so a count in front of them can promise any number; a type that
-contains itself can be as deep as the message is long, and fastavro goes down on the C stack; a decimal of a megabyte is
-minutes of arithmetic.  Types that can do none of this, which is nearly all, are read as they are.  The others are walked
-first, in plain Python, and what goes too far is refused with a ValueError."""
+Values of some types take no bytes (null, a record of nulls), so an array's count can promise any number of them; a
+recursive type can be as deep as the message is long, and fastavro recurses on the C stack; a decimal of a megabyte takes
+minutes of arithmetic.  Types without such values, which is nearly all, are read directly.  Messages of other types are
+walked first, in plain Python, and refused with a ValueError if they exceed the limits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DEPTH_MAX = 1_000
 DECIMAL_BYTES_MAX = 4_096
 
 SCALARS = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
-"""The bytes that each takes at least."""
+"""The least number of bytes of each type."""
 
 
 def parse(text: str, named: dict[str, Any]) -> Any:
-    """For fastavro.  `named`: the types that it may refer to; its own are added.
+    """The schema for fastavro.  `named` holds the types that it may refer to; its own types are added.
 
-    A decimal that makes no sense is bytes, as Avro has it: fastavro alone would refuse the whole schema, or each message."""
+    An invalid decimal is read as bytes, as Avro's specification says: fastavro would refuse the schema or each message."""
     import fastavro
 
     return fastavro.parse_schema(_without_bad_decimals(json.loads(text)), named_schemas=named)
@@ -33,10 +33,12 @@ def parse(text: str, named: dict[str, Any]) -> Any:
 
 def _without_bad_decimals(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_bad_decimals(one) for one in schema]
+        return [_without_bad_decimals(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: one if name == "default" else _without_bad_decimals(one) for name, one in schema.items()}
+    made = {
+        name: inner if name == "default" else _without_bad_decimals(inner) for name, inner in schema.items()
+    }
     if made.get("logicalType") == "decimal" and not _makes_sense(made):
         for name in ("logicalType", "precision", "scale"):
             made.pop(name, None)
@@ -53,7 +55,7 @@ def _makes_sense(schema: dict[str, Any]) -> bool:
 
 
 class AvroReader:
-    """Of messages written with one schema, as `parse` has returned it.  `named`: types that only `parse` was told."""
+    """Reads messages of one schema, which `parse` has returned.  `named`: the types that were passed to `parse`."""
 
     def __init__(self, schema: Any, named: Mapping[str, Any] | None = None) -> None:
         import fastavro
@@ -61,16 +63,16 @@ class AvroReader:
         self._read = fastavro.schemaless_reader
         self._schema = schema
         self._named = dict(named or {})
-        for one in schema if isinstance(schema, list) else [schema]:
-            if isinstance(one, dict):
-                self._named |= one.get("__named_schemas", {})
+        for branch in schema if isinstance(schema, list) else [schema]:
+            if isinstance(branch, dict):
+                self._named |= branch.get("__named_schemas", {})
         weight = _Weight(self._named)
         self.tame = weight.is_tame(schema)
-        """Short messages are read in a short time."""
+        """True if reading a message of this size takes a short time."""
         self._decimals = weight.decimals
 
     def read(self, data: bytes | memoryview, into: Any = None, whole: bool = False) -> Any:
-        """`into`: the schema to read it as.  `whole`: nothing may be left over.  ValueError or what fastavro raises."""
+        """`into`: the reader's schema.  `whole`: no bytes may be left over.  Raises ValueError or an error of fastavro."""
         if not self.tame or (self._decimals and len(data) > DECIMAL_BYTES_MAX):
             _Walk(bytes(data), self._named).over(self._schema)
         source = io.BytesIO(data)
@@ -81,7 +83,7 @@ class AvroReader:
 
 
 class _Weight:
-    """How many values a type makes at least, and of how many bytes."""
+    """The least number of values of a type, and their least number of bytes."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self.decimals = False
@@ -91,7 +93,7 @@ class _Weight:
         self._dense = Fraction(0)
 
     def is_tame(self, schema: Any) -> bool:
-        """No message of this type has more values than the bounds allow, or is deep."""
+        """True if every message of this type is within the limits of values and depth."""
         try:
             values, _ = self._of(schema)
         except (_Recursive, RecursionError):
@@ -100,8 +102,8 @@ class _Weight:
 
     def _of(self, schema: Any) -> tuple[int, int]:
         if isinstance(schema, list):
-            for one in schema:
-                self._repeated(one, 1)
+            for branch in schema:
+                self._repeated(branch, 1)
             return 1, 1
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str):
@@ -130,13 +132,13 @@ class _Weight:
             raise _Recursive
         if name not in self._known:
             self._inside.add(name)
-            parts = [self._of(one["type"]) for one in schema["fields"]]
+            parts = [self._of(field["type"]) for field in schema["fields"]]
             self._inside.discard(name)
-            self._known[name] = 1 + sum(one for one, _ in parts), sum(size for _, size in parts)
+            self._known[name] = 1 + sum(weight for weight, _ in parts), sum(size for _, size in parts)
         return self._known[name]
 
     def _repeated(self, schema: Any, more: int) -> None:
-        """`more`: bytes in front of each."""
+        """`more`: the bytes before each value."""
         values, size = self._of(schema)
         if size + more == 0:
             self._dense = Fraction(2**62)
@@ -153,7 +155,7 @@ class _Recursive(Exception):
 
 
 class _Walk:
-    """Over the bytes of one message, without making anything of them."""
+    """Walks over the bytes of one message without decoding values."""
 
     def __init__(self, data: bytes, named: dict[str, Any]) -> None:
         self._data = data
@@ -164,19 +166,19 @@ class _Walk:
     def over(self, schema: Any) -> None:
         stack: list[Iterator[Any]] = [iter([schema])]
         while stack:
-            one = next(stack[-1], None)
-            if one is None:
+            node = next(stack[-1], None)
+            if node is None:
                 stack.pop()
                 continue
             self._take(1)
-            inner = self._enter(one)
+            inner = self._enter(node)
             if inner is not None:
                 stack.append(inner)
                 if len(stack) > DEPTH_MAX:
                     raise ValueError(f"it is more than {DEPTH_MAX} values deep")
 
     def _enter(self, schema: Any) -> Iterator[Any] | None:
-        """What is inside of it, if anything can be."""
+        """The inner types, if the type has any."""
         while True:
             if isinstance(schema, list):
                 branch = self._number()
@@ -191,7 +193,7 @@ class _Walk:
             elif kind is not None:
                 break
         if kind in ("record", "error"):
-            return (one["type"] for one in schema["fields"])
+            return (field["type"] for field in schema["fields"])
         if kind == "array":
             return self._items(schema["items"], False)
         if kind == "map":

@@ -18,14 +18,14 @@ def unframe(topic: str, data: bytes) -> tuple[int, memoryview]:
     """The schema's id, and the payload."""
     if len(data) < _FRAME.size or data[0] != MAGIC:
         raise SerializationError(
-            f"a record of topic {topic!r} has no schema id in front: was it written without a registry?"
+            f"a record of topic {topic!r} does not begin with a schema id: was it written without a registry?"
         )
     return _FRAME.unpack_from(data)[1], memoryview(data)[_FRAME.size :]
 
 
 def put_indexes(path: list[int]) -> bytes:
-    """Which message of a Protobuf file: a count and its places, as zigzag numbers; the first message is one 0."""
-    return b"\0" if path == [0] else b"".join(_zigzag(one) for one in (len(path), *path))
+    """The path of a message in a Protobuf file: a count and indexes, as zigzag numbers; a single 0 is the first message."""
+    return b"\0" if path == [0] else b"".join(_zigzag(index) for index in (len(path), *path))
 
 
 def get_indexes(topic: str, data: memoryview) -> tuple[list[int], memoryview]:
@@ -38,8 +38,8 @@ def get_indexes(topic: str, data: memoryview) -> tuple[list[int], memoryview]:
         )
     path = []
     for _ in range(count):
-        one, at = _unzigzag(topic, data, at)
-        path.append(one)
+        index, at = _unzigzag(topic, data, at)
+        path.append(index)
     return path, data[at:]
 
 

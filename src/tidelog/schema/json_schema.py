@@ -115,12 +115,12 @@ class JsonSchema:
 
         try:
             root = json.loads(schema.text)
-            known = jsonschema_rs.Registry(
+            registry = jsonschema_rs.Registry(
                 list(others.items()), draft=jsonschema_rs.Draft7, retriever=retrieve
             )
             if isinstance(root, dict) and "$schema" not in root:
-                return jsonschema_rs.Draft7Validator(root, registry=known, retriever=retrieve)
-            return jsonschema_rs.validator_for(root, registry=known, retriever=retrieve)
+                return jsonschema_rs.Draft7Validator(root, registry=registry, retriever=retrieve)
+            return jsonschema_rs.validator_for(root, registry=registry, retriever=retrieve)
         except (ValueError, jsonschema_rs.ReferencingError) as problem:
             raise SerializationError(f"this is not a JSON schema: {problem}") from None
 

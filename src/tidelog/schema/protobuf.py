@@ -10,7 +10,7 @@ from tidelog.schema.registry import Registered, Registry
 from tidelog.schema.serializer import SerializationError
 from tidelog.schema.subject import SubjectName, Subjects, topic_name
 
-# These are part of Protobuf: nobody registers them.
+# These files are part of Protobuf, and are not registered.
 KNOWN_TYPES = "google/protobuf/"
 
 
@@ -51,7 +51,7 @@ class Protobuf:
         schema_id, _ = self._subjects.schema_for(topic, is_key, self._own)
         try:
             return frame(schema_id, put_indexes(self._path) + value.SerializeToString())
-        except Exception as problem:  # Protobuf's own, whose module is not loaded here
+        except Exception as problem:  # Protobuf's own error, whose module is not imported here
             raise SerializationError(f"a message for topic {topic!r} is not complete: {problem}") from problem
 
     def deserialize(self, topic: str, data: bytes | None, is_key: bool = False) -> Any:
@@ -81,7 +81,7 @@ class Protobuf:
         return self._schema(self._message.DESCRIPTOR.file)
 
     def _schema(self, file: Any) -> Registered:
-        """With every file that this one imports, each registered under its name."""
+        """The schema with a reference to every imported file, each registered under its file name."""
         registry, references = self._subjects.registry, []
         for needed in file.dependencies:
             if needed.name.startswith(KNOWN_TYPES):
@@ -94,18 +94,18 @@ class Protobuf:
 
 
 def _path(descriptor: Any) -> list[int]:
-    """Where the message is in its file: its place among its neighbours, from the outermost on."""
+    """The path of the message in its file: the index at each level, from the outermost on."""
     names: list[str] = []
     inner = descriptor
     while inner is not None:
         names.insert(0, inner.name)
         inner = inner.containing_type
     file = _file(descriptor.file)
-    path, here = [], list(file.message_type)
+    path, messages = [], list(file.message_type)
     for name in names:
-        place = [one.name for one in here].index(name)
+        place = [message.name for message in messages].index(name)
         path.append(place)
-        here = list(here[place].nested_type)
+        messages = list(messages[place].nested_type)
     return path
 
 

@@ -1,4 +1,4 @@
-"""A schema registry, asked over HTTP in Confluent's API; what it has said once is not asked again.
+"""A client of a schema registry with Confluent's HTTP API; answers that cannot change are cached.
 
 Blocking, and safe to share between threads.  Asyncio clients ask it in a thread of their own.
 """
@@ -22,7 +22,7 @@ ANSWER_BYTES_MAX = 64 << 20
 
 
 class RegistryError(TidelogError):
-    """The registry refused, or could not be asked; `status` is HTTP's, 0 without an answer."""
+    """The registry refused a request or did not answer; `status` is the HTTP status, 0 without an answer."""
 
     status = 0
 
@@ -35,7 +35,7 @@ class RegistryError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A schema as the registry knows it; `kind` is AVRO, PROTOBUF or JSON."""
+    """A schema as it is registered; `kind` is AVRO, PROTOBUF or JSON."""
 
     text: str
     kind: str = "AVRO"
@@ -86,8 +86,8 @@ class Registry:
         self._latest: dict[str, tuple[int, Registered]] = {}
 
     def register(self, subject: str, schema: Registered, normalize: bool = False) -> int:
-        """The schema's id, a new one if the subject does not have it yet.  `normalize`: one that differs in nothing but
-        the order of things is the same."""
+        """The schema's id; registers the schema if the subject does not have it yet.  With `normalize`, schemas that only
+        differ in the order of their parts are the same."""
         return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}/versions", normalize)
 
     def look_up(self, subject: str, schema: Registered, normalize: bool = False) -> int:
@@ -95,18 +95,18 @@ class Registry:
         return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}", normalize)
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Any of the registry's endpoints: `ask("GET", "/subjects")`.  What it answers, read from JSON."""
+        """Sends a request to any endpoint, such as `ask("GET", "/subjects")`; returns the decoded JSON answer."""
         return self._ask(method, path, body)
 
     def _id(self, subject: str, schema: Registered, path: str, normalize: bool) -> int:
         with self._lock:
-            known = self._ids.get((subject, schema))
-        if known is None:
-            known = int(self._ask("POST", path + "?normalize=true" * normalize, schema.body())["id"])
+            cached = self._ids.get((subject, schema))
+        if cached is None:
+            cached = int(self._ask("POST", path + "?normalize=true" * normalize, schema.body())["id"])
             with self._lock:
-                self._ids[(subject, schema)] = known
-                self._schemas.setdefault(known, schema)
-        return known
+                self._ids[(subject, schema)] = cached
+                self._schemas.setdefault(cached, schema)
+        return cached
 
     def version_of(self, subject: str, schema: Registered) -> int:
         path = f"/subjects/{quote(subject, safe='')}"
@@ -114,32 +114,32 @@ class Registry:
 
     def schema(self, schema_id: int) -> Registered:
         with self._lock:
-            known = self._schemas.get(schema_id)
-        if known is None:
-            known = _registered(self._ask("GET", f"/schemas/ids/{schema_id}"))
+            cached = self._schemas.get(schema_id)
+        if cached is None:
+            cached = _registered(self._ask("GET", f"/schemas/ids/{schema_id}"))
             with self._lock:
-                self._schemas[schema_id] = known
-        return known
+                self._schemas[schema_id] = cached
+        return cached
 
     def version(self, subject: str, version: int) -> Registered:
         return _registered(self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
 
     def has(self, schema_id: int) -> bool:
-        """`schema` will not ask anybody."""
+        """True if `schema` needs no request."""
         with self._lock:
             return schema_id in self._schemas
 
     def latest(self, subject: str) -> tuple[int, Registered]:
-        """The subject's newest schema, as of the first time it was asked for."""
+        """The subject's newest schema, cached at the first call."""
         with self._lock:
-            known = self._latest.get(subject)
-        if known is None:
+            cached = self._latest.get(subject)
+        if cached is None:
             answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
-            known = int(answer["id"]), _registered(answer)
+            cached = int(answer["id"]), _registered(answer)
             with self._lock:
-                self._latest[subject] = known
-                self._schemas.setdefault(*known)
-        return known
+                self._latest[subject] = cached
+                self._schemas.setdefault(*cached)
+        return cached
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         problem: RegistryError | None = None
@@ -147,7 +147,7 @@ class Registry:
             try:
                 return self._ask_one(url, method, path, body)
             except RegistryError as failed:
-                # Another node may be up; what one of them refuses, all of them do.
+                # Another node may be up; a refusal of one node is that of all.
                 if 0 < failed.status < 500:
                     raise
                 problem = failed
@@ -170,19 +170,21 @@ class Registry:
             answer = connection.getresponse()
             data = answer.read(ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as failed:
-            said = str(failed) or type(failed).__name__
+            reason = str(failed) or type(failed).__name__
             raise RegistryError(
-                f"cannot ask the schema registry at {url}: {said}; is it running?"
+                f"the schema registry at {url} does not answer: {reason}; is it running?"
             ) from failed
         finally:
             connection.close()
         if answer.status != 200:
             raise RegistryError.of(f"the schema registry at {url} says: {_said(answer, data)}", answer.status)
         try:
-            found: dict[str, Any] = json.loads(data)
+            answered: dict[str, Any] = json.loads(data)
         except ValueError:
-            raise RegistryError(f"the schema registry at {url} did not answer in JSON: is it one?") from None
-        return found
+            raise RegistryError(
+                f"the schema registry at {url} did not answer in JSON: is it a schema registry?"
+            ) from None
+        return answered
 
     def _headers(self, parts: Any) -> dict[str, str]:
         headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
@@ -199,7 +201,8 @@ class Registry:
 
 def _registered(answer: dict[str, Any]) -> Registered:
     references = tuple(
-        (one["name"], one["subject"], one["version"]) for one in answer.get("references") or ()
+        (reference["name"], reference["subject"], reference["version"])
+        for reference in answer.get("references") or ()
     )
     return Registered(answer["schema"], answer.get("schemaType") or "AVRO", references)
 

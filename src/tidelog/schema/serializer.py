@@ -1,4 +1,4 @@
-"""From values to bytes and back: what producers and consumers ask of a serializer, and the plain ones.  Pure."""
+"""The interfaces of serializers and deserializers, and those that need no registry: bytes, text, JSON.  Pure."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Deserializer(Protocol):
 
 @runtime_checkable
 class Remote(Protocol):
-    """One that may have to ask a registry first: that takes time, and must not happen on an event loop."""
+    """A serializer that may have to ask a registry first: this takes time, and must not happen on an event loop."""
 
     def ready(self, topic: str, is_key: bool = False) -> bool:
-        """`serialize` will not ask anybody."""
+        """True if `serialize` needs no request to the registry."""
         ...
 
     def prepare(self, topic: str, is_key: bool = False) -> None:
-        """Asks now."""
+        """Sends the request that `serialize` needs."""
         ...
 
     def knows(self, data: bytes | None) -> bool:
-        """`deserialize` will not ask anybody."""
+        """True if `deserialize` needs no request to the registry."""
         ...
 
 
 class Bytes:
-    """As they are; anything else is refused."""
+    """Bytes without conversion; values of other types are refused."""
 
     def serialize(self, topic: str, value: Any, is_key: bool = False) -> bytes | None:
         if value is None or isinstance(value, bytes):
@@ -96,7 +96,7 @@ class Json:
 
 
 class _Called:
-    """A function of the user's own."""
+    """A function that the user passes as a serializer."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -115,7 +115,7 @@ def serializer_of(given: Serializer | Callable[[Any], bytes | None] | None) -> S
     if callable(given):
         return _Called(given)
     raise ValueError(
-        f"{given!r} is no serializer: it needs serialize(topic, value, is_key), or to be a function"
+        f"{given!r} is not a serializer: pass an object with serialize(topic, value, is_key), or a function"
     )
 
 
@@ -125,5 +125,5 @@ def deserializer_of(given: Deserializer | Callable[[bytes | None], Any] | None) 
     if callable(given):
         return _Called(given)
     raise ValueError(
-        f"{given!r} is no deserializer: it needs deserialize(topic, data, is_key), or to be a function"
+        f"{given!r} is not a deserializer: pass an object with deserialize(topic, data, is_key), or a function"
     )

@@ -1,4 +1,4 @@
-"""Under which name a schema is registered, and how it gets its id there: what all formats share."""
+"""Subjects: the name under which a schema is registered, and its id there.  All formats share this code."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ class Subjects:
         return (topic, is_key) in self._known
 
     def schema_for(self, topic: str, is_key: bool, own: Callable[[], Registered]) -> tuple[int, Registered]:
-        """The id and the schema to write with; `own` is only called the first time."""
-        found = self._known.get((topic, is_key))
-        if found is None:
+        """The id and the schema to write with; `own` is only called at the first use."""
+        cached = self._known.get((topic, is_key))
+        if cached is None:
             subject = self._subject_name(topic, is_key)
             if self._use_latest:
-                found = self.registry.latest(subject)
+                cached = self.registry.latest(subject)
             else:
                 schema = own()
                 add = self.registry.register if self._auto_register else self.registry.look_up
-                found = add(subject, schema, self._normalize), schema
-            self._known[(topic, is_key)] = found
-        return found
+                cached = add(subject, schema, self._normalize), schema
+            self._known[(topic, is_key)] = cached
+        return cached
 
     def knows(self, data: bytes | None) -> bool:
-        """Its schema will not have to be asked for."""
+        """True if the topic's schema needs no request to the registry."""
         if data is None or len(data) < 5 or data[0] != MAGIC:
             return True
         return self.registry.has(unframe("", data)[0])

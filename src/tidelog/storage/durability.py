@@ -11,7 +11,7 @@ import asyncio
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from tidelog._speed.tail import Gathering
+from tidelog._speed.append import NativeGroupAppend
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.storage.disk import Disk, File
@@ -255,15 +255,15 @@ class Sync(_Job):
 
 
 class AppendOwner(Protocol):
-    def append_started(self, append: Append) -> None: ...
+    def append_started(self, append: GroupAppend) -> None: ...
     def plan_names(self, plan: Plan) -> Covered: ...
-    def append_written(self, append: Append) -> None: ...
+    def append_written(self, append: GroupAppend) -> None: ...
     def append_failed(self, problem: OSError) -> Exception: ...
 
 
-class Append(Gathering, _Job):
+class GroupAppend(NativeGroupAppend, _Job):
     """Bytes whose offsets are given out and whose place in the segment is reserved: to be written and synced.  Until
-    its group starts it gathers what is appended behind it, so that a log has one job in a group."""
+    its group starts it takes what is appended behind it, so that a log has one job in a group."""
 
     __slots__ = ("_log", "covered", "file", "position")
 
@@ -280,11 +280,6 @@ class Append(Gathering, _Job):
         self.size = 0
         self.end = -1
         self.answers = None
-
-    def add(self, data: bytes, end: int) -> None:
-        self.pieces.append(data)
-        self.size += len(data)
-        self.end = end
 
     def start(self) -> Plan:
         self._log.append_started(self)

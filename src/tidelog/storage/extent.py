@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tidelog._speed.tail import LogTail
+from tidelog._speed.append import NativeLog
 from tidelog.config import TopicConfig
 from tidelog.errors import OffsetOutOfRange
 from tidelog.storage import rolling, snapshots, swapping
 from tidelog.storage.damage import BadRange, Damage
-from tidelog.storage.durability import Append, Durability
+from tidelog.storage.durability import Durability, GroupAppend
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.loading import Loaded, list_segments
 from tidelog.storage.producers import Producers
@@ -27,7 +27,7 @@ from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 
-class Extent(LogTail):
+class Extent(NativeLog):
     __slots__ = (
         "_changed",
         "_damage",
@@ -42,7 +42,7 @@ class Extent(LogTail):
     producers: Producers
     _active: Segment
     _durability: Durability
-    _gathering: Append | None
+    _group_append: GroupAppend | None
     _volume: Volume
 
     def __init__(
@@ -158,6 +158,7 @@ class Extent(LogTail):
             config.segment_bytes if config.preallocate else 0,
         )
         segment.jitter_ms = rolling.jitter_ms(config, self._volume.random)
+        rolling.set_limits(segment, config)
         return segment
 
     def _discard(self, segments: list[Segment]) -> None:
@@ -216,7 +217,7 @@ class Extent(LogTail):
                 disk.remove(snapshots.path_of(self.folder, each))
         self._damage.keep(lambda bad: bad.end <= offset)
         self._active.bad = [bad for bad in self._damage.ranges if bad.base == self._active.base]
-        self._active.roll_at = rolling.roll_at(self._active, self.config)
+        rolling.set_limits(self._active, self.config)
 
     def _reload_producers(self) -> None:
         names = self._volume.disk.list(self.folder)

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tidelog._speed.batch import Header, header_at
+from tidelog._speed.batch import Header
 from tidelog.config import TopicConfig
-from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from tidelog.storage import aborted, lookup, rolling, snapshots
 from tidelog.storage.disk import File
-from tidelog.storage.durability import Append
+from tidelog.storage.durability import GroupAppend
 from tidelog.storage.extent import Extent
 from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
 from tidelog.storage.log_folder import Covered
 from tidelog.storage.lookup import Known, TimedOffset
 from tidelog.storage.reading import Slice, cut_slice, read_anywhere
-from tidelog.storage.segment import OFFSETS_MAX, Segment
+from tidelog.storage.segment import Segment
 from tidelog.storage.txn_index import Aborted
 from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
@@ -42,7 +42,7 @@ class Log(Extent):
         self._opened_end = self.end
         self.cuts = 0  # how often records went from its end
         self._queued = 0
-        self._last_queued: Append | None = None
+        self._last_queued: GroupAppend | None = None
         self.reconfigure(config)
 
     @classmethod
@@ -82,67 +82,13 @@ class Log(Extent):
 
     # Appending
 
-    def append(
-        self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int, epoch: int
-    ) -> asyncio.Future[None] | None:
-        """Whole batches of one leader epoch, stamped, from `base` (not below `next`) to `last`.
-
-        None: they are in the page cache, `end` has moved.  A future: the topic asks for a sync, and it is
-        done when `end` has moved and all is on disk.  A full or failing disk raises KafkaStorageError and
-        changes nothing."""
-        if self._queueing or self._volume.problem is not None:
-            return self._append_queued(data, base, last, max_timestamp, max_timestamp_offset, epoch)
-        segment = self._active
-        if (
-            segment.size + len(data) > self._segment_bytes
-            or max_timestamp > segment.roll_at
-            or last - segment.base > OFFSETS_MAX
-        ):
-            segment = self._roll_if_due(segment.size, data, base, last, max_timestamp)
-        if epoch != self.epochs.latest:
-            self.epochs.assign(epoch, base)
-        try:
-            segment.append(data, base, last, max_timestamp, max_timestamp_offset)
-        except OSError as problem:
-            raise self._append_failed(problem) from problem
-        if segment.first_timestamp < 0:
-            self._started(segment, max_timestamp)
-        self.end = self.next = last + 1
-        if last >= self._durability.due_at:
-            return self._durability.flush_if_due(last + 1)
-        return None
-
-    def _append_queued(
-        self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int, epoch: int
-    ) -> asyncio.Future[None]:
-        if self._volume.problem is not None:
-            raise self._volume.offline()
-        segment = self._active
-        if not self._queued:
-            segment.reserved = segment.size
-        segment = self._roll_if_due(segment.reserved, data, base, last, max_timestamp)
-        if epoch != self.epochs.latest:
-            self.epochs.assign(epoch, base)
-        try:
-            file, position = segment.reserve(data, base, last, max_timestamp, max_timestamp_offset)
-        except OSError as problem:
-            raise self._volume.failed(problem, f"append to {self.name}") from problem
-        if segment.first_timestamp < 0:
-            self._started(segment, max_timestamp)
-        self.next = last + 1
-        append = self._gathering
-        if append is None or append.segment is not segment:
-            append = self._gather(segment, file, position)
-        append.add(bytes(data), last + 1)
-        return append.future
-
-    def _gather(self, segment: Segment, file: File, position: int) -> Append:
+    def _begin_group_append(self, segment: Segment, file: File, position: int) -> GroupAppend:
         """The job that takes what is appended to the segment from now on, until its group starts.  Something has to
         be: an empty one must not get there."""
-        append = self._gathering = self._last_queued = Append(self, segment, file, position)
+        job = self._group_append = self._last_queued = GroupAppend(self, segment, file, position)
         self._queued += 1
-        self._volume.flusher.submit(append)
-        return append
+        self._volume.flusher.submit(job)
+        return job
 
     def append_abort(
         self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, gone: Aborted
@@ -151,9 +97,7 @@ class Log(Extent):
         reader finds the marker alone."""
         if self._volume.problem is not None:
             raise self._volume.offline()
-        segment = self._active
-        size = segment.reserved if self._queued else segment.size
-        segment = self._roll_if_due(size, data, base, last, max_timestamp)
+        segment: Segment = self.room_for(data, base, last, max_timestamp)
         try:
             segment.transactions.append(gone)
         except OSError as problem:
@@ -184,10 +128,11 @@ class Log(Extent):
                     raise error from problem
 
     def _append_failed(self, problem: OSError) -> Exception:
-        """Part of it may have been written.  If cutting it fails too, the next append overwrites it."""
+        """Part of it may have been written.  If cutting it fails too, the next append overwrites it.  In a group nothing
+        was: what lies past the end belongs to jobs before."""
         segment = self._active
         try:
-            if segment.file.size() > segment.size:
+            if not self._queueing and segment.file.size() > segment.size:
                 segment.file.truncate(segment.size)
         except OSError:
             pass
@@ -198,27 +143,13 @@ class Log(Extent):
     def _started(self, segment: Segment, timestamp: int) -> None:
         """The first batch decides when the segment is too old."""
         segment.first_timestamp = timestamp
-        segment.roll_at = rolling.roll_at(segment, self.config)
-
-    def _roll_if_due(self, size: int, data: Any, base: int, last: int, timestamp: int) -> Segment:
-        segment, config = self._active, self.config
-        if len(data) > config.segment_bytes:
-            first = header_at(data)
-            if first is not None and first.size > config.segment_bytes:
-                raise RecordListTooLarge(
-                    f"a batch of {first.size} bytes does not fit into a segment of {self.name}: "
-                    f"raise segment.bytes, which is {config.segment_bytes}"
-                )
-        now_ms = self._volume.clock.now_ms()
-        if rolling.due(segment, config, size, len(data), last, timestamp, now_ms):
-            return self.roll(base)
-        return segment
+        rolling.set_limits(segment, self.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
         self._segment_bytes = config.segment_bytes
         self._active.jitter_ms = rolling.jitter_ms(config, self._volume.random)
-        self._active.roll_at = rolling.roll_at(self._active, config)
+        rolling.set_limits(self._active, config)
         self._queueing = config.flush_messages == 1 or self._queued > 0
         self._durability.configure(config)
 
@@ -308,11 +239,11 @@ class Log(Extent):
     def plan_names(self, plan: Plan) -> Covered:
         return self._durability.plan_names(plan)
 
-    def append_started(self, append: Append) -> None:
-        if self._gathering is append:
-            self._gathering = None
+    def append_started(self, append: GroupAppend) -> None:
+        if self._group_append is append:
+            self._group_append = None
 
-    def append_written(self, append: Append) -> None:
+    def append_written(self, append: GroupAppend) -> None:
         append.segment.written(append.size, append.end)
         self.end = append.end
         self._durability.appended_durably(append.end, append.covered)
@@ -329,7 +260,7 @@ class Log(Extent):
         error = self._volume.failed(problem, f"append to {self.name}")
         withdrawn = self._volume.flusher.withdraw(self)
         self._queued = 0
-        self._last_queued = self._gathering = None
+        self._last_queued = self._group_append = None
         if self.next > self.end:
             begun = self.producers.begun_at(self.end)
             try:
@@ -346,7 +277,7 @@ class Log(Extent):
     def abandon(self) -> None:
         """Its folder is about to go: nothing is written any more, and who waits is told so."""
         self._durability.abandoned = True
-        self._gathering = None
+        self._group_append = None
         gone = KafkaStorageError(f"{self.name} is deleted")
         for job in self._volume.flusher.withdraw(self) + self._volume.flusher.withdraw(self._durability):
             job.fail(gone)

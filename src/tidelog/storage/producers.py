@@ -1,8 +1,8 @@
 """What a log knows of its idempotent producers: which batches it has seen last, and which transactions are open.  Pure.
 
 A producer numbers its records; a batch that continues the numbers is new, one that repeats the last five is answered
-with what became of the first copy, anything else is refused.  `replication.partition` asks `check` before an append
-and tells `appended` after it; `log` keeps snapshots of it on disk.
+with what became of the first copy, anything else is refused.  Whether a batch is new is judged natively
+(`_speed/append.pyx`), before an append, which notes the batch; `log` keeps snapshots of it on disk.
 """
 
 from __future__ import annotations
@@ -12,13 +12,22 @@ from collections.abc import Iterable, Iterator
 from struct import Struct, error
 from typing import NamedTuple
 
+from tidelog._speed.append import (
+    VERDICT_EPOCH_NOT_FROM_ZERO,
+    VERDICT_GAP,
+    VERDICT_NUMBERS_USED_AGAIN,
+    VERDICT_OLDER_EPOCH,
+    KeptBatch,
+    NativeProducer,
+    NativeProducers,
+)
 from tidelog._speed.batch import Header
 from tidelog._speed.crc32c import crc32c
-from tidelog._speed.tail import KeptBatch, ProducerTable, ProducerTail
 from tidelog.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
+    TidelogError,
     TransactionCoordinatorFenced,
     UnknownProducerId,
 )
@@ -49,7 +58,7 @@ class Beginning(NamedTuple):
     timestamp: int
 
 
-class Producer(ProducerTail):
+class Producer(NativeProducer):
     __slots__ = ("last_end",)
 
     batches: deque[KeptBatch]
@@ -75,21 +84,15 @@ class Producer(ProducerTail):
         self.batches.clear()
         self.next_sequence = 0
 
-    def keep(self, batch: KeptBatch) -> None:
-        self.batches.append(batch)
-        last = batch.last_sequence
-        self.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
-        self.timestamp = batch.timestamp
 
-
-class Producers(ProducerTable):
-    __slots__ = ("_decided", "_last_end", "_open", "restored_to")
+class Producers(NativeProducers):
+    __slots__ = ("_decided", "_last_end", "restored_to")
 
     _producers: dict[int, Producer]
 
     def __init__(self) -> None:
         self._producers = {}
-        self._open: dict[int, int] = {}  # first offset of a transaction that has no marker yet: its producer
+        self._open = {}  # first offset of a transaction that has no marker yet: its producer
         self._decided: list[
             tuple[int, int]
         ] = []  # (first offset, marker's offset) while that is not committed
@@ -124,34 +127,29 @@ class Producers(ProducerTable):
 
     # The leader's side
 
-    def check(self, header: Header) -> KeptBatch | None:
-        """Whether a producer's batch may be appended: None if so, the first copy if it is one of the last five
-        again, and otherwise the error that the producer must get."""
-        producer = self._producers.get(header.producer_id)
-        if producer is None:
-            return None  # nothing is known, maybe because it was deleted or expired: any sequence may start
-        sequence = header.base_sequence
-        if header.producer_epoch == producer.epoch:
-            if sequence != producer.next_sequence:
-                last = header.last_sequence
-                for batch in producer.batches:
-                    if batch.first_sequence == sequence and batch.last_sequence == last:
-                        if header.transactional and not 0 <= producer.transaction_start <= batch.base_offset:
-                            raise _numbers_used_again(producer, sequence, batch.base_offset)
-                        return batch
-                raise _gap(producer, sequence)
-        elif header.producer_epoch < producer.epoch:
-            raise _older_epoch(producer, header.producer_epoch)
-        elif sequence != 0:
-            raise OutOfOrderSequenceNumber(
+    def refusal(self, header: Header, verdict: int) -> TidelogError:
+        """The error for a batch that is neither new nor a copy."""
+        producer, sequence = self._producers[header.producer_id], header.base_sequence
+        if verdict == VERDICT_GAP:
+            return _gap(producer, sequence)
+        if verdict == VERDICT_NUMBERS_USED_AGAIN:
+            last = header.last_sequence
+            offsets = [
+                batch.base_offset
+                for batch in producer.batches
+                if (batch.first_sequence, batch.last_sequence) == (sequence, last)
+            ]
+            return _numbers_used_again(producer, sequence, offsets[0])
+        if verdict == VERDICT_OLDER_EPOCH:
+            return _older_epoch(producer, header.producer_epoch)
+        if verdict == VERDICT_EPOCH_NOT_FROM_ZERO:
+            return OutOfOrderSequenceNumber(
                 f"producer {producer.id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0"
             )
-        if producer.transaction_start >= 0 and not header.transactional:
-            raise InvalidTxnState(
-                f"producer {producer.id} has a transaction open since offset {producer.transaction_start} "
-                f"and sent a batch outside of it"
-            )
-        return None
+        return InvalidTxnState(
+            f"producer {producer.id} has a transaction open since offset {producer.transaction_start} "
+            f"and sent a batch outside of it"
+        )
 
     def has_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this instance of the producer has a transaction open here."""
@@ -207,24 +205,16 @@ class Producers(ProducerTable):
 
     # Facts, from the leader's appends, a follower's, or a scan
 
-    def appended(self, header: Header, base: int) -> None:
-        """The batch with this header is in the log at `base` (the header may have been read before it was
-        stamped).  Batches without a producer and control batches are none of this method's business."""
-        producer_id = header.producer_id
-        producer = self._producers.get(producer_id)
-        if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, header.producer_epoch)
-        elif producer.epoch != header.producer_epoch:
-            producer.begin_epoch(header.producer_epoch)
-        # What `keep` does, without the calls: this runs for every append.
-        last, timestamp = header.last_sequence, header.max_timestamp
-        last_offset = base + header.last_offset_delta
-        producer.batches.append(KeptBatch(header.base_sequence, last, base, last_offset, timestamp))
-        producer.next_sequence = last + 1 if last != SEQUENCE_MAX else 0
-        producer.timestamp = timestamp
-        if producer.transaction_start < 0 and header.transactional:
-            producer.transaction_start = base
-            self._open[base] = producer_id
+    def met(self, producer_id: int, epoch: int) -> Producer:
+        """A producer of which nothing is known."""
+        producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        return producer
+
+    def append_failed(self, header: Header) -> None:
+        """The batch with this header could not be written."""
+        self.expect(
+            Beginning(header.producer_id, header.producer_epoch, header.base_sequence, header.max_timestamp)
+        )
 
     def begun_at(self, offset: int) -> list[Beginning]:
         """Producers of which nothing before `offset` is known, and how they began."""

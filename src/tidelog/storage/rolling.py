@@ -1,11 +1,11 @@
-"""When a segment is full: by size, by the age of its first batch, by its indexes, by the reach of its offsets.  Pure."""
+"""How old a segment may get before another one begins.  Pure; the rule itself is in `_speed/append.pyx`."""
 
 from __future__ import annotations
 
 from random import Random
 
 from tidelog.config import TopicConfig
-from tidelog.storage.segment import ALWAYS, NEVER, OFFSETS_MAX, Segment
+from tidelog.storage.segment import ALWAYS, NEVER, Segment
 
 
 def jitter_ms(config: TopicConfig, random: Random) -> int:
@@ -21,32 +21,17 @@ def age_ms_max(config: TopicConfig) -> int:
     return config.segment_ms
 
 
-def roll_at(segment: Segment, config: TopicConfig) -> int:
-    """Only a timestamp above this can make the segment too old; what `due` says then counts."""
+def set_limits(segment: Segment, config: TopicConfig) -> None:
+    """After every change of the settings, the jitter, or the first batch."""
+    segment.age_ms_max = age_ms_max(config) - segment.jitter_ms
+    segment.roll_at = _roll_at(segment)
+
+
+def _roll_at(segment: Segment) -> int:
     if segment.index_full:
         return ALWAYS
     if segment.size == segment.reserved == 0:
         return NEVER
     if segment.first_timestamp < 0:
         return ALWAYS  # batches without a time: only the clock knows
-    return min(segment.first_timestamp + age_ms_max(config) - segment.jitter_ms, NEVER)
-
-
-def due(
-    segment: Segment, config: TopicConfig, size: int, added: int, last: int, timestamp: int, now_ms: int
-) -> bool:
-    """Whether `added` bytes up to the offset `last` belong into a new segment; `size` is what is in this one,
-    `timestamp` the largest of the new batches."""
-    if last - segment.base > OFFSETS_MAX:
-        return True
-    if size == 0:
-        return False
-    if segment.first_timestamp >= 0 and timestamp >= 0:
-        age_ms = timestamp - segment.first_timestamp
-    else:
-        age_ms = now_ms - segment.created_ms
-    return (
-        size + added > config.segment_bytes
-        or age_ms > age_ms_max(config) - segment.jitter_ms
-        or segment.index_full
-    )
+    return min(segment.first_timestamp + segment.age_ms_max, NEVER)

@@ -13,7 +13,6 @@ from tidelog._speed.batch import HEADER_SIZE, Header, find, header_at, walk
 from tidelog.errors import CorruptMessage
 from tidelog.storage import times
 from tidelog.storage.damage import BadRange
-from tidelog.storage.disk import File
 from tidelog.storage.index import CorruptIndex, OffsetIndex, TimeIndex
 from tidelog.storage.segment_files import INDEX, LOG, SUFFIXES, TIME_INDEX, TXN_INDEX, SegmentFiles, stem
 from tidelog.storage.txn_index import TxnIndex
@@ -32,8 +31,6 @@ class Segment(SegmentFiles):
         "_before",
         "_fresh",
         "bad",
-        "created_ms",
-        "index_full",
         "jitter_ms",
     )
 
@@ -48,7 +45,7 @@ class Segment(SegmentFiles):
         self.max_timestamp_offset = base
         self.first_timestamp = -1
         self.created_ms = volume.clock.now_ms()
-        self.roll_at = NEVER
+        self.roll_at = self.age_ms_max = NEVER
         self.jitter_ms = 0
         self.index_full = False
         self.bad: Sequence[BadRange] = ()
@@ -116,51 +113,6 @@ class Segment(SegmentFiles):
         return -1 if first is None else first.max_timestamp
 
     # Writing
-
-    def append(self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int) -> None:
-        """Whole batches; OSError leaves everything but bytes past `size` as it was."""
-        position = self.size
-        file = self._file
-        if file is None:
-            file = self.file
-        self.used = True
-        due = self._since_index > self._interval_bytes
-        if due:
-            self._reserve_index()
-        file.write(data, position)
-        size = len(data)
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = max_timestamp_offset
-        if due or size > self._interval_bytes:
-            self._add_to_index(data, base, position, due)
-        else:
-            self._since_index += size
-        self._recent[base] = position
-        self.size = position + size
-        self.end = last + 1
-
-    def reserve(
-        self, data: Any, base: int, last: int, max_timestamp: int, max_timestamp_offset: int
-    ) -> tuple[File, int]:
-        """As `append`, except that somebody else writes the bytes, to the file and position returned, and
-        calls `written`; until then `size` and `end` stay."""
-        position = self.reserved
-        due = self._since_index > self._interval_bytes
-        if due:
-            self._reserve_index()
-        file = self.file
-        size = len(data)
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = max_timestamp_offset
-        if due or size > self._interval_bytes:
-            self._add_to_index(data, base, position, due)
-        else:
-            self._since_index += size
-        self._recent[base] = position
-        self.reserved = position + size
-        return file, position
 
     def written(self, size: int, end: int) -> None:
         self.size += size

@@ -5,7 +5,7 @@ What is in the files is `segment`'s business.
 
 from __future__ import annotations
 
-from tidelog._speed.tail import SegmentTail
+from tidelog._speed.append import NativeSegment
 from tidelog.storage.disk import File
 from tidelog.storage.flusher import sync
 from tidelog.storage.index import OffsetIndex, TimeIndex
@@ -24,7 +24,7 @@ def stem(folder: str, base: int) -> str:
     return f"{folder}/{base:020d}"
 
 
-class SegmentFiles(SegmentTail):
+class SegmentFiles(NativeSegment):
     __slots__ = (
         "_index",
         "_index_bytes_max",

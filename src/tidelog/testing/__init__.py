@@ -1,6 +1,7 @@
-"""A machine made of memory: time, network and disk that a test drives, and that one seed replays.
+"""A simulated machine in memory: time, network and disk that a test controls, and that one seed replays.
 
-Tidelog's own tests run whole brokers on it; users test their own code with it.  See docs/guide/testing.md."""
+Tidelog's own tests run whole brokers on simulated machines; users test their own code with them.  See
+docs/guide/testing.md."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.testing.clock import VirtualClock as VirtualClock
     from tidelog.testing.disk import VirtualDisk as VirtualDisk
+    from tidelog.testing.disk_state import Crashed as Crashed
     from tidelog.testing.local_broker import ChildBroker as ChildBroker
     from tidelog.testing.local_broker import InnerBroker as InnerBroker
     from tidelog.testing.local_broker import broker as broker
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from tidelog.testing.metadata import Weather as Weather
     from tidelog.testing.network import VirtualHost as VirtualHost
     from tidelog.testing.network import VirtualNetwork as VirtualNetwork
-    from tidelog.testing.platter import Crashed as Crashed
     from tidelog.testing.process import Process as Process
     from tidelog.testing.scenario import rerun_command as rerun_command
     from tidelog.testing.scenario import run as run
@@ -32,7 +33,7 @@ _HOMES = {
     "InnerBroker": "local_broker",
     "broker": "local_broker",
     "child_broker": "local_broker",
-    "Crashed": "platter",
+    "Crashed": "disk_state",
     "Machine": "machine",
     "Process": "process",
     "Stuck": "loop",

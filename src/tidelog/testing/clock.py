@@ -1,4 +1,4 @@
-"""The clock of a simulated machine: it moves with the virtual loop, and its wall time can be set wrong."""
+"""The clock of a simulated machine: it advances with the virtual loop, and its wall time can be set wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START_MS = 1_750_000_000_000
 
 
 class VirtualClock:
-    """On a `VirtualLoop`, time passes as the loop's does.  Anywhere else it passes only by `elapse_ms`."""
+    """On a `VirtualLoop`, the clock shows the loop's time.  Elsewhere only `elapse_ms` advances it."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._loop = _running()
@@ -24,15 +24,15 @@ class VirtualClock:
         return self._elapsed_ms + self._passed_ms()
 
     def jump_ms(self, ms: int) -> None:
-        """Wall time is set forward or, below zero, back; timers and `monotonic_ms` do not notice."""
+        """Sets the wall time forward or, with a negative `ms`, back; timers and `monotonic_ms` are not affected."""
         self._wall_ms += ms
 
     def elapse_ms(self, ms: int) -> None:
-        """Both times move on by `ms` for readers of this clock; no timer of the loop fires."""
+        """Advances both times by `ms` for readers of this clock; no timer of the loop fires."""
         self._elapsed_ms += ms
 
     async def advance_ms(self, ms: int) -> None:
-        """Lets `ms` pass on the loop, with every timer in between, and then all that these set off."""
+        """Lets `ms` pass on the loop: runs every timer in between, and everything that the timers cause."""
         if self._loop is None:
             raise RuntimeError("no VirtualLoop runs: start the scenario with tidelog.testing.run")
         await asyncio.sleep(ms / 1000)

@@ -1,9 +1,9 @@
-"""A disk in memory that forgets what was not synced: `tidelog.storage.disk.Disk` for simulated machines.
+"""A disk in memory that loses what was not synced: `tidelog.storage.disk.Disk` for simulated machines.
 
-`crash` is a power loss: every unsynced write is there, lost or torn, unsynced names come undone, and the
-disk goes on as after a reboot.  `kill` ends the process and keeps the machine: all that was written stays.
-Either can be set to strike at a chosen operation (`crash_after`), and operations can be made to fail
-(`fail`, `limit_free`).  The same seed and the same calls give the same bytes."""
+`crash` is a power loss: every unsynced write is kept, lost or torn, unsynced name changes are undone, and the disk continues
+as after a reboot.  `kill` ends the process and keeps the machine: everything written stays.  Either can be planned for a
+chosen operation (`crash_after`), and operations can be made to fail (`fail`, `limit_free`).  The same seed and the same
+calls give the same bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.storage.disk import THREADS
-from tidelog.testing.content import Content
-from tidelog.testing.names import Folder
-from tidelog.testing.platter import CrashPoint, Fault, Operation, Platter
+from tidelog.testing.disk_state import CrashPoint, DiskState, Fault, Operation
+from tidelog.testing.file_content import FileContent
+from tidelog.testing.folder_tree import VirtualFolder
 
 T = TypeVar("T")
 
@@ -26,25 +26,25 @@ CAPACITY_BYTES = 1 << 40
 
 
 class VirtualFile:
-    __slots__ = ("_content", "_life", "_platter", "path")
+    __slots__ = ("_content", "_life", "_state", "path")
 
-    def __init__(self, platter: Platter, path: str, content: Content) -> None:
+    def __init__(self, disk_state: DiskState, path: str, content: FileContent) -> None:
         self.path = path
-        self._platter = platter
-        self._life = platter.life
+        self._state = disk_state
+        self._life = disk_state.life
         self._content = content
 
     def size(self) -> int:
-        self._platter.check(self._life)
+        self._state.check(self._life)
         return len(self._content.live)
 
     def write(self, data: Any, position: int) -> None:
-        self._platter.check(self._life)
-        self._platter.write(self.path, self._content, bytes(data), position)
+        self._state.check(self._life)
+        self._state.write(self.path, self._content, bytes(data), position)
 
     def read(self, size: int, position: int) -> bytes:
-        self._platter.check(self._life)
-        self._platter.meet_fault("read", self.path)
+        self._state.check(self._life)
+        self._state.meet_fault("read", self.path)
         return bytes(self._content.live[position : position + size])
 
     def send(self, socket: Any, position: int, size: int) -> int:
@@ -52,38 +52,38 @@ class VirtualFile:
         return sent
 
     def truncate(self, size: int) -> None:
-        self._platter.check(self._life)
-        self._platter.resize(self.path, self._content, size)
+        self._state.check(self._life)
+        self._state.resize(self.path, self._content, size)
 
     def allocate(self, size: int) -> None:
-        self._platter.check(self._life)
+        self._state.check(self._life)
         if size > len(self._content.live):
-            self._platter.resize(self.path, self._content, size)
+            self._state.resize(self.path, self._content, size)
 
     def sync(self) -> None:
-        self._platter.check(self._life)
-        self._platter.sync(self.path, self._content)
+        self._state.check(self._life)
+        self._state.sync(self.path, self._content)
 
 
 class VirtualMapping:
-    __slots__ = ("_content", "_life", "_live", "_path", "_platter", "view")
+    __slots__ = ("_content", "_life", "_live", "_path", "_state", "view")
 
-    def __init__(self, platter: Platter, path: str, content: Content) -> None:
+    def __init__(self, disk_state: DiskState, path: str, content: FileContent) -> None:
         content.mapped()
         self.view = memoryview(content.live)
         self._live = content.live
-        self._platter = platter
-        self._life = platter.life
+        self._state = disk_state
+        self._life = disk_state.life
         self._path = path
-        self._content: Content | None = content
+        self._content: FileContent | None = content
 
     def sync(self) -> None:
-        self._platter.check(self._life)
+        self._state.check(self._life)
         if self._content is None or self._content.live is not self._live:
             raise RuntimeError(
                 f"{self._path}: synced a mapping that is closed or whose file was resized since"
             )
-        self._platter.sync(self._path, self._content)
+        self._state.sync(self._path, self._content)
 
     def close(self) -> None:
         self.view.release()
@@ -93,8 +93,8 @@ class VirtualMapping:
 
 
 class _Worker:
-    """Begins work in order and does some pieces at a time, as the threads of a real disk do, on the loop's
-    clock.  The effect of a piece falls, all at once, anywhere within the time it takes."""
+    """Starts work in order, several pieces at a time, as the threads of a real disk do, on the loop's clock.  The effect of
+    a piece happens at one instant, at a random point of the time it takes."""
 
     def __init__(self, random: Random) -> None:
         self.delay_s_max = 0.0
@@ -134,86 +134,85 @@ class _Worker:
 
 
 class VirtualLock:
-    __slots__ = ("_life", "_locked", "_path", "_platter")
+    __slots__ = ("_life", "_locked", "_path", "_state")
 
-    def __init__(self, platter: Platter, path: str, locked: set[str]) -> None:
+    def __init__(self, disk_state: DiskState, path: str, locked: set[str]) -> None:
         if path in locked:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         locked.add(path)
-        self._platter = platter
-        self._life = platter.life
+        self._state = disk_state
+        self._life = disk_state.life
         self._path = path
         self._locked = locked
 
     def close(self) -> None:
-        if self._life == self._platter.life:
+        if self._life == self._state.life:
             self._locked.discard(self._path)
 
 
 class VirtualDisk:
-    """`random` decides what survives and how long work takes."""
+    """`random`: decides what survives and how long work takes."""
 
     def __init__(self, random: Random | None = None, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self.random = random or Random(0)
         self._boots = 0
         self._locked: set[str] = set()
         self.run_delay_s_max = 0.0
-        self._platter = Platter(self.random, capacity_bytes)
+        self._state = DiskState(self.random, capacity_bytes)
         self._worker = _Worker(self.random)
 
-    # Trouble: for tests.
+    # Faults, for tests.
 
     def crash(self, random: Random | None = None) -> None:
-        """Power loss and reboot: what was synced is there, of the rest what chance left."""
-        self._platter.names.power_lost(random or self.random)
+        """Power loss and reboot: what was synced is kept; of the rest, a random part is."""
+        self._state.names.power_lost(random or self.random)
         self._boots += 1
         self._restart()
 
     def kill(self) -> None:
-        """The process is gone, the machine stayed up: all that was written is there, none of it more
-        durable."""
-        for content in self._platter.names.files():
+        """The process ended and the machine stayed up: everything written is kept, but is not more durable than before."""
+        for content in self._state.names.files():
             content.detach()
         self._restart()
 
     def fence(self) -> None:
-        """Whoever uses the disk now is dead, and gets `Crashed` until `crash` or `kill` starts the next life."""
-        self._platter.fence()
+        """Ends the disk's current life: its users get `Crashed` until `crash` or `kill` starts the next life."""
+        self._state.fence()
 
     def crash_after(
         self, operations: int, power: bool = True, then: Callable[[], None] | None = None
     ) -> None:
-        """The `operations`-th change from now on (1 is the next) does not return: it may have happened in
-        part, it calls `then`, and raises `Crashed`, as does all that follows until `crash` or `kill` starts
-        the next life."""
-        struck = self._platter.operations + operations
-        self._platter.crash_point = CrashPoint(struck, power, then or (lambda: None))
+        """Plans a crash: the `operations`-th change from now on (1 is the next) does not return.  The change may have
+        happened in part, calls `then`, and raises `Crashed`, as do all later calls until `crash` or `kill` starts the next
+        life."""
+        struck = self._state.operations + operations
+        self._state.crash_point = CrashPoint(struck, power, then or (lambda: None))
 
     @property
     def operations(self) -> int:
-        """Changes so far: a test can run once, read this, and run again with a crash at each of them."""
-        return self._platter.operations
+        """The number of changes so far: a test can run once, read it, and run again with a crash at each change."""
+        return self._state.operations
 
     def fail(self, operation: Operation, pattern: str = "*", code: int = errno.EIO, times: int = 1) -> None:
-        """The next `times` operations of this kind on a path like `pattern` raise OSError(code).  Bytes
-        whose sync failed are not written by a later one that succeeds, as on Linux."""
-        self._platter.faults.append(Fault(operation, pattern, code, times))
+        """Makes the next `times` operations of this kind on a path like `pattern` raise OSError(code).  A sync that succeeds
+        later does not write the bytes whose sync failed, as on Linux."""
+        self._state.faults.append(Fault(operation, pattern, code, times))
 
     def limit_free(self, free_bytes: int | None) -> None:
-        """From now on files can grow by so much together, then ENOSPC; None lifts the limit."""
-        platter = self._platter
-        platter.used_bytes_max = None if free_bytes is None else platter.used_bytes + free_bytes
+        """Limits by how much all files together can grow from now on; beyond that ENOSPC; None lifts the limit."""
+        disk_state = self._state
+        disk_state.used_bytes_max = None if free_bytes is None else disk_state.used_bytes + free_bytes
 
     def heal(self) -> None:
-        """No more faults, no limit on free space, no crash to come."""
-        self._platter.faults.clear()
-        self._platter.used_bytes_max = None
-        self._platter.crash_point = None
+        """Removes all faults, the limit on free space and the planned crash."""
+        self._state.faults.clear()
+        self._state.used_bytes_max = None
+        self._state.crash_point = None
 
     def rot(self, path: str, position: int | None = None, data: bytes | None = None) -> int:
-        """Bytes of a file rot, on the platter and for readers: one becomes another, somewhere or at `position`, or all
-        there become `data`; where."""
-        content = self._platter.names.file(path)
+        """Damages a file, durably and for readers: changes one byte, at a random place or at `position`, or writes `data`
+        there; returns the position."""
+        content = self._state.names.file(path)
         if position is None:
             position = self.random.randrange(len(content.live))
         if data is None:
@@ -222,25 +221,25 @@ class VirtualDisk:
         return position
 
     def files(self, folder: str = "") -> dict[str, bytes]:
-        """All there is now below `folder`, by path."""
-        found = self._platter.names.walk()
-        return {path: bytes(content.live) for path, content in found if path.startswith(f"{folder}/")}
+        """All files that exist now below `folder`, by path."""
+        files = self._state.names.walk()
+        return {path: bytes(content.live) for path, content in files if path.startswith(f"{folder}/")}
 
     def _restart(self) -> None:
-        self._platter.begin_life()
+        self._state.begin_life()
         self._worker = _Worker(self.random)
         self._locked.clear()
 
-    # The seam.
+    # The methods of `tidelog.storage.disk.Disk`.
 
     def open(self, path: str, create: bool = False) -> VirtualFile:
-        self._platter.check(self._platter.life)
-        self._platter.meet_fault("open", path)
-        names = self._platter.names
+        self._state.check(self._state.life)
+        self._state.meet_fault("open", path)
+        names = self._state.names
         if create and names.find(path) is None:
             names.parent(path)
-            self._platter.change_names(path, lambda: names.link(path, Content()))
-        return VirtualFile(self._platter, path, names.file(path))
+            self._state.change_names(path, lambda: names.link(path, FileContent()))
+        return VirtualFile(self._state, path, names.file(path))
 
     open_direct = open
 
@@ -250,68 +249,68 @@ class VirtualDisk:
         file = self.open(path, create=True)
         if file.size() != size:
             file.truncate(size)
-        return VirtualMapping(self._platter, path, self._platter.names.file(path))
+        return VirtualMapping(self._state, path, self._state.names.file(path))
 
     def exists(self, path: str) -> bool:
-        self._platter.check(self._platter.life)
-        return self._platter.names.find(path) is not None
+        self._state.check(self._state.life)
+        return self._state.names.find(path) is not None
 
     def size(self, path: str) -> int:
-        self._platter.check(self._platter.life)
-        return len(self._platter.names.file(path).live)
+        self._state.check(self._state.life)
+        return len(self._state.names.file(path).live)
 
     def list(self, folder: str) -> list[str]:
-        self._platter.check(self._platter.life)
-        names = sorted(self._platter.names.folder(folder).names)
+        self._state.check(self._state.life)
+        names = sorted(self._state.names.folder(folder).names)
         self.random.shuffle(names)  # a file system promises no order
         return names
 
     def make_folder(self, path: str) -> None:
-        self._platter.check(self._platter.life)
-        names = self._platter.names
+        self._state.check(self._state.life)
+        names = self._state.names
         for missing in names.missing_folders(path):
-            self._platter.change_names(missing, lambda made=missing: names.link(made, Folder()))  # type: ignore[misc]
+            self._state.change_names(missing, lambda made=missing: names.link(made, VirtualFolder()))  # type: ignore[misc]
 
     def remove(self, path: str) -> None:
-        self._platter.check(self._platter.life)
-        names = self._platter.names
+        self._state.check(self._state.life)
+        names = self._state.names
         try:
             content = names.file(path)
         except FileNotFoundError:
             return
-        self._platter.change_names(path, lambda: names.unlink(path))
-        self._platter.released(content)
+        self._state.change_names(path, lambda: names.unlink(path))
+        self._state.released(content)
 
     def remove_folder(self, path: str) -> None:
-        self._platter.check(self._platter.life)
-        names = self._platter.names
+        self._state.check(self._state.life)
+        names = self._state.names
         for name, node in [*names.folder(path).names.items()]:
-            if isinstance(node, Folder):
+            if isinstance(node, VirtualFolder):
                 self.remove_folder(f"{path}/{name}")
             else:
                 self.remove(f"{path}/{name}")
-        self._platter.change_names(path, lambda: names.unlink(path))
+        self._state.change_names(path, lambda: names.unlink(path))
 
     def rename(self, old: str, new: str) -> None:
-        self._platter.check(self._platter.life)
-        replaced = self._platter.change_names(old, lambda: self._platter.names.rename(old, new))
-        if isinstance(replaced, Content):
-            self._platter.released(replaced)
+        self._state.check(self._state.life)
+        replaced = self._state.change_names(old, lambda: self._state.names.rename(old, new))
+        if isinstance(replaced, FileContent):
+            self._state.released(replaced)
 
     def sync_folder(self, path: str) -> None:
-        self._platter.check(self._platter.life)
-        self._platter.sync_names(path)
+        self._state.check(self._state.life)
+        self._state.sync_names(path)
 
     def sync_all(self, path: str) -> None:
-        self._platter.check(self._platter.life)
-        self._platter.sync_all(path)
+        self._state.check(self._state.life)
+        self._state.sync_all(path)
 
     def read_file(self, path: str) -> bytes:
         file = self.open(path)
         return file.read(file.size(), 0)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        """In the steps the system's disk takes, so that a crash can fall between them."""
+        """Replaces a file in the same steps as the system's disk, so that a crash can happen between them."""
         fresh = path + ".tmp"
         file = self.open(fresh, create=True)
         file.truncate(0)
@@ -323,18 +322,18 @@ class VirtualDisk:
     def free_bytes(self, path: str) -> tuple[int, int]:
         if not self.exists(path):
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self._platter.capacity_bytes, self._platter.room()
+        return self._state.capacity_bytes, self._state.room()
 
     def lock(self, path: str) -> VirtualLock:
-        return VirtualLock(self._platter, self.open(path, create=True).path, self._locked)
+        return VirtualLock(self._state, self.open(path, create=True).path, self._locked)
 
     def boot_id(self) -> str:
-        """The same after `kill`, another one after `crash`."""
+        """The id of the boot: the same after `kill`, another one after `crash`."""
         return f"boot-{self._boots}"
 
     async def run(self, work: Callable[[], T]) -> T:
         """Takes up to twice `run_delay_s_max` on the loop's clock."""
-        self._platter.check(self._platter.life)
+        self._state.check(self._state.life)
         self._worker.delay_s_max = self.run_delay_s_max
         return await self._worker.run(work)
 
@@ -349,8 +348,8 @@ if TYPE_CHECKING:
 
 
 def successor(disk: VirtualDisk) -> VirtualDisk:
-    """A new, empty disk in the same machine, which is booted with it."""
-    fresh = VirtualDisk(disk.random, disk._platter.capacity_bytes)
+    """A new, empty disk for the same machine, which boots with it."""
+    fresh = VirtualDisk(disk.random, disk._state.capacity_bytes)
     fresh._boots = disk._boots + 1
     fresh.run_delay_s_max = disk.run_delay_s_max
     fresh.fence()

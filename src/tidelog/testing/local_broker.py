@@ -1,6 +1,6 @@
-"""A real broker for tests: inside this process, on a loop and thread of its own, or as a child process.
+"""A real broker for tests: inside this process, on its own loop and thread, or as a child process.
 
-It listens on a free port of the loopback interface and keeps its data in a folder that goes with it.  It can
+The broker listens on a free port of the loopback interface and keeps its data in a folder that is removed with it.  It can
 be stopped, started again on the same port and data, and killed (as a child process only).
 """
 
@@ -27,7 +27,7 @@ from typing import IO, Any
 READY = re.compile(rb"^ready kafka=(?P<host>\S+):(?P<port>\d+) ")
 READY_S_MAX = 30.0
 STOP_S_MAX = 30.0
-# Small topics, and nobody waits for what real clusters spread out over time.
+# Small topics, and no delays that only real clusters need.
 SETTINGS = {
     "num.partitions": "1",
     "default.replication.factor": "1",
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 class LocalBroker(ABC):
-    """`bootstrap_servers` is what clients connect to; it stays the same through `stop` and `start`."""
+    """`bootstrap_servers`: the address for clients; it stays the same through `stop` and `start`."""
 
     host = "127.0.0.1"
 
@@ -60,11 +60,11 @@ class LocalBroker(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Returns when clients are answered."""
+        """Starts the broker; returns when it answers clients."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Cleanly; does nothing when it does not run."""
+        """Stops the broker cleanly; does nothing if it does not run."""
 
     def restart(self) -> None:
         self.stop()
@@ -73,13 +73,13 @@ class LocalBroker(ABC):
     def _settings(self) -> dict[str, str]:
         from tidelog.config import BROKER_SETTINGS
 
-        known = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
+        defaults = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
         listening = {"listeners": f"PLAINTEXT://{self.bootstrap_servers}", "log.dirs": self.folder}
-        return {**known, **self._given, **listening}
+        return {**defaults, **self._given, **listening}
 
 
 class InnerBroker(LocalBroker):
-    """On a thread of this process: ready in milliseconds."""
+    """A broker on a thread of this process, ready in milliseconds."""
 
     def __init__(self, settings: Mapping[str, str], folder: str) -> None:
         super().__init__(settings, folder)
@@ -121,7 +121,7 @@ class InnerBroker(LocalBroker):
         self._asked.set()
 
     async def _serve(self, ready: threading.Event) -> None:
-        # The machine's broker ends with its process, this one must take its thread along.
+        # A broker in its own process ends with that process; this one must end its thread itself.
         metadata = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-broker-metadata")
         try:
             await self._serve_until_asked(ready, metadata)
@@ -136,7 +136,7 @@ class InnerBroker(LocalBroker):
         from tidelog.app.stores import METADATA_FILE
         from tidelog.app.surroundings import system
         from tidelog.config import BrokerConfig
-        from tidelog.metadata.sqlite_store import SqliteStore
+        from tidelog.metadata.sqlite.store import SqliteStore
 
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         config = BrokerConfig.of(self._settings())
@@ -157,7 +157,7 @@ class InnerBroker(LocalBroker):
 
 
 class ChildBroker(LocalBroker):
-    """`tidelog serve` as a process of its own, with its log in `folder`: for tests that kill or pause it."""
+    """A broker in its own process (`tidelog serve`), with its log in `folder`, for tests that kill or pause it."""
 
     def __init__(self, settings: Mapping[str, str], folder: str) -> None:
         super().__init__(settings, os.path.join(folder, "data"))
@@ -187,7 +187,7 @@ class ChildBroker(LocalBroker):
         ready = READY.match(_first_line(self._child.stdout, time.monotonic() + READY_S_MAX))
         if ready is None:
             self.kill()
-            raise RuntimeError(f"the broker did not start: {self.log()[-2000:]}")
+            raise RuntimeError(f"The broker did not start: {self.log()[-2000:]}")
         self.port = int(ready["port"])
 
     def stop(self) -> None:
@@ -198,18 +198,18 @@ class ChildBroker(LocalBroker):
             self._child.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RuntimeError(f"the broker did not stop: {self.log()[-2000:]}") from None
+            raise RuntimeError(f"The broker did not stop: {self.log()[-2000:]}") from None
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL: no goodbyes."""
+        """Kills the process with SIGKILL."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
             self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nobody answers."""
+        """Pauses the process with SIGSTOP: connections stay open, and the broker does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -240,7 +240,7 @@ def broker(
         with tidelog.testing.broker() as broker:
             producer = Producer(bootstrap_servers=broker.bootstrap_servers)
 
-    `settings` have Kafka's names (`{"num.partitions": "6"}`); `folder`: where the data are kept, and left.
+    `settings` have Kafka's names (`{"num.partitions": "6"}`).  `folder`: the folder for the data, which is not removed.
     """
     with _home(folder) as home:
         inner = InnerBroker(settings or {}, home)
@@ -255,7 +255,7 @@ def broker(
 def child_broker(
     settings: Mapping[str, str] | None = None, *, folder: str | os.PathLike[str] | None = None
 ) -> Iterator[ChildBroker]:
-    """A broker in a process of its own, which can be killed and paused."""
+    """A broker in its own process, which can be killed and paused."""
     with _home(folder) as home:
         child = ChildBroker(settings or {}, home)
         child.start()

@@ -1,9 +1,7 @@
-"""An asyncio loop on virtual time: when nothing is ready it does not sleep, the clock jumps to the next
-timer.
+"""An asyncio loop on virtual time: when nothing is ready, the clock jumps to the next timer instead of sleeping.
 
-One thread, no system call, no real socket: the same scenario with the same seed takes the same steps.
-Watched descriptors are those of `tidelog.testing` sockets.  Work given to an executor runs at once, in the
-caller's turn."""
+One thread, no system call, no real socket: the same scenario with the same seed takes the same steps.  Watched descriptors
+are those of `tidelog.testing` sockets.  Work for an executor runs at once, in the caller's turn."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
 
-from tidelog.testing.platter import Crashed
+from tidelog.testing.disk_state import Crashed
 
 if TYPE_CHECKING:
     from tidelog.testing.process import Process
@@ -27,18 +25,18 @@ Args = TypeVarTuple("Args")
 ASYNCIO = os.path.dirname(asyncio.__file__)
 START_S = 1_000
 TURNS_MAX_AT_ONE_INSTANT = 200_000
-CLOSE_ATTEMPTS_MAX = 100  # a broker that was stopping has many things to end, each of which may wait
+CLOSE_ATTEMPTS_MAX = 100  # a broker that was stopping ends many things, each of which may wait
 FIRST_DESCRIPTOR = 1_000_000  # far from any of the machine's own
 
 running_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
 class Stuck(RuntimeError):
-    """Nothing will ever happen again, or things happen without end and time stands still."""
+    """The scenario is stuck: nothing will ever happen again, or callbacks run without end while no time passes."""
 
 
 class _Turns(deque[asyncio.Handle]):
-    """What is to run, while some process stands still: its share is put aside until it goes on."""
+    """The ready callbacks while some process is paused: its callbacks are put aside until it goes on."""
 
     def __init__(self, ready: deque[asyncio.Handle], aside: dict[Process, list[asyncio.Handle]]) -> None:
         super().__init__(ready)
@@ -53,8 +51,8 @@ class _Turns(deque[asyncio.Handle]):
         return _NOTHING
 
 
-class _News:
-    """Which of the watched descriptors may be readable: all that are, and some that are not any more."""
+class _ReadableDescriptors:
+    """The watched descriptors that may be readable: all that are, and some that no longer are."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -69,40 +67,39 @@ class _News:
     def readable(
         self, watched: dict[int, asyncio.Handle], find: Callable[[int], Descriptor | None]
     ) -> list[int]:
-        """Those that are, in the order in which they were watched."""
+        """The readable ones, in the order in which they were watched."""
         self.numbers = {
             number
             for number in self.numbers
-            if number in watched and (at := find(number)) is not None and at.readable()
+            if number in watched and (descriptor := find(number)) is not None and descriptor.readable()
         }
         return sorted(self.numbers, key=self.places.__getitem__)
 
 
 class Descriptor(Protocol):
-    """What stands behind the number that `fileno()` of a simulated socket gives."""
+    """The object behind the number that `fileno()` of a simulated socket returns."""
 
     def readable(self) -> bool: ...
     def writable(self) -> bool: ...
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`random` decides the order in which descriptors that are ready together are served."""
+    """`random`: decides the order in which descriptors that are ready together are served."""
 
     def __init__(self, random: Random | None = None) -> None:
         super().__init__()
         self.random = random or Random(0)
-        # Simulated networks and disks act on their own behalf, also when the process that asked is dead by
-        # then.
+        # Simulated networks and disks run in this context, so they act even if the calling process is dead by then.
         self.outside = contextvars.Context()
         self._now_ns = START_S * 1_000_000_000
         self._turns = 0
         self._descriptors: dict[int, Descriptor] = {}
         self._next_descriptor = FIRST_DESCRIPTOR
         self._readers: dict[int, asyncio.Handle] = {}
-        self._news = _News()
+        self._readable = _ReadableDescriptors()
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self._aside: dict[Process, list[asyncio.Handle]] = {}  # of the processes that stand still
+        self._aside: dict[Process, list[asyncio.Handle]] = {}  # the callbacks of paused processes
         self._generators: dict[int, Process] = {}  # by id: a weak reference is gone before the finalizer runs
         self._selector = self  # the base class asks `select` what is ready
 
@@ -115,22 +112,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now_ns // 1_000_000 - START_S * 1_000
 
     def select(self, timeout: float | None) -> list[asyncio.Handle]:
-        """Called once per turn: the callbacks of ready descriptors, or none and the time has moved on."""
+        """Called once per turn: returns the callbacks of ready descriptors, or advances the time and returns none."""
         ready = self._ready_descriptors()
         if ready or timeout == 0:
             self._turns += 1
             if self._turns > TURNS_MAX_AT_ONE_INSTANT:
-                raise Stuck(f"{self._turns} turns and no time has passed\n{self.waiting()}")
+                raise Stuck(f"{self._turns} turns have run and no time has passed\n{self.waiting()}")
             self.random.shuffle(ready)
             return ready
         if timeout is None:
-            raise Stuck(f"nothing is ready and no timer is set: all wait for each other\n{self.waiting()}")
+            raise Stuck(
+                f"nothing is ready and no timer is set: all tasks wait for each other\n{self.waiting()}"
+            )
         self._turns = 0
         self._now_ns += math.ceil(timeout * 1e9)
         return []
 
     async def settle(self) -> None:
-        """Returns when everybody else waits for a timer or for good; no time passes."""
+        """Returns when all other tasks wait for a timer or for good; no time passes."""
         await asyncio.sleep(0)
         while self._ready or self._ready_descriptors():
             await asyncio.sleep(0)
@@ -144,19 +143,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def close_descriptor(self, number: int) -> None:
         self._descriptors.pop(number, None)
-        self._news.places.pop(number, None)
+        self._readable.places.pop(number, None)
         if number in self._readers or number in self._writers:
             self.remove_reader(number)
             self.remove_writer(number)
-            raise RuntimeError(f"descriptor {number} was closed while the loop watches it: remove it first")
+            raise RuntimeError(f"Descriptor {number} was closed while the loop watches it: remove it first")
 
     def became_readable(self, number: int) -> None:
-        """To be called by a descriptor when something has arrived: nobody goes through all of them to find out."""
-        self._news.numbers.add(number)
+        """Called by a descriptor when something has arrived, so that the loop need not look at all descriptors."""
+        self._readable.numbers.add(number)
 
     def add_reader(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._readers, fd, callback, args)
-        self._news.watched(_number(fd))
+        self._readable.watched(_number(fd))
 
     def add_writer(self, fd: Any, callback: Callable[[*Args], Any], *args: *Args) -> None:
         self._watch(self._writers, fd, callback, args)
@@ -180,8 +179,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _ready_descriptors(self) -> list[asyncio.Handle]:
         find = self._descriptors.get
-        ready = [self._readers[number] for number in self._news.readable(self._readers, find)]
-        ready += [h for fd, h in self._writers.items() if (at := find(fd)) is not None and at.writable()]
+        ready = [self._readers[number] for number in self._readable.readable(self._readers, find)]
+        ready += [
+            handle
+            for number, handle in self._writers.items()
+            if (descriptor := find(number)) is not None and descriptor.writable()
+        ]
         if self._aside:
             return [handle for handle in ready if _process(handle) not in self._aside]
         return ready
@@ -190,7 +193,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for handle in event_list:
             self._ready.append(handle)
 
-    # Processes: what a dead one still asks for never happens.
+    # Processes: callbacks and tasks of a dead process never run.
 
     def call_soon(
         self, callback: Callable[[*Args], object], *args: *Args, context: contextvars.Context | None = None
@@ -234,18 +237,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return sorted(tasks, key=lambda task: task.get_name())
 
     def pause(self, process: Process) -> None:
-        """Nothing of this process runs until `go_on`, as after SIGSTOP: time passes, and what others send waits."""
+        """Pauses a process until `go_on`, as after SIGSTOP: time passes, and what others send waits."""
         self._aside.setdefault(process, [])
         self._ready: deque[asyncio.Handle] = _Turns(self._ready, self._aside)
 
     def go_on(self, process: Process) -> None:
-        """What has become due meanwhile runs now, in the order in which it did."""
+        """Resumes a process: callbacks that became due meanwhile run now, in the order in which they became due."""
         waiting = self._aside.pop(process, [])
         self._ready = _Turns(self._ready, self._aside) if self._aside else deque(self._ready)
         self._ready.extend(waiting)
 
     def bury(self, process: Process) -> None:
-        """Nothing of this process runs from now on."""
+        """Ends a process: none of its callbacks and tasks runs from now on."""
         self.go_on(process)
         for handle in self._handles():
             if handle._context.get(running_process) is process:  # type: ignore[attr-defined]
@@ -271,7 +274,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             super()._asyncgen_finalizer_hook(generator)  # type: ignore[misc]
 
     def _bury_task(self, task: asyncio.Task[Any]) -> None:
-        """Closes its coroutine now, where all it could still do is dead, and not when memory is collected."""
+        """Closes the task's coroutine now, while everything it could call is dead, and not when it is garbage collected."""
         self._buried.add(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         work: Any = task.get_coro()
@@ -279,12 +282,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             try:
                 work.close()
                 return
-            except ValueError:  # the one that is running: when its turn is over
+            except ValueError:  # the coroutine is running: close it after its turn
                 again = contextvars.copy_context().run
                 super().call_soon(again, self._bury_task, task, context=self.outside)
                 return
             except BaseException:
-                pass  # it went on to another await, or failed on the way out: nobody is left to be told
+                pass  # it reached another await, or failed in a `finally` block: no caller is left to be told
 
     def _handles(self) -> Iterator[asyncio.Handle]:
         yield from self._ready
@@ -293,13 +296,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         yield from self._writers.values()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Deaths that a scenario planned are nobody's failure."""
+        """Ignores `Crashed`, because the scenario planned that death."""
         if not isinstance(context.get("exception"), Crashed):
             super().call_exception_handler(context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         if _dead(contextvars.copy_context()):
-            raise Crashed("a dead process gives no work to threads")
+            raise Crashed("A dead process cannot give work to threads")
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -308,7 +311,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     def waiting(self) -> str:
-        """Each task and the line it waits at, for an error message."""
+        """Each task and the line where it waits, for an error message."""
         lines = [f"  {task.get_name()} waits in {_place(task)}" for task in self.living_tasks()]
         watched = {fd: self._descriptors.get(fd) for fd in (*self._readers, *self._writers)}
         lines += [f"  watched: {descriptor!r}" for descriptor in watched.values()]
@@ -326,7 +329,7 @@ def _dead(context: contextvars.Context) -> bool:
 
 
 def _nothing() -> asyncio.Handle:
-    """One that the loop passes over."""
+    """A handle that the loop skips."""
     handle = asyncio.Handle.__new__(asyncio.Handle)
     handle._cancelled = True
     return handle

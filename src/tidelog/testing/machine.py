@@ -1,7 +1,7 @@
-"""A simulated machine: its disk, its clock, its place on the network, and the process that runs on it.
+"""A simulated machine: its disk, its clock, its host on the network, and the process that runs on it.
 
-`kill` and `lose_power` strike all of them at the same moment, from outside or in the middle of a disk
-operation, so nothing is said on the network that happened after the end."""
+`kill` and `lose_power` end all of them at the same moment, from outside or in the middle of a disk operation, so the machine
+sends nothing after its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.testing.process import Process
 
 
 class Machine:
-    """`process` is what runs now; after a crash, `restart` gives the next one."""
+    """`process`: the process that runs now; after a crash, `restart` starts the next one."""
 
     def __init__(self, network: VirtualNetwork, name: str, random: Random) -> None:
         self.name = name
@@ -29,34 +29,34 @@ class Machine:
         return self.process.dead
 
     def kill(self) -> None:
-        """The process ends at once, as by kill -9; the machine stays up."""
+        """Ends the process at once, as by kill -9; the machine stays up."""
         if not self.is_down:
             self._down(power=False)
 
     def pause(self) -> None:
-        """The process stands still, as after SIGSTOP; its connections stay, and what is sent to it waits."""
+        """Pauses the process, as after SIGSTOP; its connections stay, and what others send to it waits."""
         self.process.pause()
 
     def go_on(self) -> None:
-        """It finds that time has passed: leases are over, and timers due all at once."""
+        """Resumes the process, which finds that time has passed: leases have ended, and timers are due all at once."""
         self.process.go_on()
 
     def lose_power(self) -> None:
-        """The machine goes dark, whether or not its process was killed before."""
+        """Ends the machine, whether or not its process was killed before."""
         if not self._power_lost:
             self._down(power=True)
 
     def crash_after(self, operations: int, power: bool) -> None:
-        """A kill or a power loss in the middle of the `operations`-th change to the disk from now."""
+        """Plans a kill or a power loss in the middle of the `operations`-th change to the disk from now."""
         self.disk.crash_after(operations, power, lambda: self._down(power))
 
     def replace_disk(self) -> None:
-        """While the machine is down: an empty disk takes the place of the old one, with all that was on it."""
+        """Replaces the disk by an empty one while the machine is down; everything on the old disk is lost."""
         assert self.is_down, f"{self.name} is still running: its disk cannot be taken out"
         self.disk = successor(self.disk)
 
     def restart(self) -> Process:
-        """The disk as the crash left it, the network reachable again, and a fresh process."""
+        """Starts a new process, with the disk as the crash left it and the network reachable again."""
         assert self.is_down, f"{self.name} is still running: kill it first"
         if self._power_lost:
             self.disk.crash()
@@ -68,7 +68,7 @@ class Machine:
         return self.process
 
     def _down(self, power: bool) -> None:
-        """The process last: what Python runs while throwing it away finds disk and sockets dead."""
+        """Ends the process last: the `finally` blocks that Python then runs find disk and sockets dead."""
         self._power_lost = power
         self.disk.fence()
         if power:

@@ -1,8 +1,8 @@
-"""A metadata store for simulated clusters: one etcd made of memory, and a connection to it for every broker.
+"""A metadata store for simulated clusters: one etcd in memory, and a connection to it for every broker.
 
-Time is the loop's, chance the seed's.  Requests and answers take time; a broker can be cut off, or the whole store be
-away; a transaction may happen and its answer be lost, or happen long after its author gave up.  The store is a machine
-of its own: what a killed process has asked for still happens, and its leases end when their time is over."""
+Time is the loop's, and random numbers come from the seed.  Requests and answers take time; a broker can be cut off, or the
+whole store be unreachable; a transaction may happen and its answer be lost, or happen long after its sender gave up.  The
+store is a machine of its own: requests of a killed process still happen, and its leases end when their time is over."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from random import Random
 from typing import Any, TypeVar
 
 from tidelog import errors
-from tidelog.metadata.history import History
 from tidelog.metadata.store import (
     ABSENT,
-    Change,
     Changes,
     Compacted,
     Compare,
     Delete,
-    Entry,
+    KeyChange,
     LeaseEnded,
     Operation,
     Put,
     RolledBack,
     Snapshot,
+    StoredEntry,
     Unanswered,
     check_size,
 )
+from tidelog.metadata.watch_history import WatchHistory
 from tidelog.testing.loop import VirtualLoop
 from tidelog.testing.metadata_requests import StoreRequest
 from tidelog.testing.metadata_requests import Weather as Weather
@@ -45,14 +45,14 @@ RESTORED_TTL_MS = 2_000
 
 
 class VirtualMetadata:
-    """The store itself.  `connect` gives each process its own way to it."""
+    """The store itself.  `connect` gives each process its own connection."""
 
     def __init__(self, random: Random, weather: Weather | None = None) -> None:
         self.weather = weather or Weather()
         self._random = random
         self._loop: VirtualLoop = virtual_loop()
         self._entries: dict[str, tuple[bytes, int, int]] = {}  # value, revision, lease
-        self._history = History(START_REVISION, CHANGES_KEPT_MAX)
+        self._history = WatchHistory(START_REVISION, CHANGES_KEPT_MAX)
         self._leases: dict[int, _Term] = {}
         self._last_lease = 0
         self._compacted = 0
@@ -60,33 +60,33 @@ class VirtualMetadata:
         self._cut: set[str] = set()
         self._watches_stalled: set[str] = set()
         self.author = ""
-        """The process whose request is being done; empty when a lease ends."""
+        """The process whose request is being executed; empty when a lease ends."""
         self.observers: list[Callable[[Changes], None]] = []
-        """Called at the instant of every change, by whomever: for scenarios that judge each of them."""
+        """Called at the instant of every change, whichever process made it, for scenarios that check every change."""
         self._renewed_ms: dict[
             str, tuple[int, int]
         ] = {}  # by process: when its lease was last renewed, and for how long
         self._waiting: list[asyncio.Future[None]] = []
 
     def connect(self, name: str) -> VirtualStore:
-        """The store as the process `name` sees it; `cut_off` and `reconnect` go by this name."""
+        """The store as the process `name` sees it; `cut_off` and `reconnect` use this name."""
         return VirtualStore(self, name)
 
-    # What a scenario does to it
+    # Faults, for scenarios
 
     def go_away(self) -> None:
-        """No majority: nothing is answered, and no lease ends, until `come_back`."""
+        """Makes the store unreachable, as without a majority: no answers, and no lease ends, until `come_back`."""
         self._away = True
 
     def come_back(self) -> None:
-        """All leases begin anew, as with a new leader of etcd."""
+        """Makes the store reachable; all leases start again in full, as with a new leader of etcd."""
         self._away = False
         for term in self._leases.values():
             term.renew()
         self._wake()
 
     def cut_off(self, name: str) -> None:
-        """Nothing passes between the store and this process."""
+        """Cuts the connection between the store and this process."""
         self._cut.add(name)
 
     def reconnect(self, name: str) -> None:
@@ -94,7 +94,7 @@ class VirtualMetadata:
         self._wake()
 
     def stall_watch(self, name: str) -> None:
-        """This process learns of no change until `resume_watch`; its requests are answered all the same."""
+        """Stalls the watch of this process until `resume_watch`; its requests are still answered."""
         self._watches_stalled.add(name)
 
     def resume_watch(self, name: str) -> None:
@@ -102,7 +102,7 @@ class VirtualMetadata:
         self._wake()
 
     def lease_ended_ms(self, name: str) -> int | None:
-        """When the newest lease of this process ended, or will without another renewal; None when it never had one."""
+        """When the latest lease of this process ended, or will end without another renewal; None if it never had a lease."""
         renewed = self._renewed_ms.get(name)
         return None if renewed is None else sum(renewed)
 
@@ -114,7 +114,7 @@ class VirtualMetadata:
             self.author = before
 
     def compact(self, revision: int | None = None) -> None:
-        """Changes before that revision are forgotten; None: all."""
+        """Drops the changes before that revision; None: all changes."""
         newest = self._history.revision + 1
         self._compacted = max(self._compacted, newest if revision is None else min(revision, newest))
 
@@ -123,47 +123,51 @@ class VirtualMetadata:
         return self._history.revision
 
     def content(self) -> dict[str, bytes]:
-        """What is stored, for a scenario to look at."""
+        """The stored keys and values, for scenarios."""
         return {key: entry[0] for key, entry in sorted(self._entries.items())}
 
     def reaches(self, name: str) -> bool:
         return not self._away and name not in self._cut
 
-    # What happens at the store, at one instant each
+    # Operations of the store, each at one instant
 
-    def find(self, key: str) -> Entry | None:
-        found = self._entries.get(key)
-        return None if found is None else Entry(key, found[0], found[1])
+    def find(self, key: str) -> StoredEntry | None:
+        stored = self._entries.get(key)
+        return None if stored is None else StoredEntry(key, stored[0], stored[1])
 
     def select(self, prefix: str) -> Snapshot:
-        entries = [Entry(key, one[0], one[1]) for key, one in self._entries.items() if key.startswith(prefix)]
+        entries = [
+            StoredEntry(key, stored[0], stored[1])
+            for key, stored in self._entries.items()
+            if key.startswith(prefix)
+        ]
         return Snapshot(self.revision, sorted(entries))
 
     def commit(self, compare: Sequence[Compare], then: Sequence[Operation]) -> int | None:
         for key, revision in compare:
-            found = self._entries.get(key)
-            if (ABSENT if found is None else found[1]) != revision:
+            stored = self._entries.get(key)
+            if (ABSENT if stored is None else stored[1]) != revision:
                 return None
-        for one in then:
-            if isinstance(one, Put) and one.lease and one.lease not in self._leases:
-                raise LeaseEnded(f"lease {one.lease} of {one.key!r} has ended")
+        for operation in then:
+            if isinstance(operation, Put) and operation.lease and operation.lease not in self._leases:
+                raise LeaseEnded(f"Lease {operation.lease} of {operation.key!r} has ended.")
         return self._apply(then)
 
     def _apply(self, then: Sequence[Operation]) -> int:
         revision = self.revision + 1
-        changes: list[Change] = []
-        for one in then:
-            if isinstance(one, Put):
-                self._entries[one.key] = (one.value, revision, one.lease)
-                changes.append(Change(one.key, one.value))
+        changes: list[KeyChange] = []
+        for operation in then:
+            if isinstance(operation, Put):
+                self._entries[operation.key] = (operation.value, revision, operation.lease)
+                changes.append(KeyChange(operation.key, operation.value))
                 continue
-            if isinstance(one, Delete):
-                gone = [one.key] if one.key in self._entries else []
+            if isinstance(operation, Delete):
+                gone = [operation.key] if operation.key in self._entries else []
             else:
-                gone = sorted(key for key in self._entries if key.startswith(one.prefix))
+                gone = sorted(key for key in self._entries if key.startswith(operation.prefix))
             for key in gone:
                 del self._entries[key]
-                changes.append(Change(key, None))
+                changes.append(KeyChange(key, None))
         if not changes:
             return self.revision
         happened = Changes(revision, tuple(changes))
@@ -186,7 +190,7 @@ class VirtualMetadata:
         return term is not None
 
     def revoke(self, lease: int) -> None:
-        """The keys bound to it go, in one revision."""
+        """Ends a lease and deletes the keys bound to it, in one revision."""
         term = self._leases.pop(lease, None)
         if term is not None:
             term.over()
@@ -199,10 +203,10 @@ class VirtualMetadata:
     def is_away(self) -> bool:
         return self._away
 
-    # The ways to it
+    # Connections
 
     async def ask(self, name: str, work: Callable[[], T]) -> T:
-        """Reads and leases, which do no harm when they are asked for again."""
+        """For reads and leases, which can be requested again without harm."""
         ends = self._loop.time() + self.weather.patience_ms / 1000
         while True:
             left_ms = round((ends - self._loop.time()) * 1000)
@@ -213,16 +217,16 @@ class VirtualMetadata:
                     raise
 
     async def ask_once(self, name: str, work: Callable[[], T], patience_ms: int) -> T:
-        """Does `work` at the store some time from now; Unanswered when no answer comes back in time."""
+        """Executes `work` at the store some time from now; Unanswered if no answer arrives in time."""
         answer: asyncio.Future[T] = self._loop.create_future()
         StoreRequest(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
         done, _ = await asyncio.wait([answer], timeout=patience_ms / 1000)
         if not done:
-            raise Unanswered(f"the metadata store did not answer {name} within {patience_ms} ms")
+            raise Unanswered(f"The metadata store did not answer {name} within {patience_ms} ms.")
         return answer.result()
 
     def later(self, delay_ms: int, work: Callable[[], None]) -> None:
-        """On the store's own behalf, also when the process that asked is dead by then."""
+        """Calls `work` in the store's own context, so it runs even if the calling process is dead by then."""
         self._loop.call_later(delay_ms / 1000, work, context=self._loop.outside)
 
     async def follow(self, name: str, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
@@ -230,19 +234,19 @@ class VirtualMetadata:
         async for changes in history.watch("", from_revision):
             if changes.revision == self.revision:
                 await asyncio.sleep(self._random.randint(0, self.weather.delay_ms_max) / 1000)
-            await self._told(name)
+            await self._reachable(name)
             if changes.revision < self._compacted:
                 raise Compacted(
-                    f"changes before revision {self._compacted} are gone, asked for {changes.revision}"
+                    f"The store has no changes before revision {self._compacted}, and the watch asks for {changes.revision}."
                 )
             if history is not self._history:
                 break
-            wanted = tuple(one for one in changes.changes if one.key.startswith(prefix))
+            wanted = tuple(change for change in changes.changes if change.key.startswith(prefix))
             if wanted:
                 yield Changes(changes.revision, wanted)
-        raise RolledBack(f"the store is at revision {self.revision} and was at {history.revision} before")
+        raise RolledBack(f"The store is at revision {self.revision}, and was at {history.revision} before.")
 
-    async def _told(self, name: str) -> None:
+    async def _reachable(self, name: str) -> None:
         """Returns when a change can reach the watch of this process."""
         while not self.reaches(name) or name in self._watches_stalled:
             returned: asyncio.Future[None] = self._loop.create_future()
@@ -257,7 +261,7 @@ class VirtualMetadata:
 
 
 class Backup:
-    """What the store has at one moment."""
+    """A backup of the store at one moment."""
 
     def __init__(self, metadata: VirtualMetadata) -> None:
         self._metadata = metadata
@@ -265,8 +269,8 @@ class Backup:
         self._revision = metadata.revision
 
     def restore(self) -> None:
-        """All is as it was then, revisions too; leases of then begin anew, later ones are unknown.  Watches of before end
-        with RolledBack, as they do on etcd, which is another cluster after a restore."""
+        """Restores the store, revisions included.  The leases in the backup start again in full; later leases are unknown.
+        Open watches end with RolledBack, as they do on etcd, which is another cluster after a restore."""
         metadata = self._metadata
         for term in metadata._leases.values():
             term.over()
@@ -276,13 +280,13 @@ class Backup:
             lease: _Term(metadata, lease, RESTORED_TTL_MS, metadata._loop) for lease in leases
         }
         metadata._compacted = 0
-        before, metadata._history = metadata._history, History(self._revision, CHANGES_KEPT_MAX)
+        before, metadata._history = metadata._history, WatchHistory(self._revision, CHANGES_KEPT_MAX)
         before.close()
         metadata._wake()
 
 
 class _Term:
-    """How long a lease has still to go.  While the store is away, time does not count."""
+    """The remaining time of a lease.  While the store is unreachable, the time does not count."""
 
     def __init__(self, store: VirtualMetadata, lease: int, ttl_ms: int, loop: VirtualLoop) -> None:
         self._store = store
@@ -318,7 +322,7 @@ class VirtualStore:
         self._leases: dict[int, VirtualLease] = {}
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoredEntry | None:
         return await self.ask(lambda: self._metadata.find(key))
 
     async def range(self, prefix: str) -> Snapshot:
@@ -362,7 +366,7 @@ class VirtualStore:
             try:
                 await lease.end()
             except Unanswered:
-                pass  # it ends by itself
+                pass  # the lease ends by itself
         self._closed.set_result(None)
 
     async def ask(self, work: Callable[[], T]) -> T:
@@ -371,7 +375,7 @@ class VirtualStore:
 
     def _check_open(self) -> None:
         if self._closed.done():
-            raise errors.KafkaStorageError("the metadata store is closed")
+            raise errors.KafkaStorageError("The metadata store is closed.")
 
     async def renew(self, lease: int) -> bool:
         return await self.ask(lambda: self._metadata.renew(lease))

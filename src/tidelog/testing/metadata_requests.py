@@ -1,6 +1,6 @@
-"""One request to the simulated metadata store: on its way, there, and back, as the weather has it.
+"""One request to the simulated metadata store: its way there and the answer's way back, as `Weather` decides.
 
-Used by `tidelog.testing.metadata` alone."""
+Used by `tidelog.testing.metadata` only."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ RETRY_MS = 100
 
 @dataclass(slots=True)
 class Weather:
-    """How the store and the ways to it behave from now on; shares are from 0 to 1."""
+    """How the store and the connections to it behave from now on; shares are from 0 to 1."""
 
     delay_ms_max: int = 0
-    """Of each request, and of each answer; which one is chance."""
+    """The longest delay of a request, and of an answer; each delay is random."""
     lost_requests: float = 0.0
-    """Share of requests that never arrive.  Reads and leases are asked for again after a second."""
+    """Share of requests that never arrive.  Reads and requests for leases are sent again after a second."""
     lost_answers: float = 0.0
-    """Share of requests that are done and not answered."""
+    """Share of requests that are executed and not answered."""
     late_ms_max: int = 0
-    """A request that is given up may still be under way for as long as this; 0: never."""
+    """A request that its sender has given up may still arrive within this time; 0: never."""
     late: float = 0.0
-    """Share of requests that are held up on their way for up to `late_ms_max`: they may happen when nobody expects it."""
+    """Share of requests that are delayed on their way for up to `late_ms_max`: they may happen when no sender expects it."""
     twice: float = 0.0
-    """Share of requests that are done once more, up to `late_ms_max` later; nobody is told what came of it."""
+    """Share of requests that are executed once more, up to `late_ms_max` later, without an answer."""
     patience_ms: int = 10_000
-    """After this long without an answer its author is told Unanswered."""
+    """The time without an answer after which the sender gets Unanswered."""
 
 
-class Place(Protocol):
-    """The store, as a request sees it."""
+class StoreOfRequests(Protocol):
+    """The store, as a request needs it."""
 
     weather: Weather
 
@@ -47,16 +47,16 @@ class Place(Protocol):
     def later(self, delay_ms: int, work: Callable[[], None]) -> None: ...
 
     def work_of(self, name: str, work: Callable[[], T]) -> T:
-        """Does `work` for the process `name`, at this instant."""
+        """Executes `work` for the process `name`, at this instant."""
         ...
 
 
 class StoreRequest:
-    """On its way to the store, there, and back.  Chance has decided at the start what becomes of it."""
+    """A request to the store and its answer.  Random numbers decide at the start what happens to them."""
 
     def __init__(
         self,
-        store: Place,
+        store: StoreOfRequests,
         name: str,
         work: Callable[[], T],
         answer: asyncio.Future[T],
@@ -85,7 +85,7 @@ class StoreRequest:
         if not self._arrives:
             return
         if not self._store.reaches(self._name):
-            # It waits: in a client that tries again, or in a member that is cut off itself and passes it on late.
+            # The request waits: in a client that retries, or in a member that is itself cut off and passes it on late.
             if self._store.now() < self._late_ends:
                 self._store.later(RETRY_MS, self._arrive)
             return
@@ -101,13 +101,13 @@ class StoreRequest:
             self._store.later(self._back_ms, lambda: self._deliver(result, problem))
 
     def _arrive_again(self) -> None:
-        """A copy of the request that was long on its way."""
+        """A delayed copy of the request arrives."""
         if not self._store.reaches(self._name):
             return
         try:
             self._store.work_of(self._name, self._work)
         except Exception:
-            pass  # nobody is there to be told
+            pass  # the copy has no sender that could be told
 
     def _deliver(self, result: Any, problem: Exception | None) -> None:
         if self._answer.done() or self._store.now() >= self._ends:
@@ -116,6 +116,6 @@ class StoreRequest:
             self._store.later(RETRY_MS, lambda: self._deliver(result, problem))
         elif problem is not None:
             self._answer.set_exception(problem)
-            self._answer.exception()  # a process that was killed meanwhile does not ask for it
+            self._answer.exception()  # a process that was killed meanwhile does not retrieve it
         else:
             self._answer.set_result(result)

@@ -1,9 +1,8 @@
 """A network in memory between named hosts: `tidelog.net.network.Network` on the virtual loop.
 
-Bytes arrive after a latency, in segments cut and joined at random, through bounded buffers; lines between
-hosts can be cut, one way or both, connections reset, processes and machines stopped.  TCP's promises hold:
-what arrives is a prefix of what was sent.  Give each machine its `host(name)`; the network itself is the
-view of "localhost"."""
+Bytes arrive after a latency, in segments cut and joined at random, through bounded buffers.  Lines between hosts can be cut,
+one way or both; connections can be reset; processes and machines can be stopped.  TCP's guarantee holds: what arrives is a
+prefix of what was sent.  Give each machine its `host(name)`; the network itself is the view of "localhost"."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tidelog.testing.sockets import VirtualListener, VirtualSocket, pair
 
 OWN_NAMES = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0", "::", "::1"})
 FIRST_FREE_PORT = 40_000
-CONNECT_TIMEOUT_S = 127.0  # what Linux gives a connection attempt that nobody answers
+CONNECT_TIMEOUT_S = 127.0  # Linux's timeout of a connection attempt without an answer
 
 
 class VirtualHost:
@@ -48,8 +47,8 @@ class VirtualHost:
         return listener
 
     async def connect(self, host: str, port: int) -> VirtualSocket:
-        """Refused at once by a name nobody has, after the latency by a port nobody listens on; a machine
-        that is off or behind a cut line does not answer, and the attempt ends after `CONNECT_TIMEOUT_S`."""
+        """Connects to a port.  An unknown host name is refused at once, a port without a listener after the latency.  A
+        machine that is off or behind a cut line does not answer, and the attempt ends after `CONNECT_TIMEOUT_S`."""
         network = self.network
         target = self if host in OWN_NAMES else network.known(host)
         if target is None:
@@ -63,7 +62,7 @@ class VirtualHost:
             raise TimeoutError(errno.ETIMEDOUT, f"{host}:{port} does not answer") from None
         listener = target.listeners.get(port)
         if listener is None or listener.full:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no process listens on {host}:{port}")
         local = (self.name, self._free_port())
         near, far = (
             VirtualSocket(self, local, (host, port)),
@@ -74,15 +73,14 @@ class VirtualHost:
         return near
 
     def kill_process(self) -> None:
-        """The system closes all sockets; what was sent still arrives."""
+        """Closes all sockets, as the system does for a process that ends; what was sent still arrives."""
         for listener in [*self.listeners.values()]:
             listener.killed()
         for socket in [*self.sockets]:
             socket.killed()
 
     def power_off(self) -> None:
-        """All connections are gone without a word; peers learn it from their next segment after
-        `power_on`."""
+        """Ends all connections without a notice; peers learn it from their next segment after `power_on`."""
         self.is_up = False
         for socket in [*self.sockets]:
             socket.vanish()
@@ -99,8 +97,8 @@ class VirtualHost:
 
 
 class VirtualNetwork:
-    """Attributes may be set at any time.  `short_send_chance`: how often a send takes less than it could;
-    `split_chance`: how often a segment is cut short."""
+    """Attributes may be set at any time.  `short_send_chance`: how often a send accepts less than it could; `split_chance`:
+    how often a segment is cut short."""
 
     def __init__(self, random: Random | None = None) -> None:
         self.loop = virtual_loop()
@@ -114,7 +112,7 @@ class VirtualNetwork:
         self._changed = asyncio.Event()
 
     def host(self, name: str) -> VirtualHost:
-        """The host of this name, made when first asked for."""
+        """The host of this name, made at the first call."""
         return self._hosts.setdefault(name, VirtualHost(self, name))
 
     def listen(self, host: str, port: int) -> VirtualListener:
@@ -126,25 +124,25 @@ class VirtualNetwork:
     # Trouble.
 
     def cut(self, source: str, target: str, one_way: bool = False) -> None:
-        """Nothing passes from `source` to `target` (nor back) until healed; TCP keeps it for later."""
+        """Cuts the line from `source` to `target` (and back) until it is healed; TCP keeps the bytes for later."""
         self._cut.add((source, target))
         if not one_way:
             self._cut.add((target, source))
 
     def heal(self) -> None:
-        """All lines are whole."""
+        """Heals all lines."""
         self._cut.clear()
         self.lines_changed()
 
     def mend(self, source: str, target: str) -> None:
-        """The line between the two is whole again, both ways; others stay cut."""
+        """Heals the line between the two hosts, both ways; other lines stay cut."""
         self._cut -= {(source, target), (target, source)}
         self.lines_changed()
 
     def reset(self, host: str | None = None, chance: float = 1.0) -> int:
-        """Breaks connections of one host, or of all, each with this chance; how many."""
+        """Resets connections of one host, or of all hosts, each with this chance; returns how many."""
         hosts = [*self._hosts.values()] if host is None else [self.host(host)]
-        sockets = [socket for each in hosts for socket in each.sockets if socket.alive]
+        sockets = [socket for of_host in hosts for socket in of_host.sockets if socket.alive]
         hit = [socket for socket in sockets if self.chance(chance)]
         for socket in hit:
             socket.reset()
@@ -170,8 +168,8 @@ class VirtualNetwork:
     async def trip(self) -> None:
         await asyncio.sleep(self.random.uniform(*self.latency_s))
 
-    async def until_passable(self, one: VirtualHost, other: VirtualHost) -> None:
-        while not (self.passes(one, other) and self.passes(other, one)):
+    async def until_passable(self, source: VirtualHost, target: VirtualHost) -> None:
+        while not (self.passes(source, target) and self.passes(target, source)):
             await self._changed.wait()
 
     def lines_changed(self) -> None:

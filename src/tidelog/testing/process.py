@@ -1,9 +1,8 @@
-"""A simulated process: all that runs on its behalf, and that a kill ends at once.
+"""A simulated process: everything that runs on its behalf, and that a kill ends at once.
 
-Tasks, callbacks and timers belong to the process in whose context they were made.  After `kill` none of
-them takes another step, as after kill -9.  Python insists on running the `finally` blocks of coroutines that
-are thrown away: they run at once, and whatever they ask of the loop, or of a `Machine`'s disk and sockets, is
-dead."""
+Tasks, callbacks and timers belong to the process in whose context they were made.  After `kill` none of them takes another
+step, as after kill -9.  Python runs the `finally` blocks of coroutines that are discarded: they run at once, and their calls
+to the loop, or to a `Machine`'s disk and sockets, have no effect."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tidelog.testing.disk_state import Crashed
 from tidelog.testing.loop import VirtualLoop, running_process
-from tidelog.testing.platter import Crashed
 
 T = TypeVar("T")
 
@@ -28,7 +27,7 @@ class Process:
         self._outcomes: list[asyncio.Future[Any]] = []
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts a task of this process.  Whoever awaits it from outside waits for ever if the process
+        """Starts a task of this process.  A caller outside of the process that awaits the task waits for ever if the process
         dies: use `run` where that can happen."""
         context = contextvars.copy_context()
         context.run(running_process.set, self)
@@ -49,7 +48,7 @@ class Process:
             self._outcomes.remove(outcome)
 
     def pause(self) -> None:
-        """It stands still, as after SIGSTOP."""
+        """Pauses the process, as after SIGSTOP."""
         if not self.dead:
             self._loop.pause(self)
 
@@ -81,5 +80,5 @@ def _pass_on(task: asyncio.Task[T], outcome: asyncio.Future[T]) -> None:
 def virtual_loop() -> VirtualLoop:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualLoop):
-        raise RuntimeError("this works on a VirtualLoop only: start the scenario with tidelog.testing.run")
+        raise RuntimeError("This works only on a VirtualLoop: start the scenario with tidelog.testing.run")
     return loop

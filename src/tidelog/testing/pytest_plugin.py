@@ -1,4 +1,4 @@
-"""Fixtures for pytest, found by it when Tidelog is installed: a real broker, without Docker and JVM."""
+"""pytest fixtures of a real broker, without Docker and JVM; pytest finds them when Tidelog is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def tidelog_broker() -> Iterator[InnerBroker]:
-    """A broker that all tests of the run share: give your topics names of their own."""
+    """A broker that all tests of the run share: give each test's topics unique names."""
     from tidelog.testing import broker
 
     with broker() as running:
@@ -22,7 +22,7 @@ def tidelog_broker() -> Iterator[InnerBroker]:
 
 @pytest.fixture
 def fresh_tidelog_broker() -> Iterator[InnerBroker]:
-    """An empty broker for this test alone; it may be stopped and started again."""
+    """An empty broker for this test alone; the test may stop it and start it again."""
     from tidelog.testing import broker
 
     with broker() as running:

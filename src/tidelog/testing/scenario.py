@@ -1,4 +1,4 @@
-"""Runs a scenario on virtual time, and says how to run it again when it fails."""
+"""Runs a scenario on virtual time, and tells how to repeat it when it fails."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEED_VARIABLE = "TIDELOG_SEED"
 
 
 def run(scenario: Callable[[Random], Coroutine[Any, Any, T]], seed: int = 0) -> T:
-    """`scenario` gets the one source of chance.  What it raises carries a note with the seed and the
-    command that repeats it; tasks it left behind are cancelled."""
+    """Runs `scenario` with the only source of randomness.  An exception gets a note with the seed and the command that
+    repeats the scenario; tasks that the scenario has left are cancelled."""
     random = Random(seed)
     loop = VirtualLoop(Random(random.getrandbits(64)))
     try:
@@ -33,7 +33,7 @@ def run(scenario: Callable[[Random], Coroutine[Any, Any, T]], seed: int = 0) -> 
 
 
 def seeds(count: int, start: int = 0) -> Sequence[int]:
-    """The seeds a test tries: `count` of them, or the one that the rerun command names."""
+    """The seeds that a test tries: `count` of them, or the one that the rerun command names."""
     chosen = os.environ.get(SEED_VARIABLE)
     return range(start, start + count) if chosen is None else [int(chosen)]
 
@@ -45,7 +45,7 @@ def rerun_command(seed: int) -> str:
     # "path::test[parameters] (call)": the parameters may hold the seed, which the variable replaces.
     test = re.sub(r"(\[.*\])? \(\w+\)$", "", os.environ.get("PYTEST_CURRENT_TEST", ""))
     if test:
-        # Both markers, because a seed of a long run is worth a short one.
+        # Both markers, because a test that runs many seeds only with `deep` repeats a single seed quickly.
         return f"{SEED_VARIABLE}={seed} {python} -m pytest -m 'deep or not deep' {shlex.quote(test)}"
     return f"{SEED_VARIABLE}={seed} {shlex.join([python, *sys.argv])}"
 

@@ -1,9 +1,8 @@
-"""Sockets of the simulated network: two one-way streams of bytes with bounded buffers, cut and joined at
-random.
+"""The sockets of the simulated network: two one-way byte streams with bounded buffers, cut and joined at random.
 
-What a socket accepts leaves in segments; each arrives after the line's latency, in order, as far as the
-receiver has room.  Segments wait while the line is cut or the receiver's machine is off.  Made by
-`tidelog.testing.network`."""
+The bytes that a socket accepts leave in segments.  Each segment arrives after the line's latency, in order, as far as the
+receiver has room.  Segments wait while the line is cut or the receiver's machine is off.  `tidelog.testing.network` makes
+the sockets."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class VirtualSocket:
     def __repr__(self) -> str:
         return f"{self._local[0]}:{self._local[1]} to {self._remote[0]}:{self._remote[1]}"
 
-    # The seam.
+    # The methods of `tidelog.net.network.Socket`.
 
     def fileno(self) -> int:
         return self._fd
@@ -80,7 +79,7 @@ class VirtualSocket:
         return self.send(b"".join(buffers))
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Buffers can be made smaller than the network's, not larger; other options change nothing here."""
+        """Makes buffers smaller than the network's, but not larger; other options have no effect."""
         if level == system.SOL_SOCKET and option == system.SO_SNDBUF:
             self._out_bytes_max = min(value, self._network.buffer_bytes)
         elif level == system.SOL_SOCKET and option == system.SO_RCVBUF:
@@ -93,7 +92,7 @@ class VirtualSocket:
         return self._local
 
     def close(self) -> None:
-        """Sends what was accepted, then the end; with bytes left unread the peer gets a reset, as on
+        """Sends the accepted bytes, then the end of the stream; if bytes are left unread, the peer gets a reset, as on
         Linux."""
         if self._closed:
             return
@@ -118,19 +117,19 @@ class VirtualSocket:
         return not self._closed and not self._reset
 
     def vanish(self) -> None:
-        """Its machine lost power: nothing is sent, not even an end."""
+        """The machine lost power: nothing is sent, not even the end of the stream."""
         self._unwatch()
         if not self._closed:
             self._close()
         self._forget()
 
     def reset(self) -> None:
-        """Both ends find the connection broken: this one at once, the other after the latency."""
+        """Breaks the connection: this end notices at once, the other end after the latency."""
         self._send_reset()
         self.reset_arrived()
 
     def killed(self) -> None:
-        """Its process is gone and the system closes it."""
+        """The process ended, and the system closes the socket."""
         self._unwatch()
         self.close()
 
@@ -159,7 +158,7 @@ class VirtualSocket:
         if self._reset or not self._network.passes(self.host, peer.host):
             return  # `resume` starts it again
         if peer._closed:
-            peer._send_reset()  # its machine knows no such connection any more
+            peer._send_reset()  # the peer's machine no longer knows the connection
             return
         if self._out:
             room = min(len(self._out), peer._in_bytes_max - len(peer._in))
@@ -175,7 +174,7 @@ class VirtualSocket:
         self._move()
 
     def _send_reset(self) -> None:
-        """Not kept for later when the line is cut: the peer then learns it from its next segment."""
+        """Sends a reset.  If the line is cut, the reset is lost, and the peer learns it from its next segment."""
         self._network.later(self._reset_peer)
         self._forget()
 
@@ -228,7 +227,7 @@ class VirtualListener:
         if self._fd < 0:
             raise OSError(9, f"{self}: this socket is closed")
         if not self._waiting:
-            raise BlockingIOError(f"{self}: nobody waits")
+            raise BlockingIOError(f"{self}: no connection waits")
         accepted = self._waiting.popleft()
         return accepted, accepted.getpeername()
 
@@ -265,7 +264,7 @@ class VirtualListener:
         self.host.network.loop.became_readable(self._fd)
 
 
-def pair(one: VirtualSocket, other: VirtualSocket) -> None:
-    one.peer, other.peer = other, one
-    for end in (one, other):
+def pair(near: VirtualSocket, far: VirtualSocket) -> None:
+    near.peer, far.peer = far, near
+    for end in (near, far):
         end.host.sockets[end] = None

@@ -1,9 +1,9 @@
-"""The transactions that this broker coordinates: one state machine for each partition of the transactions topic it leads.
+"""The transaction coordinator: one state machine for each partition of `__transaction_state` that this broker leads.
 
-A request is decided by `transaction`, its record appended, and its answer held until the record is committed.  The end
-of a transaction is two records: once the first, which decides the outcome, is committed, nothing can change it any
-more; then every partition gets its marker, and the second says that all have.  A broker that stops in between goes on
-with the markers after its start."""
+`transaction` decides a request; its record is appended, and the answer waits until the record is committed.  A
+transaction ends with two records: when the first one (prepare) is committed, the outcome cannot change any more; then
+every partition gets its marker, and the second one (complete) is written.  A broker that stops in between writes the
+missing markers after its restart."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import NamedTuple, Protocol
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.replication.partition import Ending
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
-from tidelog.transactions.enlisting import EnlistingElsewhere
-from tidelog.transactions.machine import KINDS, TOPIC, TransactionMachine, entry, tombstone
-from tidelog.transactions.markers import Markers, Wait
+from tidelog.transactions.enlistment import RemoteEnlistment
+from tidelog.transactions.markers import MarkerWait, TransactionMarkers
+from tidelog.transactions.state_machine import KINDS, TOPIC, TransactionStateMachine, entry, tombstone
 from tidelog.transactions.transaction import (
     DECIDED,
     SERVED,
-    Instance,
-    State,
+    ProducerIdAndEpoch,
     Transaction,
+    TransactionStatus,
     check_added,
     completed,
     concurrent,
@@ -53,35 +53,35 @@ RETRY_S = 0.1
 RETRY_S_MAX = 2.0
 EXPIRED_AT_ONCE = 500  # tombstones in one batch
 
-TransactionShard = Shard[TransactionMachine]
+TransactionShard = Shard[TransactionStateMachine]
 
 
-class ProducerIds(Protocol):
+class ProducerIdSource(Protocol):
     async def next(self) -> int: ...
 
 
-class Enlisting(Protocol):
-    """A change of the transaction that a partition waits for before it takes the producer's batch."""
+class PendingEnlistment(Protocol):
+    """A change of the transaction that a partition awaits before it appends the producer's batch."""
 
     async def wait(self) -> None: ...
 
 
-class EnlistingHere(NamedTuple):
+class LocalEnlistment(NamedTuple):
     shard: TransactionShard
 
     async def wait(self) -> None:
         await self.shard.settled(COMMIT_MS_MAX)
 
 
-class Transactions:
+class TransactionCoordinator:
     def __init__(
         self,
         node: NodeId,
         controller: Controller,
         partitions: Partitions,
         clock: Clock,
-        producer_ids: ProducerIds,
-        markers: Markers,
+        producer_ids: ProducerIdSource,
+        markers: TransactionMarkers,
         peers: Peers,
     ) -> None:
         self._node = node
@@ -91,8 +91,8 @@ class Transactions:
         self._producer_ids = producer_ids
         self._markers = markers
         self.topic = InternalTopic(TOPIC, controller, self._shape)
-        self.coordinator: Coordinator[TransactionMachine] = Coordinator(
-            self.topic, node, partitions, clock, KINDS, TransactionMachine
+        self.coordinator: CoordinatorRuntime[TransactionStateMachine] = CoordinatorRuntime(
+            self.topic, node, partitions, clock, KINDS, TransactionStateMachine
         )
         self.coordinator.opened.append(self._opened)
         self.committed = 0
@@ -105,9 +105,11 @@ class Transactions:
     def config(self) -> BrokerConfig:
         return self._controller.config()
 
-    # A producer presents itself
+    # InitProducerId
 
-    async def initialize(self, transactional_id: str, timeout_ms: int, expected: Instance | None) -> Instance:
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
         most = self.config.transaction_max_timeout_ms
@@ -119,61 +121,70 @@ class Transactions:
         fresh_id: int | None = None
         while True:
             shard = self.coordinator.shard(transactional_id)
-            known = shard.machine.get(transactional_id)
-            if known is not None and known.state is State.ONGOING:
-                if expected is not None and not _same_instance(known, expected):
-                    raise fencing(known, expected.epoch)
-                await self._abort(shard, known)
-                raise concurrent(known)
-            if fresh_id is None and needs_producer_id(known, expected):
+            transaction = shard.machine.get(transactional_id)
+            if transaction is not None and transaction.state is TransactionStatus.ONGOING:
+                if expected is not None and not _same_instance(transaction, expected):
+                    raise fencing(transaction, expected.epoch)
+                await self._abort(shard, transaction)
+                raise concurrent(transaction)
+            if fresh_id is None and needs_producer_id(transaction, expected):
                 fresh_id = await self._producer_ids.next()
                 continue
-            after = initialized(known, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms())
+            after = initialized(
+                transaction, transactional_id, timeout_ms, expected, fresh_id, self._clock.now_ms()
+            )
             await self._change(shard, after)
-            return Instance(after.producer_id, after.epoch)
+            return ProducerIdAndEpoch(after.producer_id, after.epoch)
 
-    # It adds partitions
+    # AddPartitionsToTxn
 
     async def add_partitions(
-        self, transactional_id: str, instance: Instance, partitions: frozenset[TopicPartition], version: int
+        self,
+        transactional_id: str,
+        instance: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        version: int,
     ) -> None:
         shard = self._shard(transactional_id)
-        known = shard.machine.get(transactional_id)
-        after = with_partitions(known, instance, partitions, version, self._clock.now_ms())
-        if after is known:
+        transaction = shard.machine.get(transactional_id)
+        after = with_partitions(transaction, instance, partitions, version, self._clock.now_ms())
+        if after is transaction:
             await shard.settled(COMMIT_MS_MAX)
         else:
             await self._change(shard, after)
 
-    async def verify(self, transactional_id: str, instance: Instance, partition: TopicPartition) -> None:
+    async def verify(
+        self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> None:
         shard = self._shard(transactional_id)
-        known = check_added(shard.machine.get(transactional_id), instance, partition)
+        transaction = check_added(shard.machine.get(transactional_id), instance, partition)
         if self.coordinator.lease_proven:
             await shard.settled(COMMIT_MS_MAX)
         else:
-            await self._change(shard, known)
+            await self._change(shard, transaction)
 
     def enlist(
-        self, transactional_id: str, instance: Instance, partition: TopicPartition, add: bool
-    ) -> Enlisting | None:
-        """For the leader of a partition that got a producer's batch: is it part of the transaction?  From version 2 of
-        the protocol on the batch itself makes it one (`add`).  None: take it; otherwise wait first."""
+        self, transactional_id: str, instance: ProducerIdAndEpoch, partition: TopicPartition, add: bool
+    ) -> PendingEnlistment | None:
+        """For a partition that gets a producer's batch: verifies that the partition is part of the transaction.  From
+        version 2 of the protocol on, the batch itself adds the partition (`add`).  None: the batch can be appended now;
+        otherwise await the result first."""
         elsewhere = self._coordinated_by(transactional_id)
         if elsewhere is not None:
-            return EnlistingElsewhere(self._peers, elsewhere, transactional_id, instance, partition, add)
+            return RemoteEnlistment(self._peers, elsewhere, transactional_id, instance, partition, add)
         shard = self._shard(transactional_id)
-        known = shard.machine.get(transactional_id)
+        transaction = shard.machine.get(transactional_id)
         if add:
-            one = frozenset((partition,))
-            after = with_partitions(known, instance, one, SERVED, self._clock.now_ms())
-            if after is not known:
+            added = frozenset((partition,))
+            after = with_partitions(transaction, instance, added, SERVED, self._clock.now_ms())
+            if after is not transaction:
                 self._append(shard, after)
         else:
-            check_added(known, instance, partition)
-        return None if shard.is_settled else EnlistingHere(shard)
+            check_added(transaction, instance, partition)
+        return None if shard.is_settled else LocalEnlistment(shard)
 
     def _coordinated_by(self, transactional_id: str) -> NodeId | None:
-        """The other broker that coordinates the id; None when it is this one, or nobody yet."""
+        """The other broker that coordinates the id; None if this broker does, or if no broker does yet."""
         image = self._controller.image
         count = self.topic.count(image)
         if count is None:
@@ -181,35 +192,38 @@ class Transactions:
         leader = self.coordinator.leader_of(transactional_id, count, image)
         return None if leader == self._node else leader
 
-    # It ends
+    # EndTxn
 
-    async def end(self, transactional_id: str, instance: Instance, commit: bool, version: int) -> Instance:
-        """What the producer is from now on."""
+    async def end(
+        self, transactional_id: str, instance: ProducerIdAndEpoch, commit: bool, version: int
+    ) -> ProducerIdAndEpoch:
+        """Commits or aborts; returns the producer's id and epoch for its next transaction."""
         fresh_id: int | None = None
         while True:
             shard = self._shard(transactional_id)
-            known = shard.machine.get(transactional_id)
-            if fresh_id is None and ends_with_producer_id(known, version):
+            transaction = shard.machine.get(transactional_id)
+            if fresh_id is None and ends_with_producer_id(transaction, version):
                 fresh_id = await self._producer_ids.next()
                 continue
-            after = ended(known, instance, commit, version, fresh_id, self._clock.now_ms())
+            after = ended(transaction, instance, commit, version, fresh_id, self._clock.now_ms())
             break
-        if after is known:
+        if after is transaction:
             await shard.settled(COMMIT_MS_MAX)
-            return Instance(after.producer_id, after.epoch)
+            return ProducerIdAndEpoch(after.producer_id, after.epoch)
         await self._decide(shard, after)
         then = completed(after, after.updated_ms)
-        return Instance(then.producer_id, then.epoch)
+        return ProducerIdAndEpoch(then.producer_id, then.epoch)
 
-    async def _abort(self, shard: TransactionShard, known: Transaction) -> None:
-        """The broker's own decision; the producer finds itself fenced."""
-        fresh_id = await self._producer_ids.next() if known.exhausted else None
-        if shard.closed or shard.machine.get(known.id) is not known:
+    async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
+        """Aborts the transaction and fences its producer."""
+        fresh_id = await self._producer_ids.next() if transaction.exhausted else None
+        if shard.closed or shard.machine.get(transaction.id) is not transaction:
             return
-        await self._decide(shard, fenced(known, fresh_id, self._clock.now_ms()))
+        await self._decide(shard, fenced(transaction, fresh_id, self._clock.now_ms()))
 
     async def _decide(self, shard: TransactionShard, decided: Transaction) -> None:
-        """Returns when the outcome is certain.  It is completed whether or not somebody waits for that."""
+        """Writes the outcome; returns when it is committed.  The transaction is completed in any case, even if the
+        caller stops waiting."""
         appended = shard.append([entry(decided)])
         shard.machine.appended(decided)
         assert appended is not None
@@ -226,7 +240,7 @@ class Transactions:
     # Markers, then the last record
 
     def _complete(self, shard: TransactionShard, decided: Transaction) -> None:
-        """In one go where nothing has to be waited for, which is the rule; by a task otherwise."""
+        """Writes markers and the final record: at once if all markers are committed at once, otherwise in a task."""
         if shard.closed or shard.machine.get(decided.id) is not decided:
             return
         left, waits = self._write_markers(shard, decided, decided.partitions)
@@ -236,19 +250,19 @@ class Transactions:
 
     def _write_markers(
         self, shard: TransactionShard, decided: Transaction, partitions: frozenset[TopicPartition]
-    ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, Wait]]]:
-        """(partitions that could not be told now, those that are to be waited for)."""
+    ) -> tuple[frozenset[TopicPartition], list[tuple[TopicPartition, MarkerWait]]]:
+        """(partitions whose marker could not be written now, markers that are not committed yet)."""
         ending = Ending(decided.producer_id, decided.epoch, shard.epoch, decided.commits, decided.version)
         left, waits = set(), []
         for name in sorted(partitions):
             try:
                 wait = self._markers.append(name, ending)
             except (errors.UnknownTopicOrPartition, errors.UnknownTopicId):
-                continue  # deleted since: nobody is left to be told
+                continue  # the topic was deleted: no marker is needed
             except errors.InvalidProducerEpoch as problem:
-                log.error("%s does not take the marker of %r: %s", name, decided.id, problem)
+                log.error("%s refuses the transaction marker of %r: %s", name, decided.id, problem)
             except errors.TidelogError as problem:
-                log.info("%s cannot take the marker of %r yet: %s", name, decided.id, problem)
+                log.info("cannot write the transaction marker of %r to %s yet: %s", decided.id, name, problem)
                 left.add(name)
             else:
                 if wait is not None:
@@ -259,7 +273,7 @@ class Transactions:
         try:
             self._append(shard, completed(decided, self._clock.now_ms()))
         except errors.TidelogError as problem:
-            log.info("the end of %r cannot be recorded yet: %s", decided.id, problem)
+            log.info("cannot write yet that the transaction of %r is complete: %s", decided.id, problem)
             return False
         return True
 
@@ -268,9 +282,9 @@ class Transactions:
         shard: TransactionShard,
         decided: Transaction,
         left: frozenset[TopicPartition],
-        waits: list[tuple[TopicPartition, Wait]],
+        waits: list[tuple[TopicPartition, MarkerWait]],
     ) -> None:
-        # A shard that was lost and came back is another one: what the old one waits for is nobody's concern.
+        # A shard that is loaded again is a new object, so tasks of the old shard do not get in its way.
         mine = (shard, decided.id)
         if mine in self._completing:
             return
@@ -308,39 +322,39 @@ class Transactions:
                 self._complete(shard, decided)
                 return
 
-    # Telling
+    # Describing
 
     def describe(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
-        known = self.coordinator.shard(transactional_id).machine.get(transactional_id)
-        if known is None:
-            raise errors.TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
-        return known
+        transaction = self.coordinator.shard(transactional_id).machine.get(transactional_id)
+        if transaction is None:
+            raise errors.TransactionalIdNotFound(f"transactional id {transactional_id!r} does not exist")
+        return transaction
 
     async def described(self, transactional_id: str) -> Transaction:
-        """As `describe`, once nothing of it can be undone any more."""
-        known = self.describe(transactional_id)
+        """As `describe`; returns when the described state is committed."""
+        transaction = self.describe(transactional_id)
         await self.coordinator.shard(transactional_id).settled(COMMIT_MS_MAX)
-        return known
+        return transaction
 
     def all(self) -> Iterator[Transaction]:
-        """Those coordinated here; CoordinatorLoadInProgress while not all of them are known."""
+        """The transactions that this broker coordinates; raises CoordinatorLoadInProgress while a shard loads."""
         if self.coordinator.loading:
             raise errors.CoordinatorLoadInProgress("transactions are being loaded: try again")
         for shard in self.coordinator.shards():
             yield from shard.machine
 
-    # What happens by itself
+    # Timeouts and expiry
 
     async def abort_timed_out(self) -> None:
-        """One look at all transactions."""
+        """Aborts all transactions that have timed out."""
         now_ms = self._clock.now_ms()
         for shard in self.coordinator.shards():
             for transaction in shard.machine:
                 if transaction.timed_out(now_ms):
                     log.info(
-                        "the transaction of %r took longer than %d ms: aborting it",
+                        "aborting the transaction of %r, which took longer than %d ms",
                         transaction.id,
                         transaction.timeout_ms,
                     )
@@ -348,19 +362,21 @@ class Transactions:
                         await self._abort(shard, transaction)
                         self.timed_out += 1
                     except errors.TidelogError as problem:
-                        # Others may be in partitions that can be written.
-                        log.warning("%r cannot be aborted now: %s", transaction.id, problem)
+                        # Other transactions may be in shards that can be written.
+                        log.warning("cannot abort the transaction of %r now: %s", transaction.id, problem)
 
     async def forget_expired(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self.config.transactional_id_expiration_ms
         for shard in self.coordinator.shards():
-            gone = [one.id for one in shard.machine if one.expired(now_ms, expiration_ms)]
+            gone = [
+                transaction.id for transaction in shard.machine if transaction.expired(now_ms, expiration_ms)
+            ]
             try:
                 for at in range(0, len(gone), EXPIRED_AT_ONCE):
                     shard.append([tombstone(name) for name in gone[at : at + EXPIRED_AT_ONCE]])
                     await asyncio.sleep(0)
             except errors.TidelogError as problem:
-                log.warning("%s: ids that nobody uses are not forgotten now: %s", shard, problem)
+                log.warning("%s: cannot delete expired transactional ids now: %s", shard, problem)
 
     # Life
 
@@ -405,9 +421,9 @@ class Transactions:
         shard.machine.appended(after)
         await shard.committed(appended, COMMIT_MS_MAX)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TopicShape:
         config = self.config
-        return Shape(
+        return TopicShape(
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
             {
@@ -420,17 +436,17 @@ class Transactions:
         )
 
 
-def _same_instance(known: Transaction, expected: Instance) -> bool:
-    return expected.producer_id == known.producer_id and expected.epoch == known.epoch
+def _same_instance(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    return expected.producer_id == transaction.producer_id and expected.epoch == transaction.epoch
 
 
-async def _succeeds(wait: Wait, name: TopicPartition) -> bool:
+async def _succeeds(wait: MarkerWait, name: TopicPartition) -> bool:
     try:
         await wait(MARKER_MS_MAX)
     except errors.InvalidProducerEpoch as problem:
-        log.error("%s does not take a marker: %s", name, problem)
+        log.error("%s refuses a transaction marker: %s", name, problem)
     except errors.TidelogError as problem:
-        log.info("the marker for %s is not there for certain: %s", name, problem)
+        log.info("the transaction marker of %s is not committed yet: %s", name, problem)
         return False
     return True
 
@@ -441,4 +457,4 @@ async def _again_and_again(work: Callable[[], Awaitable[None]], interval_ms: Cal
         try:
             await work()
         except errors.TidelogError as problem:
-            log.warning("transactions are looked after again later: %s", problem)
+            log.warning("cannot look for timed-out or expired transactions now: %s", problem)

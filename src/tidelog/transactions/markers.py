@@ -1,7 +1,7 @@
-"""Markers: how a partition is told that a producer's transaction in it has ended.
+"""Transaction markers: appends the control record that ends a producer's transaction to each of its partitions.
 
-A partition whose records are a coordinator's state is told through its coordinator, which has to know the outcome.
-One that another broker leads gets its marker by a request to that broker."""
+Partitions of a coordinator's topic get the marker through their coordinator, which must apply the outcome to its state.
+Partitions that another broker leads get it by WriteTxnMarkers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.coordination.coordinator import Coordinator
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.partitions import Partitions
@@ -28,30 +28,30 @@ from tidelog.wire.messages.write_txn_markers import (
 NOBODY = -1
 
 
-class Wait(Protocol):
+class MarkerWait(Protocol):
     async def __call__(self, timeout_ms: int) -> None:
         """Returns when the marker is on all in-sync replicas."""
         ...
 
 
-class Markers:
+class TransactionMarkers:
     def __init__(
         self,
         node: NodeId,
         partitions: Partitions,
-        coordinators: Mapping[str, Coordinator[Any]],
+        coordinators: Mapping[str, CoordinatorRuntime[Any]],
         clock: Clock,
         peers: Peers,
     ) -> None:
-        """`coordinators` by the topics that they keep their state in."""
+        """`coordinators` by the name of their internal topic."""
         self._node = node
         self._partitions = partitions
         self._coordinators = coordinators
         self._clock = clock
         self._peers = peers
 
-    def append(self, name: TopicPartition, ending: Ending) -> Wait | None:
-        """Wherever the partition is led; None when it is there for good already."""
+    def append(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
+        """Appends a marker, whichever broker leads the partition; None if the marker is committed already."""
         try:
             return self.append_here(name, ending)
         except errors.NotLeaderOrFollower:
@@ -60,8 +60,8 @@ class Markers:
                 raise
             return _RemoteWait(self._peers, NodeId(leader[0]), name, ending)
 
-    def append_here(self, name: TopicPartition, ending: Ending) -> Wait | None:
-        """As `append`, for partitions that this broker leads; raises what it has to answer otherwise."""
+    def append_here(self, name: TopicPartition, ending: Ending) -> MarkerWait | None:
+        """As `append`, for partitions that this broker leads; raises the error of WriteTxnMarkers for others."""
         coordinator = self._coordinators.get(name.topic)
         if coordinator is not None:
             return self._append_to_shard(coordinator, name, ending)
@@ -72,8 +72,8 @@ class Markers:
         return _PartitionWait(partition, appended)
 
     def _append_to_shard(
-        self, coordinator: Coordinator[Any], name: TopicPartition, ending: Ending
-    ) -> Wait | None:
+        self, coordinator: CoordinatorRuntime[Any], name: TopicPartition, ending: Ending
+    ) -> MarkerWait | None:
         self._partitions.led_here(*name)
         try:
             shard = coordinator.shard_at(name.partition)
@@ -129,8 +129,8 @@ class _RemoteWait:
         )
         request = WriteTxnMarkersRequest(markers=[marker])
         answer = await self._peers.ask(self._leader, request, WriteTxnMarkersResponse, timeout_ms=timeout_ms)
-        for one in answer.markers:
-            for topic in one.topics:
+        for marker_result in answer.markers:
+            for topic in marker_result.topics:
                 for part in topic.partitions:
                     if part.error_code != errors.NONE:
                         raise errors.by_code(part.error_code)(
@@ -149,4 +149,4 @@ class _ShardWait:
         await self._shard.committed(self._appended, timeout_ms)
 
 
-__all__ = ["Ending", "Markers", "Wait"]
+__all__ = ["Ending", "MarkerWait", "TransactionMarkers"]

@@ -1,9 +1,9 @@
-"""What a transactional id stands for at one moment, and every step it can take: facts in, the next state or the error out.
+"""The state of a transactional id, and its transitions: facts in, the next state or an error out.
 
-A `Transaction` never changes; a step makes the next one.  The steps and their errors are those of Kafka's transaction
-coordinator.  In version 2 of the protocol every end of a transaction gives the producer a new epoch, so that a request
-that was late can never land in the transaction after; version 0 stands for everything before that.  Pure; `coordinator`
-keeps and performs what is decided here."""
+A `Transaction` is immutable; a transition returns the next one.  Transitions and errors are those of Kafka's transaction
+coordinator.  In version 2 of the transaction protocol, the end of a transaction gives the producer a new epoch, so that
+a late request cannot become part of the next transaction; version 0 stands for all earlier protocols.  An exactly-once
+commit is decided in `ended`.  Pure; `coordinator` writes and performs the decisions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SERVED = 2
 """The newest version of the transaction protocol."""
 
 
-class State(IntEnum):
-    """The numbers are those in the records."""
+class TransactionStatus(IntEnum):
+    """The numbers are those in `__transaction_state`."""
 
     EMPTY = 0
     ONGOING = 1
@@ -37,19 +37,19 @@ class State(IntEnum):
 
     @property
     def title(self) -> str:
-        """As clients and tools write it."""
+        """The name in Kafka's tools and protocol."""
         return self.name.title().replace("_", "")
 
 
-BY_TITLE = {state.title: state for state in State}
-DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""How it ends is certain, but not every partition has been told."""
-RESTING = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+BY_TITLE = {state.title: state for state in TransactionStatus}
+DECIDED = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
+"""The outcome is decided, but some partitions do not have their marker yet."""
+RESTING = (TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
 """No transaction is open."""
 
 
-class Instance(NamedTuple):
-    """One life of a producer; a higher epoch of the same id fences the lower ones."""
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer instance; a higher epoch of the same producer id fences lower ones."""
 
     producer_id: int
     epoch: int
@@ -62,29 +62,29 @@ class Transaction:
     epoch: int
     timeout_ms: int
     updated_ms: int
-    state: State = State.EMPTY
+    state: TransactionStatus = TransactionStatus.EMPTY
     previous_producer_id: int = NO_PRODUCER
     next_producer_id: int = NO_PRODUCER
-    """Taken by the producer when the present transaction is complete: its epochs are used up."""
+    """The producer's id after the present transaction, because the epochs of its present id are used up."""
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIME
     version: int = 0
-    """Of the protocol that the client spoke in the last step."""
+    """The version of the transaction protocol in the client's last request."""
     last_epoch: int = NO_EPOCH
-    """The one before, if the same instance of the producer had it.  Not in the records, as in Kafka: a request repeated
-    across a failover is fenced."""
+    """The previous epoch, if the same producer instance had it.  Not in the records, as in Kafka: a request that is
+    repeated after a failover is fenced."""
 
     @property
     def exhausted(self) -> bool:
-        """Its epochs are used up: the very last one is kept back, so that the producer can always be fenced."""
+        """True if the epochs of the producer id are used up; the last epoch is reserved for fencing."""
         return exhausted(self.epoch)
 
     @property
     def commits(self) -> bool:
-        return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+        return self.state in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
 
     def timed_out(self, now_ms: int) -> bool:
-        return self.state is State.ONGOING and self.started_ms + self.timeout_ms < now_ms
+        return self.state is TransactionStatus.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def expired(self, now_ms: int, expiration_ms: int) -> bool:
         return self.state in RESTING and self.updated_ms <= now_ms - expiration_ms
@@ -94,254 +94,279 @@ def exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-# A producer presents itself
+# InitProducerId
 
 
-def needs_producer_id(known: Transaction | None, expected: Instance | None) -> bool:
-    """Whether `initialized` will ask for a fresh producer id."""
-    if known is None:
+def needs_producer_id(transaction: Transaction | None, expected: ProducerIdAndEpoch | None) -> bool:
+    """True if `initialized` needs a new producer id."""
+    if transaction is None:
         return True
-    return known.state in RESTING and known.exhausted and (expected is None or expected.epoch == known.epoch)
+    return (
+        transaction.state in RESTING
+        and transaction.exhausted
+        and (expected is None or expected.epoch == transaction.epoch)
+    )
 
 
 def initialized(
-    known: Transaction | None,
+    transaction: Transaction | None,
     transactional_id: str,
     timeout_ms: int,
-    expected: Instance | None,
+    expected: ProducerIdAndEpoch | None,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """A producer begins anew.  `expected` is what it was before, when it goes on after an error; whoever had the id
-    before is fenced.  A transaction that is open has to be `fenced` first."""
-    if known is None:
+    """A producer instance starts.  `expected` is its previous id and epoch if it continues after an error; earlier
+    instances are fenced.  An open transaction must be `fenced` first."""
+    if transaction is None:
         assert fresh_id is not None
         return Transaction(transactional_id, fresh_id, 0, timeout_ms, now_ms, previous_producer_id=fresh_id)
-    _check_not_being_completed(known)
-    if expected is not None and not _may_go_on(known, expected):
-        raise fencing(known, expected.epoch)
-    assert known.state in RESTING, known.state
-    if known.exhausted and (expected is None or expected.epoch == known.epoch):
+    _check_not_being_completed(transaction)
+    if expected is not None and not _may_go_on(transaction, expected):
+        raise fencing(transaction, expected.epoch)
+    assert transaction.state in RESTING, transaction.state
+    if transaction.exhausted and (expected is None or expected.epoch == transaction.epoch):
         assert fresh_id is not None
-        last = NO_EPOCH if expected is None else known.epoch
-        return _renewed(known, fresh_id, 0, last, timeout_ms, now_ms)
+        last = NO_EPOCH if expected is None else transaction.epoch
+        return _renewed(transaction, fresh_id, 0, last, timeout_ms, now_ms)
     if expected is None:
-        return _renewed(known, known.producer_id, known.epoch + 1, NO_EPOCH, timeout_ms, now_ms)
-    if expected.epoch == known.epoch:
-        return _renewed(known, known.producer_id, known.epoch + 1, known.epoch, timeout_ms, now_ms)
-    if expected.epoch == known.last_epoch:
-        # The answer to its last request got lost.  Nobody else can be there: he would have set `last_epoch` back.
-        return _renewed(known, known.producer_id, known.epoch, known.last_epoch, timeout_ms, now_ms)
-    raise fencing(known, expected.epoch)
+        return _renewed(
+            transaction, transaction.producer_id, transaction.epoch + 1, NO_EPOCH, timeout_ms, now_ms
+        )
+    if expected.epoch == transaction.epoch:
+        return _renewed(
+            transaction, transaction.producer_id, transaction.epoch + 1, transaction.epoch, timeout_ms, now_ms
+        )
+    if expected.epoch == transaction.last_epoch:
+        # The answer to its last request got lost.  Another instance would have reset `last_epoch`.
+        return _renewed(
+            transaction,
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.last_epoch,
+            timeout_ms,
+            now_ms,
+        )
+    raise fencing(transaction, expected.epoch)
 
 
-def _may_go_on(known: Transaction, expected: Instance) -> bool:
-    return expected.producer_id == known.producer_id or (
-        expected.producer_id == known.previous_producer_id and exhausted(expected.epoch)
+def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    return expected.producer_id == transaction.producer_id or (
+        expected.producer_id == transaction.previous_producer_id and exhausted(expected.epoch)
     )
 
 
 def _renewed(
-    known: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+    transaction: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> Transaction:
     return replace(
-        known,
+        transaction,
         producer_id=producer_id,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=transaction.producer_id,
         epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
         updated_ms=now_ms,
-        state=State.EMPTY,
+        state=TransactionStatus.EMPTY,
         partitions=frozenset(),
         started_ms=NO_TIME,
     )
 
 
-# It adds partitions
+# AddPartitionsToTxn
 
 
 def with_partitions(
-    known: Transaction | None,
-    instance: Instance,
+    transaction: Transaction | None,
+    instance: ProducerIdAndEpoch,
     partitions: frozenset[TopicPartition],
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """`known` itself when all of them are in it already."""
-    _check_not_being_completed(known)
-    known = _of_this_instance(known, instance)
-    if known.state is State.ONGOING and partitions <= known.partitions:
-        return known
+    """The transaction with these partitions; `transaction` itself if it has all of them already."""
+    _check_not_being_completed(transaction)
+    transaction = _of_this_instance(transaction, instance)
+    if transaction.state is TransactionStatus.ONGOING and partitions <= transaction.partitions:
+        return transaction
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        partitions=known.partitions | partitions,
-        started_ms=known.started_ms if known.state is State.ONGOING else now_ms,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        partitions=transaction.partitions | partitions,
+        started_ms=transaction.started_ms if transaction.state is TransactionStatus.ONGOING else now_ms,
         updated_ms=now_ms,
-        state=State.ONGOING,
+        state=TransactionStatus.ONGOING,
         version=version,
     )
 
 
-def check_added(known: Transaction | None, instance: Instance, partition: TopicPartition) -> Transaction:
+def check_added(
+    transaction: Transaction | None, instance: ProducerIdAndEpoch, partition: TopicPartition
+) -> Transaction:
     """The producer's transaction; raises unless the partition is part of it."""
-    known = _of_this_instance(known, instance)
-    if partition not in known.partitions:
-        raise errors.TransactionAbortable(f"{partition} is not part of the transaction of {known.id!r}")
-    return known
+    transaction = _of_this_instance(transaction, instance)
+    if partition not in transaction.partitions:
+        raise errors.TransactionAbortable(f"{partition} is not part of the transaction of {transaction.id!r}")
+    return transaction
 
 
-def _of_this_instance(known: Transaction | None, instance: Instance) -> Transaction:
-    if known is None or known.producer_id != instance.producer_id:
-        raise foreign(known, instance)
-    if known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state in DECIDED:
-        raise concurrent(known)
-    return known
+def _of_this_instance(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> Transaction:
+    if transaction is None or transaction.producer_id != instance.producer_id:
+        raise foreign(transaction, instance)
+    if transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state in DECIDED:
+        raise concurrent(transaction)
+    return transaction
 
 
-# It ends
+# EndTxn
 
 
-def ends_with_producer_id(known: Transaction | None, version: int) -> bool:
-    """Whether `ended` or `fenced` may need a fresh producer id."""
-    return known is not None and known.exhausted and version >= EPOCH_BUMPS_FROM
+def ends_with_producer_id(transaction: Transaction | None, version: int) -> bool:
+    """True if `ended` or `fenced` may need a new producer id."""
+    return transaction is not None and transaction.exhausted and version >= EPOCH_BUMPS_FROM
 
 
 def ended(
-    known: Transaction | None,
-    instance: Instance,
+    transaction: Transaction | None,
+    instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with its outcome decided; `known` itself when this was done before and the request comes again."""
+    """The transaction with its outcome decided; `transaction` itself if an earlier, same request decided it."""
     if version >= EPOCH_BUMPS_FROM:
-        return _ended(known, instance, commit, version, fresh_id, now_ms)
-    if known is None or known.producer_id != instance.producer_id:
-        raise foreign(known, instance)
-    if known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state is State.ONGOING:
-        return _decided(known, commit, version, None, now_ms)
-    return _ended_before(known, commit)
+        return _ended(transaction, instance, commit, version, fresh_id, now_ms)
+    if transaction is None or transaction.producer_id != instance.producer_id:
+        raise foreign(transaction, instance)
+    if transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state is TransactionStatus.ONGOING:
+        return _decided(transaction, commit, version, None, now_ms)
+    return _ended_before(transaction, commit)
 
 
 def _ended(
-    known: Transaction | None,
-    instance: Instance,
+    transaction: Transaction | None,
+    instance: ProducerIdAndEpoch,
     commit: bool,
     version: int,
     fresh_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    if known is None:
-        raise foreign(known, instance)
-    _check_not_being_completed(known)
+    if transaction is None:
+        raise foreign(transaction, instance)
+    _check_not_being_completed(transaction)
     overflowed = (
-        known.previous_producer_id == instance.producer_id
+        transaction.previous_producer_id == instance.producer_id
         and instance.epoch == EPOCH_MAX - 1
-        and known.epoch == 0
+        and transaction.epoch == 0
     )
-    again = known.epoch == instance.epoch + 1 or overflowed
-    if known.producer_id != instance.producer_id and not overflowed:
-        raise foreign(known, instance)
-    again = again and known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-    if not again and known.epoch != instance.epoch:
-        raise fencing(known, instance.epoch)
-    if known.state is State.ONGOING:
-        return _decided(known, commit, version, fresh_id, now_ms)
+    again = transaction.epoch == instance.epoch + 1 or overflowed
+    if transaction.producer_id != instance.producer_id and not overflowed:
+        raise foreign(transaction, instance)
+    again = again and transaction.state in (
+        TransactionStatus.COMPLETE_COMMIT,
+        TransactionStatus.COMPLETE_ABORT,
+    )
+    if not again and transaction.epoch != instance.epoch:
+        raise fencing(transaction, instance.epoch)
+    if transaction.state is TransactionStatus.ONGOING:
+        return _decided(transaction, commit, version, fresh_id, now_ms)
     if again:
-        return _ended_before(known, commit)
+        return _ended_before(transaction, commit)
     if commit:
-        raise _no_transaction(known, commit)
-    # A client cannot know whether the first batch of its transaction arrived.  Aborting is always right, and gives it
-    # an epoch that whatever is still on its way does not have.
-    return replace(_decided(known, commit, version, fresh_id, now_ms), started_ms=now_ms)
+        raise _no_transaction(transaction, commit)
+    # A client cannot know whether the first batch of its transaction arrived.  Aborting is always right: the producer
+    # gets a new epoch, which fences requests that are still on their way.
+    return replace(_decided(transaction, commit, version, fresh_id, now_ms), started_ms=now_ms)
 
 
-def _ended_before(known: Transaction, commit: bool) -> Transaction:
-    if known.state is State.EMPTY or known.commits != commit:
-        raise _no_transaction(known, commit)
-    if known.state in DECIDED:
-        raise concurrent(known)
-    return known
+def _ended_before(transaction: Transaction, commit: bool) -> Transaction:
+    if transaction.state is TransactionStatus.EMPTY or transaction.commits != commit:
+        raise _no_transaction(transaction, commit)
+    if transaction.state in DECIDED:
+        raise concurrent(transaction)
+    return transaction
 
 
-def fenced(known: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
-    """The broker aborts it: it took too long, or another instance of the producer is there."""
-    assert known.state is State.ONGOING
-    return _decided(known, False, SERVED, fresh_id, now_ms)
+def fenced(transaction: Transaction, fresh_id: int | None, now_ms: int) -> Transaction:
+    """The broker aborts the transaction: it timed out, or a new producer instance has started."""
+    assert transaction.state is TransactionStatus.ONGOING
+    return _decided(transaction, False, SERVED, fresh_id, now_ms)
 
 
 def _decided(
-    known: Transaction, commit: bool, version: int, fresh_id: int | None, now_ms: int
+    transaction: Transaction, commit: bool, version: int, fresh_id: int | None, now_ms: int
 ) -> Transaction:
     bumps = version >= EPOCH_BUMPS_FROM
-    assert not (bumps and known.exhausted) or fresh_id is not None
+    assert not (bumps and transaction.exhausted) or fresh_id is not None
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        next_producer_id=fresh_id if bumps and known.exhausted and fresh_id is not None else NO_PRODUCER,
-        epoch=min(known.epoch + 1, EPOCH_MAX) if bumps else known.epoch,
-        last_epoch=known.epoch if bumps else known.last_epoch,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=fresh_id
+        if bumps and transaction.exhausted and fresh_id is not None
+        else NO_PRODUCER,
+        epoch=min(transaction.epoch + 1, EPOCH_MAX) if bumps else transaction.epoch,
+        last_epoch=transaction.epoch if bumps else transaction.last_epoch,
         updated_ms=now_ms,
-        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        state=TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT,
         version=version,
     )
 
 
-def completed(known: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker."""
-    assert known.state in DECIDED
-    rotates = known.next_producer_id != NO_PRODUCER
+def completed(transaction: Transaction, now_ms: int) -> Transaction:
+    """The transaction after all partitions have their marker."""
+    assert transaction.state in DECIDED
+    rotates = transaction.next_producer_id != NO_PRODUCER
     return replace(
-        known,
-        previous_producer_id=known.producer_id,
-        producer_id=known.next_producer_id if rotates else known.producer_id,
+        transaction,
+        previous_producer_id=transaction.producer_id,
+        producer_id=transaction.next_producer_id if rotates else transaction.producer_id,
         next_producer_id=NO_PRODUCER,
-        epoch=0 if rotates else known.epoch,
+        epoch=0 if rotates else transaction.epoch,
         partitions=frozenset(),
         updated_ms=now_ms,
-        state=State.COMPLETE_COMMIT if known.commits else State.COMPLETE_ABORT,
+        state=TransactionStatus.COMPLETE_COMMIT if transaction.commits else TransactionStatus.COMPLETE_ABORT,
     )
 
 
-# What is said to whom it does not concern
+# Errors
 
 
-def foreign(known: Transaction | None, instance: Instance) -> errors.TidelogError:
-    if known is None:
+def foreign(transaction: Transaction | None, instance: ProducerIdAndEpoch) -> errors.TidelogError:
+    if transaction is None:
         return errors.InvalidProducerIdMapping(
-            "the transactional id is not known: initialize the producer first"
+            "the transactional id does not exist: send InitProducerId first"
         )
     return errors.InvalidProducerIdMapping(
-        f"transactional id {known.id!r} belongs to producer {known.producer_id}, not {instance.producer_id}"
+        f"transactional id {transaction.id!r} belongs to producer {transaction.producer_id}, not {instance.producer_id}"
     )
 
 
-def fencing(known: Transaction, epoch: int) -> errors.TidelogError:
+def fencing(transaction: Transaction, epoch: int) -> errors.TidelogError:
     return errors.ProducerFenced(
-        f"transactional id {known.id!r} has epoch {known.epoch} now, not {epoch}: another instance took over"
+        f"transactional id {transaction.id!r} is at epoch {transaction.epoch}, not {epoch}: "
+        f"another producer instance has taken over"
     )
 
 
-def _check_not_being_completed(known: Transaction | None) -> None:
-    """Who it is does not matter yet: a producer has its next epoch, or id, as soon as the outcome is certain, and may be
-    further in its next transaction than the partitions are in the last one."""
-    if known is not None and known.state in DECIDED:
-        raise concurrent(known)
+def _check_not_being_completed(transaction: Transaction | None) -> None:
+    """Raises while the last transaction is being completed, before id and epoch are checked: a producer gets its next
+    epoch or id as soon as the outcome is decided, and may start its next transaction before all markers are written."""
+    if transaction is not None and transaction.state in DECIDED:
+        raise concurrent(transaction)
 
 
-def concurrent(known: Transaction) -> errors.TidelogError:
+def concurrent(transaction: Transaction) -> errors.TidelogError:
     return errors.ConcurrentTransactions(
-        f"the last transaction of {known.id!r} is being completed: try again"
+        f"the last transaction of {transaction.id!r} is being completed: try again"
     )
 
 
-def _no_transaction(known: Transaction, commit: bool) -> errors.TidelogError:
+def _no_transaction(transaction: Transaction, commit: bool) -> errors.TidelogError:
     wanted = "committed" if commit else "aborted"
-    return errors.InvalidTxnState(f"{known.id!r} is in state {known.state.title}: it cannot be {wanted}")
+    return errors.InvalidTxnState(
+        f"{transaction.id!r} is in state {transaction.state.title}: it cannot be {wanted}"
+    )

@@ -14,6 +14,8 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class AclResourceType(IntEnum):
+    """What an ACL is about; ANY is for filters."""
+
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -35,6 +37,8 @@ class AclPatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
+    """What an ACL allows or denies.  ALL is every operation; ANY is for filters."""
+
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -54,6 +58,8 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
+    """Which of the two an ACL does; ANY is for filters."""
+
     UNKNOWN = 0
     ANY = 1
     DENY = 2

@@ -13,17 +13,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.property.broker.requests import Known
+from tidelog._speed.delayed_produce import DelayedProduce
 from tidelog._speed.frames import decode_fetch, decode_produce, request_header
-from tidelog._speed.shortcut import SyncedAnswer
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidRequest
-from tidelog.metadata.planning import NewTopic
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
@@ -62,7 +62,7 @@ class Inside:
 
     async def restore(self) -> None:
         """Requests may have deleted the topics that others want to find."""
-        wanted = [NewTopic(name, 2, configs=configs) for name, configs in TOPICS.items()]
+        wanted = [TopicSpec(name, 2, configs=configs) for name, configs in TOPICS.items()]
         await self._services.controller.create_topics(wanted)
         topics = self._services.image().topics
         self.known = Known(list(TOPICS), [topics[name].id for name in TOPICS], DIRS)
@@ -104,12 +104,15 @@ class Inside:
         taken = bytearray(frame)
         answer = self._router.shortcut.produce(taken, version, correlation_id, self.session)
         assert answer is not None or taken == frame, "the router is to see what the client has sent"
-        if isinstance(answer, SyncedAnswer):
+        if isinstance(answer, DelayedProduce):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             answer.add_done_callback(lambda _: done.set_result(None))
             await asyncio.wait_for(done, ANSWER_SECONDS_MAX)
             return answer.result()
         return answer
+
+    def prove_lease(self, proven: bool) -> None:
+        self._services.partitions.lease_proven = lambda: proven
 
     def held(self) -> list[Partition]:
         return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)

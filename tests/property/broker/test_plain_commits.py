@@ -14,9 +14,9 @@ from tidelog._speed.commits import offsets_batch, read_commit
 from tidelog.broker import router
 from tidelog.broker.handlers import plain_commits
 from tidelog.groups.coordinator import OFFSETS_TOPIC
-from tidelog.groups.kinds import KINDS
-from tidelog.groups.offset_commits import Commit, entry_of
-from tidelog.groups.offsets import NEVER
+from tidelog.groups.offsets.commits import OffsetCommit, entry_of
+from tidelog.groups.offsets.committed import NEVER
+from tidelog.groups.record_types import KINDS
 from tidelog.record import BatchBuilder
 from tidelog.testing import seeds
 from tidelog.wire.frame import RequestHeader, encode_request, encode_response
@@ -191,7 +191,7 @@ def test_a_batch_of_offsets_is_what_the_records_make(seed: int) -> None:
         ]
         topics.append((topic.name, ids[topic.name].bytes, parts))
         for one in parts:
-            entry = entry_of(made.group_id, Commit(topic.name, ids[topic.name], *one), NOW_MS, NEVER)
+            entry = entry_of(made.group_id, OffsetCommit(topic.name, ids[topic.name], *one), NOW_MS, NEVER)
             builder.add(*KINDS.encode(entry), NOW_MS)
     if len(builder):
         assert offsets_batch(made.group_id, topics, NOW_MS) == builder.build()

@@ -17,12 +17,14 @@ from tidelog.errors import TidelogError
 from tidelog.record import BatchBuilder
 from tidelog.record.codecs import Codec
 from tidelog.testing import seeds
+from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.frame import RequestHeader, encode_request
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 REQUESTS = 400
 NOW_MS = 1_700_000_000_000
 SEQUENCE_MAX = (1 << 31) - 1
+OTHER = NodeId(2)
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Client:
         name = random.choice(["orders"] * 8 + ["synced"] * 5 + list(TOPICS))
         parts = []
         for _ in range(random.choice([1] * 30 + [0, 2])):
-            index = random.choice([0] * 9 + [1, 1, 7])
+            index = random.choice([0] * 8 + [1] * 6 + [7])
             parts.append(PartitionProduceData(index, self.batch(name, index)))
         if version < 13:
             return TopicProduceData(name, partition_data=parts)
@@ -110,6 +112,8 @@ def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
 
     async def scenario(inside: Inside, _: Random) -> None:
         random = Random(seed)
+        inside.disk.run_delay_s_max = 0.002
+        others = asyncio.create_task(replicate(Random(seed), inside))
         client = Client(random, inside)
         while client.sent < REQUESTS:
             if trouble and random.random() < 0.04:
@@ -117,11 +121,39 @@ def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
             burst = [client.request() for _ in range(random.choice([1, 1, 2, 7]))]
             seen.append(await asyncio.gather(*(exchange(inside, frame) for frame in burst)))
             seen.extend(state_of(inside))
+        others.cancel()
         files = inside.disk.files()
         seen.append({path: files[path] for path in sorted(files) if path.endswith(".log")})
 
     run_inside(scenario, seed)
     return seen, taken
+
+
+async def replicate(random: Random, inside: Inside) -> None:
+    """Some partitions have a follower now, which comes and goes; the leader does, too."""
+    ends: dict[str, int] = {}
+    while True:
+        await asyncio.sleep(random.random() / 500)
+        name = random.choice(["orders", "synced"])
+        partition = next(each for each in inside.held() if each.name == (name, 1))
+        what, node, epoch = random.randrange(100), inside.node, partition.state.epoch
+        if what < 70:
+            if partition.leader == node and OTHER in partition.state.in_sync:
+                end = random.choice([partition.log.end, partition.log.end, partition.state.committed])
+                ends[name] = max(end, ends.get(name, 0))
+                partition.follower_fetched(OTHER, Offset(min(ends[name], partition.log.end)), 0)
+        elif what < 80:
+            in_sync = frozenset(random.choice([(node,), (node, OTHER), (node, OTHER)]))
+            partition.led(node, epoch, in_sync, 2)
+        elif what < 85:
+            partition.led(OTHER, Epoch(epoch + 1), frozenset((node, OTHER)), 2)
+        elif what < 90:
+            partition.led(node, Epoch(epoch + 1), frozenset((node, OTHER)), 2)
+        elif what < 95:
+            if partition.state.need(random.choice([1, 1, 2])):
+                partition.commit_waits.committed(partition.state.committed)
+        else:
+            inside.prove_lease(random.random() < 0.7)
 
 
 def strike(random: Random, inside: Inside) -> None:

@@ -1,4 +1,4 @@
-"""Stepping from change to change gives the image that a fresh start reads, whatever the changes and their order."""
+"""Applying change after change gives the same image as reading a snapshot, whatever the changes and their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidelog.metadata import access_records, changes, records
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import BrokerRecord, Endpoint, PartitionRecord, TopicRecord
-from tidelog.metadata.store import Change, Changes, Entry, Snapshot
+from tidelog.metadata.store import Changes, KeyChange, Snapshot, StoredEntry
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
 from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
@@ -124,7 +124,7 @@ puts = topic_puts | partition_puts | config_puts | broker_puts | other_puts | ac
 
 
 def one_topic_has_each_id(stored: dict[str, bytes]) -> bool:
-    """Ids are random in life; two topics never share one."""
+    """Topic ids are random in practice; two topics never have the same id."""
     ids = [TopicRecord.decode(value).id for key, value in stored.items() if key.startswith(records.TOPICS)]
     return len(set(ids)) == len(ids)
 
@@ -146,9 +146,9 @@ def test_advancing_equals_reading_a_snapshot(data: st.DataObject) -> None:
             continue
         stored = {**kept, **after}
         before = image
-        update = changes.advance(image, Changes(revision, tuple(Change(*one) for one in step.items())))
+        update = changes.advance(image, Changes(revision, tuple(KeyChange(*item) for item in step.items())))
         image = update.image
-        entries = [Entry(key, value, at) for key, (value, at) in sorted(stored.items())]
+        entries = [StoredEntry(key, value, at) for key, (value, at) in sorted(stored.items())]
         fresh = changes.read(Snapshot(revision, entries))
         assert image == fresh
         assert update.before is before
@@ -178,7 +178,7 @@ def test_an_advance_leaves_the_image_before_it_alone(steps: list[tuple[str, byte
     image = Image()
     seen = []
     for revision, (key, value) in enumerate(steps, 1):
-        image = changes.advance(image, Changes(revision, (Change(key, value),))).image
+        image = changes.advance(image, Changes(revision, (KeyChange(key, value),))).image
         seen.append((image, dict(image.topics), dict(image.names)))
     for held, topics, names in seen:
         assert dict(held.topics) == topics

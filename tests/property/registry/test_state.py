@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.coordination.entries import Entry
+from tidelog.coordination.records import CoordinatorRecord
 from tidelog.registry import decisions
-from tidelog.registry.asked import Asked
-from tidelog.registry.entries import JsonKinds
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import JsonRecordTypes
 from tidelog.registry.refusal import Refusal
+from tidelog.registry.requests import SchemaRequest
 from tidelog.registry.schema import Reference, Schema
 from tidelog.registry.state import RegistryState
 
@@ -42,17 +42,17 @@ def acts() -> st.SearchStrategy[Any]:
     return st.integers(0, 9).flatmap(lambda dice: st.one_of(*(seldom if dice == 0 else often)))
 
 
-def decide(state: RegistryState, formats: Formats, act: Any) -> decisions.Decision:
+def decide(state: RegistryState, formats: Formats, act: Any) -> decisions.RegistryDecision:
     name, subject, *rest = act
     if name == "register":
-        return decisions.register(state, formats, subject, Asked(rest[0]), False)
+        return decisions.register(state, formats, subject, SchemaRequest(rest[0]), False)
     if name == "import":
-        return decisions.register(state, formats, subject, Asked(rest[0], rest[1]), False)
+        return decisions.register(state, formats, subject, SchemaRequest(rest[0], rest[1]), False)
     if name == "set_config":
         return decisions.set_config(state, subject, {"compatibility": rest[0]})
     if name == "set_mode":
         return decisions.set_mode(state, subject, {"mode": rest[0]}, True)
-    made: decisions.Decision = getattr(decisions, name)(state, subject, *rest)
+    made: decisions.RegistryDecision = getattr(decisions, name)(state, subject, *rest)
     return made
 
 
@@ -67,17 +67,20 @@ def told(state: RegistryState) -> Any:
         state.configs,
         state.modes,
         {
-            name: [[one.key for one in state.referrers(stored.key)] for stored in state.versions(name, True)]
+            name: [
+                [referrer.key for referrer in state.referrers(stored.key)]
+                for stored in state.versions(name, True)
+            ]
             for name in state.subjects
         },
     )
 
 
 def loaded(log: list[tuple[bytes, bytes | None]]) -> RegistryState:
-    kinds, state = JsonKinds(), RegistryState()
+    kinds, state = JsonRecordTypes(), RegistryState()
     for key, value in log:
         entry = kinds.decode(key, value)
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, CoordinatorRecord)
         state.replay(entry, -1)
     return state
 
@@ -90,7 +93,7 @@ def compacted(log: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes 
 @settings(max_examples=200)
 @given(st.lists(acts(), min_size=5, max_size=25))
 def test_the_log_gives_the_state_again_and_ids_are_never_reused(steps: list[Any]) -> None:
-    state, formats, kinds = RegistryState(), Formats(), JsonKinds()
+    state, formats, kinds = RegistryState(), Formats(), JsonRecordTypes()
     log: list[tuple[bytes, bytes | None]] = []
     given: dict[tuple[str, int], bytes] = {}
     for act in steps:

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog._speed.frames import (
+    FetchAnswer,
+    ProduceAnswer,
     decode_fetch,
     decode_produce,
     encode_fetch,
@@ -186,7 +188,10 @@ def test_produce_answers_encode_as_the_message_does(
     native = encode_produce(
         version,
         5,
-        [(topic_key(version, 13, name, topic_id), answers) for name, topic_id, answers in topics],
+        [
+            (topic_key(version, 13, name, topic_id), [ProduceAnswer(*answer) for answer in answers])
+            for name, topic_id, answers in topics
+        ],
         throttle_ms,
         endpoints,
     )
@@ -232,6 +237,24 @@ fetch_answers = st.tuples(
 )
 
 
+def fetch_answer(
+    index: int,
+    error: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start: int,
+    diverging: Any,
+    leader: Any,
+    aborted: Any,
+    preferred_replica: int,
+    records: Any,
+) -> FetchAnswer:
+    answer = FetchAnswer(index, error, high_watermark, last_stable_offset, log_start)
+    answer.diverging, answer.leader, answer.aborted = diverging, leader, aborted
+    answer.preferred_replica, answer.records = preferred_replica, records
+    return answer
+
+
 @given(
     st.lists(st.tuples(names, ids, st.lists(fetch_answers, max_size=3)), max_size=3),
     int32,
@@ -252,7 +275,10 @@ def test_fetch_answers_encode_as_the_message_does(
         throttle_ms,
         error,
         session_id,
-        [(topic_key(version, 13, name, topic_id), answers) for name, topic_id, answers in topics],
+        [
+            (topic_key(version, 13, name, topic_id), [fetch_answer(*answer) for answer in answers])
+            for name, topic_id, answers in topics
+        ],
         endpoints,
     )
     response = fetching.FetchResponse(throttle_time_ms=throttle_ms, error_code=error, session_id=session_id)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
 from tidelog.metadata import changes
-from tidelog.metadata.image import Image, Partition, changed_partitions
+from tidelog.metadata.image import Image, PartitionImage, changed_partitions
 from tidelog.metadata.store import Changes
 from tidelog.record.reader import Batch, read_batches
 from tidelog.storage.checkpoints import LEADER_EPOCHS, CorruptCheckpoint, decode_epochs
@@ -85,11 +85,11 @@ def _epochs(checkpoint: bytes) -> list[tuple[int, int]]:
         return []
 
 
-def holders(partition: Partition) -> set[int]:
+def holders(partition: PartitionImage) -> set[int]:
     return {*partition.in_sync, *partition.eligible}
 
 
-def doubted_nodes(partition: Partition) -> set[int]:
+def doubted_nodes(partition: PartitionImage) -> set[int]:
     """Replicas that have reported that they may lack committed records."""
     return {tail.node for tail in partition.doubts}
 
@@ -158,7 +158,7 @@ class Survivors:
         partition = self.image.partition(*name)
         return set() if partition is None else holders(partition) - self.doubted(name).keys()
 
-    def partitions(self) -> Iterable[tuple[TopicPartition, Partition]]:
+    def partitions(self) -> Iterable[tuple[TopicPartition, PartitionImage]]:
         for topic in self.image.topics.values():
             for partition in topic.partitions:
                 yield TopicPartition(topic.name, partition.index), partition
@@ -167,7 +167,7 @@ class Survivors:
 
     def stored(
         self, happened: Changes, author: str = ""
-    ) -> list[tuple[TopicPartition, Partition, Partition]]:
+    ) -> list[tuple[TopicPartition, PartitionImage, PartitionImage]]:
         """Called at the instant of every change that `author` makes; the partitions that differ, before and after."""
         update = changes.advance(self.image, happened)
         self.image = update.image
@@ -184,7 +184,9 @@ class Survivors:
                     changed.append((name, before, after))
         return changed
 
-    def _changed(self, name: TopicPartition, before: Partition, after: Partition, author: str) -> None:
+    def _changed(
+        self, name: TopicPartition, before: PartitionImage, after: PartitionImage, author: str
+    ) -> None:
         doubts = self._doubts.get(name, {})
         for node in set(after.in_sync) - set(before.in_sync):
             if doubts.get(node) is not None and node != after.leader and not self._machines[node].is_down:
@@ -196,7 +198,7 @@ class Survivors:
             # One that starts just now has yet to report, and does not lead before it has.
             self._elected(name, before, int(after.leader or 0))
 
-    def _elected(self, name: TopicPartition, before: Partition, leader: int) -> None:
+    def _elected(self, name: TopicPartition, before: PartitionImage, leader: int) -> None:
         doubts, candidates = self._doubts.get(name, {}), holders(before)
         if leader not in candidates:
             self._problem("OnlyHoldersLead", name, f"broker {leader} leads and the holders were {candidates}")

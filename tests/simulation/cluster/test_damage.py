@@ -16,7 +16,7 @@ from tests.simulation.cluster.play import SETTINGS, TOPICS, Profile, play
 from tests.simulation.cluster.world import Cluster, LeaderOf
 from tests.simulation.producers import Producer
 from tests.simulation.readers import read_all
-from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.image import PartitionImage
 from tidelog.replication.partition import Partition
 from tidelog.testing import run
 from tidelog.types import TopicPartition
@@ -56,7 +56,7 @@ class Scene:
             await writing
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> PartitionImage:
         stored = self.cluster.stored(NAME)
         assert stored is not None
         return stored

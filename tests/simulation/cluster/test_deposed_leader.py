@@ -12,7 +12,7 @@ from tests.simulation.cluster.test_transactional_offsets import GROUP, TOPIC, st
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.test_found import NAME, batch, produce
 from tidelog import errors
-from tidelog.groups.share_state import ShareKey, Write
+from tidelog.groups.share.group_state import ShareKey, StateWrite
 from tidelog.net.requester import Requester
 from tidelog.testing import run
 from tidelog.types import TopicPartition
@@ -122,14 +122,14 @@ def test_a_share_coordinator_that_was_replaced_does_not_tell_a_state_that_is_not
         old, deposed = cluster.brokers[stored.leader]._share_shards, stored.leader
         run_there = cluster.machines[deposed].process.run
         await run_there(old.initialize(key, 0, 0))
-        await run_there(old.write(key, Write(0, 1, 5, 0, ())))
+        await run_there(old.write(key, StateWrite(0, 1, 5, 0, ())))
         alone(cluster, deposed)
         (await next_leader(cluster, state, deposed)).close()
         await asyncio.sleep(1)
         now = cluster.stored(state)
         assert now is not None and now.leader is not None
         new = cluster.brokers[now.leader]._share_shards
-        await cluster.machines[now.leader].process.run(new.write(key, Write(0, 1, 9, 0, ())))
+        await cluster.machines[now.leader].process.run(new.write(key, StateWrite(0, 1, 9, 0, ())))
         with pytest.raises(errors.CoordinatorNotAvailable):
             await run_there(old.read(key, 1))
         assert (await cluster.machines[now.leader].process.run(new.read(key, 1))).start == 9

@@ -11,7 +11,7 @@ from tests.simulation.cluster.world import Cluster, LeaderOf
 from tests.simulation.readers import read_all
 from tests.simulation.test_found import batch, code_of
 from tidelog import errors
-from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup
@@ -38,7 +38,7 @@ async def started(
     return cluster
 
 
-def stored(cluster: Cluster) -> Stored:
+def stored(cluster: Cluster) -> PartitionImage:
     state = cluster.stored(NAME)
     assert state is not None
     return state

@@ -23,7 +23,7 @@ from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import replica_condition
-from tidelog.metadata import elections, steward
+from tidelog.metadata import active_controller, elections
 from tidelog.replication import lane
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
@@ -50,9 +50,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def a_write_is_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     def count(self: ReplicaState) -> bool:
-        self._counted = frozenset((self.node,))
-        self._alone = True
-        return self._advance()
+        return self.count(frozenset((self.node,)), True)
 
     patch.setattr(ReplicaState, "_count", count)
 
@@ -78,7 +76,7 @@ def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.Monke
 
 def a_follower_joins_the_in_sync_set_before_it_has_caught_up(patch: pytest.MonkeyPatch) -> None:
     def soon(self: ReplicaState, node: NodeId) -> bool:
-        return node not in self.in_sync and node in self._ends
+        return node not in self.in_sync and self.follower_end(node) is not None
 
     patch.setattr(ReplicaState, "caught_up", soon)
 
@@ -92,7 +90,7 @@ def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
             epoch = topic.partitions[state.index].leader_epoch
             yield state._replace(record=state.record._replace(leader_epoch=epoch))
 
-    patch.setattr(steward, "due", kept)
+    patch.setattr(active_controller, "due", kept)
 
 
 def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tidelog import errors
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.config import BrokerConfig
-from tidelog.metadata.image import Partition as Stored
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import Partition
@@ -123,7 +123,7 @@ class Cluster:
     def _stored(self, happened: Changes) -> None:
         self.survivors.stored(happened, self.metadata.author)
 
-    def stored(self, name: TopicPartition) -> Stored | None:
+    def stored(self, name: TopicPartition) -> PartitionImage | None:
         """The partition's state in the metadata, whoever knows of it."""
         return self.survivors.image.partition(*name)
 

@@ -1,4 +1,4 @@
-"""What others are told of where a broker is."""
+"""The addresses that a broker advertises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THERE = (Endpoint("PLAINTEXT", "broker1.example", 9092),)
 
 
 @pytest.mark.parametrize(
-    ("given", "bound", "endpoints", "told"),
+    ("given", "bound", "endpoints", "advertised"),
     [
         ({}, ("127.0.0.1", 8090), HERE, "127.0.0.1:8090"),
         ({}, ("127.0.0.1", 8090), THERE, None),
@@ -26,9 +26,12 @@ THERE = (Endpoint("PLAINTEXT", "broker1.example", 9092),)
     ],
 )
 def test_where_other_brokers_reach_the_http_port(
-    given: dict[str, str], bound: tuple[str, int] | None, endpoints: tuple[Endpoint, ...], told: str | None
+    given: dict[str, str],
+    bound: tuple[str, int] | None,
+    endpoints: tuple[Endpoint, ...],
+    advertised: str | None,
 ) -> None:
-    assert http_address(BrokerConfig.of(given), bound, endpoints) == told
+    assert http_address(BrokerConfig.of(given), bound, endpoints) == advertised
 
 
 def test_a_listener_on_every_address_is_told_by_the_machines_name() -> None:

@@ -1,4 +1,4 @@
-"""What a broker does when one of the loops behind it ends."""
+"""What a broker does when one of its background loops ends."""
 
 from __future__ import annotations
 
@@ -21,24 +21,18 @@ async def started(folder: Path) -> Broker:
     return broker
 
 
-def test_a_loop_that_is_cancelled_ends_the_broker_with_a_word(tmp_path: Path) -> None:
-    """However that could come about: a broker without its registration or its metadata must not serve on."""
+async def test_a_loop_that_is_cancelled_ends_the_broker_with_a_word(tmp_path: Path) -> None:
+    """Whatever the reason, a broker without its registration or its metadata must not continue to serve."""
 
-    async def scenario() -> None:
-        broker = await started(tmp_path)
-        broker._tasks[0].cancel()
-        with pytest.raises(errors.UnknownServerError, match=r"following the metadata failed: cancelled"):
-            await asyncio.wait_for(broker.ended, 30)
-        await broker.stop()
-
-    asyncio.run(scenario())
+    broker = await started(tmp_path)
+    broker._tasks[0].cancel()
+    with pytest.raises(errors.UnknownServerError, match=r"following the metadata failed: cancelled"):
+        await asyncio.wait_for(broker.ended, 30)
+    await broker.stop()
 
 
-def test_a_broker_that_stops_does_not_complain_of_its_loops(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker = await started(tmp_path)
-        await broker.stop()
-        await asyncio.sleep(0)
-        assert not broker.ended.done()
-
-    asyncio.run(scenario())
+async def test_a_broker_that_stops_does_not_complain_of_its_loops(tmp_path: Path) -> None:
+    broker = await started(tmp_path)
+    await broker.stop()
+    await asyncio.sleep(0)
+    assert not broker.ended.done()

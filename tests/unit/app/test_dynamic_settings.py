@@ -56,7 +56,9 @@ def test_compaction_and_producers_follow_the_settings() -> None:
         )
         broker = world.broker
         assert broker is not None and broker._background is not None
-        assert {(one.backoff_ms, one.memory_bytes) for one in broker._cleaners} == {(77, 2_000_000)}
+        assert {(cleaner.backoff_ms, cleaner.memory_bytes) for cleaner in broker._cleaners} == {
+            (77, 2_000_000)
+        }
         assert broker._background._intervals.producer_expiration_ms == 88
 
     testing.run(scenario)

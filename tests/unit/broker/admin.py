@@ -14,7 +14,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.routes import ROUTES
 from tidelog.broker.services import ANONYMOUS, Context, Services
 from tidelog.config import BrokerConfig
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.testing import VirtualClock
 
 
@@ -29,6 +29,7 @@ class Admin:
     async def start(random: Random, given: dict[str, str] | None = None) -> Admin:
         node = await Node.start(random, BrokerConfig.of(given or {}))
         controller = node.controller
+        access = Access(lambda: controller.image, controller.config, random)
         here: dict[str, Any] = {
             "node_id": NODE,
             "clock": VirtualClock(),
@@ -36,9 +37,9 @@ class Admin:
             "config": controller.config,
             "image": lambda: controller.image,
             "controller": controller,
-            "access": Access(lambda: controller.image, controller.config, random),
-            "producer_ids": ProducerIds(node.store),
-            "gate": Gate(),
+            "access": access,
+            "producer_ids": ProducerIdAllocator(node.store),
+            "gate": Gate(lambda: access.authorizer),
         }
         # What no admin request may need: data, connections, coordinators.
         nobody: dict[str, Any] = {one.name: None for one in fields(Services) if one.name not in here}

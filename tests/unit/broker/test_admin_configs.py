@@ -12,7 +12,7 @@ import pytest
 from tests.unit.broker.admin import Admin, versions
 from tidelog import testing
 from tidelog.errors import name_of
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -26,7 +26,7 @@ Change = tuple[str, int, str | None]
 
 async def started(random: Random, given: dict[str, str] | None = None) -> Admin:
     admin = await Admin.start(random, given)
-    await admin.node.controller.create_topics([NewTopic("a"), NewTopic("b")])
+    await admin.node.controller.create_topics([TopicSpec("a"), TopicSpec("b")])
     return admin
 
 

@@ -33,7 +33,9 @@ def ask(
 def answer(
     index: int, committed: int = 0, error: int = 0, records: Any = None, start: int = 0
 ) -> tuple[str, FetchAnswer]:
-    return "t", (index, error, committed, committed, start, None, None, None, -1, records)
+    answered = FetchAnswer(index, error, committed, committed, start)
+    answered.records = records
+    return "t", answered
 
 
 def opened(sessions: FetchSessions, *indexes: int, now_ms: int = 0) -> FetchSession:
@@ -43,7 +45,7 @@ def opened(sessions: FetchSessions, *indexes: int, now_ms: int = 0) -> FetchSess
 
 
 def told(session: FetchSession, *answers: tuple[str, FetchAnswer]) -> list[int]:
-    return [found[0] for _, found in session.news(answers)]
+    return [news.index for _, news in session.news(answers)]
 
 
 def new_sessions(slots: int = 10) -> FetchSessions:

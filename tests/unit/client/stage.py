@@ -28,7 +28,7 @@ class Stage:
         return ScriptedBroker(self.world, self.network.host(f"broker{node}"), node)
 
     def client_sockets(self) -> int:
-        return sum(one.fileno() >= 0 for one in self.network.host("client").sockets)
+        return sum(socket.fileno() >= 0 for socket in self.network.host("client").sockets)
 
 
 def play(scenario: Callable[[Stage], Awaitable[Any]], seed: int = 0) -> None:

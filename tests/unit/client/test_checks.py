@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import Any
 
 import pytest
 
 from tests.unit.client.consumer.consumers import ORDERS, consumer_on, drain, fill
-from tests.unit.client.stage import Stage, play, staged
+from tests.unit.client.stage import Stage, staged
 from tidelog import ShareConsumer as BlockingShareConsumer
 from tidelog import errors
 from tidelog.aio import Admin, Consumer, NewTopic, Producer, ShareConsumer
@@ -72,18 +71,15 @@ def test_consumers_name_what_they_refuse(
 
 
 @pytest.mark.parametrize("name", ["bad topic!", "ü", ".", "..", "", "a" * 250])
-def test_a_topic_that_can_never_be_is_refused_by_all_who_read(name: str) -> None:
-    async def scenario() -> None:
-        with pytest.raises(errors.InvalidTopicException):
-            Consumer(name)
-        with pytest.raises(errors.InvalidTopicException):
-            Consumer().subscribe([name])
-        with pytest.raises(errors.InvalidTopicException):
-            ShareConsumer(name, group_id="g")
-        with pytest.raises(errors.InvalidTopicException):
-            ShareConsumer(group_id="g").subscribe(name)
-
-    asyncio.run(scenario())
+async def test_a_topic_that_can_never_be_is_refused_by_all_who_read(name: str) -> None:
+    with pytest.raises(errors.InvalidTopicException):
+        Consumer(name)
+    with pytest.raises(errors.InvalidTopicException):
+        Consumer().subscribe([name])
+    with pytest.raises(errors.InvalidTopicException):
+        ShareConsumer(name, group_id="g")
+    with pytest.raises(errors.InvalidTopicException):
+        ShareConsumer(group_id="g").subscribe(name)
     check_topic("a" * 249)
     check_topic("__consumer_offsets")
 
@@ -205,12 +201,10 @@ def test_settings_may_be_numbers() -> None:
         setting_text("one", [])
 
 
-def test_topics_are_made_from_descriptions() -> None:
-    async def scenario(stage: Stage) -> None:
-        with pytest.raises(TypeError, match=r"NewTopic\(\.\.\.\), not from 'o'"):
-            await create_topics(None, list("orders"), validate_only=False, timeout_ms=1)  # type: ignore[arg-type]
-
-    play(scenario)
+@staged
+async def test_topics_are_made_from_descriptions(stage: Stage) -> None:
+    with pytest.raises(TypeError, match=r"NewTopic\(\.\.\.\), not from 'o'"):
+        await create_topics(None, list("orders"), validate_only=False, timeout_ms=1)  # type: ignore[arg-type]
     assert NewTopic("orders", configs={"retention.ms": 5}).configs == {"retention.ms": 5}
 
 

@@ -31,7 +31,10 @@ def test_the_package_itself_loads_nothing_heavy() -> None:
 
 def test_clients_load_nothing_of_arrow_schemas_or_the_broker() -> None:
     # asyncio and what it needs are all that a client needs.
-    heavy = [one for one in HEAVY if one not in ("asyncio", "ssl")] + ["tidelog.broker", "tidelog.storage"]
+    heavy = [module for module in HEAVY if module not in ("asyncio", "ssl")] + [
+        "tidelog.broker",
+        "tidelog.storage",
+    ]
     code = f"""
 import sys
 from tidelog import Admin, Consumer, Producer, ShareConsumer

@@ -13,6 +13,12 @@ import tidelog.aio
 
 def test_the_package_offers_these_names() -> None:
     assert tidelog.__all__ == [
+        "AclBinding",
+        "AclFilter",
+        "AclOperation",
+        "AclPatternType",
+        "AclPermission",
+        "AclResourceType",
         "ActiveProducer",
         "Admin",
         "Assignor",
@@ -27,6 +33,7 @@ def test_the_package_offers_these_names() -> None:
         "Consumer",
         "ConsumerMetrics",
         "CreatedTopic",
+        "DelegationToken",
         "Delivery",
         "DeliveryTimedOut",
         "Environment",
@@ -47,6 +54,7 @@ def test_the_package_offers_these_names() -> None:
         "ProcessingFailed",
         "Producer",
         "ProducerMetrics",
+        "QuotaEntity",
         "Reassignment",
         "RebalanceListener",
         "Record",

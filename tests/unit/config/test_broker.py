@@ -35,10 +35,10 @@ def test_flush_interval_falls_back_to_the_schedulers() -> None:
 def test_dynamic_settings_win_over_those_of_the_start_and_the_own_over_those_of_all() -> None:
     start = BrokerConfig.of({"message.max.bytes": "1", "max.connections": "10"})
     everywhere = start.with_dynamic({"message.max.bytes": "2"}, {})
-    here = start.with_dynamic({"message.max.bytes": "2"}, {"message.max.bytes": "3"})
+    changed = start.with_dynamic({"message.max.bytes": "2"}, {"message.max.bytes": "3"})
     assert everywhere.topic_defaults.max_message_bytes == 2
-    assert here.topic_defaults.max_message_bytes == 3
-    assert here.max_connections == 10
+    assert changed.topic_defaults.max_message_bytes == 3
+    assert changed.max_connections == 10
     assert start.topic_defaults.max_message_bytes == 1
 
 
@@ -96,7 +96,7 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
         ({"listeners": "PLAINTEXT://::1:9092"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "PLAINTEXT://h:70000"}, "write it as PLAINTEXT://host:port"),
         ({"listeners": "SSL://h:9092"}, "listener SSL needs a certificate"),
-        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners of one name"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners with the same name"),
         ({"listeners": ""}, "needs an address"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect to 0.0.0.0"),
         ({"tidelog.http.listen": "8090"}, "write it as host:port"),

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tidelog.config import BROKER_SETTINGS, BrokerConfig, Kind
+from tidelog.config import BROKER_SETTINGS, BrokerConfig, SettingKind
 from tidelog.config.describe import (
-    Entry,
-    Source,
+    DescribedSetting,
+    SettingSource,
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
@@ -12,12 +12,12 @@ from tidelog.config.describe import (
 )
 
 
-def topic_entry(name: str, overrides: dict[str, str], broker: BrokerConfig) -> Entry:
+def topic_entry(name: str, overrides: dict[str, str], broker: BrokerConfig) -> DescribedSetting:
     (entry,) = describe_topic(overrides, broker, [name])
     return entry
 
 
-def chain(entry: Entry) -> list[tuple[str, str | None, Source]]:
+def chain(entry: DescribedSetting) -> list[tuple[str, str | None, SettingSource]]:
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
@@ -28,29 +28,34 @@ def test_a_topic_setting_shows_every_layer_that_has_a_value_strongest_first() ->
         dynamic_here={"message.max.bytes": "2"},
     )
     entry = topic_entry("max.message.bytes", {"max.message.bytes": "1"}, broker)
-    assert (entry.value, entry.source, entry.is_default, entry.kind) == ("1", Source.TOPIC, False, Kind.INT)
+    assert (entry.value, entry.source, entry.is_default, entry.kind) == (
+        "1",
+        SettingSource.TOPIC,
+        False,
+        SettingKind.INT,
+    )
     assert chain(entry) == [
-        ("max.message.bytes", "1", Source.TOPIC),
-        ("message.max.bytes", "2", Source.DYNAMIC_BROKER),
-        ("message.max.bytes", "3", Source.DYNAMIC_DEFAULT_BROKER),
-        ("message.max.bytes", "4", Source.STATIC_BROKER),
-        ("message.max.bytes", "1048588", Source.DEFAULT),
+        ("max.message.bytes", "1", SettingSource.TOPIC),
+        ("message.max.bytes", "2", SettingSource.DYNAMIC_BROKER),
+        ("message.max.bytes", "3", SettingSource.DYNAMIC_DEFAULT_BROKER),
+        ("message.max.bytes", "4", SettingSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", SettingSource.DEFAULT),
     ]
     assert topic_entry("max.message.bytes", {}, broker).value == "2"
 
 
 def test_a_coarser_unit_gives_the_value_without_being_a_synonym() -> None:
     entry = topic_entry("retention.ms", {}, BrokerConfig.of({"log.retention.hours": "1"}))
-    assert (entry.value, entry.source, chain(entry)) == ("3600000", Source.DEFAULT, [])
+    assert (entry.value, entry.source, chain(entry)) == ("3600000", SettingSource.DEFAULT, [])
 
 
 def test_a_coarser_unit_is_a_synonym_below_the_finer_one() -> None:
     entry = topic_entry("segment.ms", {}, BrokerConfig.of({"log.roll.hours": "1", "log.roll.ms": "5"}))
     assert entry.value == "5"
     assert chain(entry) == [
-        ("log.roll.ms", "5", Source.STATIC_BROKER),
-        ("log.roll.hours", "1", Source.STATIC_BROKER),
-        ("log.roll.hours", "168", Source.DEFAULT),
+        ("log.roll.ms", "5", SettingSource.STATIC_BROKER),
+        ("log.roll.hours", "1", SettingSource.STATIC_BROKER),
+        ("log.roll.hours", "168", SettingSource.DEFAULT),
     ]
 
 
@@ -88,8 +93,8 @@ def test_internal_settings_show_only_when_set() -> None:
 def test_a_broker_shows_its_number_under_both_names() -> None:
     entries = {entry.name: entry for entry in describe_broker(BrokerConfig.of({"node.id": "7"}))}
     assert entries["broker.id"].value == entries["node.id"].value == "7"
-    assert entries["broker.id"].source is Source.STATIC_BROKER
-    assert len(entries) == len([one for one in BROKER_SETTINGS.values() if not one.unlisted])
+    assert entries["broker.id"].source is SettingSource.STATIC_BROKER
+    assert len(entries) == len([setting for setting in BROKER_SETTINGS.values() if not setting.unlisted])
 
 
 def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
@@ -109,7 +114,7 @@ def test_the_defaults_of_all_brokers_are_only_what_was_changed() -> None:
     assert (entry.name, entry.value, entry.source) == (
         "message.max.bytes",
         "5",
-        Source.DYNAMIC_DEFAULT_BROKER,
+        SettingSource.DYNAMIC_DEFAULT_BROKER,
     )
 
 
@@ -118,20 +123,22 @@ def test_a_group_setting_shows_its_own_value_before_the_brokers() -> None:
     (entry,) = describe_group(
         {"consumer.session.timeout.ms": "47000"}, broker, ["consumer.session.timeout.ms"]
     )
-    assert (entry.value, entry.source) == ("47000", Source.GROUP)
+    assert (entry.value, entry.source) == ("47000", SettingSource.GROUP)
     assert chain(entry) == [
-        ("consumer.session.timeout.ms", "47000", Source.GROUP),
-        ("group.consumer.session.timeout.ms", "46000", Source.STATIC_BROKER),
-        ("group.consumer.session.timeout.ms", "45000", Source.DEFAULT),
+        ("consumer.session.timeout.ms", "47000", SettingSource.GROUP),
+        ("group.consumer.session.timeout.ms", "46000", SettingSource.STATIC_BROKER),
+        ("group.consumer.session.timeout.ms", "45000", SettingSource.DEFAULT),
     ]
 
 
 def test_groups_and_client_metrics_show_kafkas_defaults() -> None:
     group = {entry.name: entry for entry in describe_group({}, BrokerConfig())}
     assert chain(group["consumer.session.timeout.ms"]) == [
-        ("group.consumer.session.timeout.ms", "45000", Source.DEFAULT)
+        ("group.consumer.session.timeout.ms", "45000", SettingSource.DEFAULT)
     ]
-    assert chain(group["share.auto.offset.reset"]) == [("share.auto.offset.reset", "latest", Source.DEFAULT)]
+    assert chain(group["share.auto.offset.reset"]) == [
+        ("share.auto.offset.reset", "latest", SettingSource.DEFAULT)
+    ]
     assert {entry.name: entry.value for entry in describe_client_metrics()} == {
         "interval.ms": "300000",
         "match": "",

@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.config import BrokerConfig, GroupConfig
 from tidelog.config.group import check_group, duration_ms
-from tidelog.config.resource_tables import GROUP_SETTINGS
+from tidelog.config.tables.groups import GROUP_SETTINGS
 from tidelog.errors import InvalidConfig
 
 

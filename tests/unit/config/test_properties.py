@@ -9,7 +9,7 @@ from tidelog.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "properties"),
     [
         ("a=1\nb = 2\nc:3\nd : 4\ne 5\nf\t6", {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5", "f": "6"}),
         ("# note\n! note\n   # note\n\n  \na=1", {"a": "1"}),
@@ -30,8 +30,8 @@ from tidelog.errors import InvalidConfig
         ("=x", {"": "x"}),
     ],
 )
-def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
-    assert parse_properties(text) == found
+def test_properties_are_read_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
+    assert parse_properties(text) == properties
 
 
 def test_a_broken_escape_is_refused_with_its_line() -> None:

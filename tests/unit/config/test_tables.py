@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, TOPIC_SYNONYMS, BrokerConfig, TopicConfig
 from tidelog.config.listener_security import override_setting
-from tidelog.config.table import Kind, Setting, read_table
+from tidelog.config.setting import Setting, SettingKind, read_table
 
 FACTS = [
     line.split("\t")
@@ -35,7 +35,7 @@ def test_a_setting_has_kafkas_type_and_default(
     resource: str, name: str, kind: str, default: str, read_only: str
 ) -> None:
     setting = settings_of(resource)[name]
-    assert setting.kind is Kind[kind.upper()]
+    assert setting.kind is SettingKind[kind.upper()]
     expected = {"<null>": None, '""': ""}.get(default, default)
     if resource == "broker":
         expected = OWN_DEFAULTS.get(name, expected)
@@ -45,14 +45,16 @@ def test_a_setting_has_kafkas_type_and_default(
 
 
 def test_kafkas_settings_and_ours_are_all_there_is() -> None:
-    known = {(resource, name) for resource, name, *_ in FACTS}
+    listed = {(resource, name) for resource, name, *_ in FACTS}
     ours = {
-        one.name for one in TOPIC_SETTINGS.values() if ("topic", one.name) not in known and not one.unlisted
+        setting.name
+        for setting in TOPIC_SETTINGS.values()
+        if ("topic", setting.name) not in listed and not setting.unlisted
     }
     assert ours == {"internal.segment.bytes"}
-    unknown = [one for one in BROKER_SETTINGS.values() if ("broker", one.name) not in known]
-    # A fresh Kafka does not tell of the throttles, which are there once they are set.
-    assert all(one.name.startswith("tidelog.") or one.unlisted for one in unknown)
+    unknown = [setting for setting in BROKER_SETTINGS.values() if ("broker", setting.name) not in listed]
+    # A fresh Kafka does not list the throttles, which are listed once they are set.
+    assert all(setting.name.startswith("tidelog.") or setting.unlisted for setting in unknown)
 
 
 def test_every_default_is_an_allowed_value() -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from random import Random
 
 from tidelog.config import BrokerConfig
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.coordination.entries import Entry, Kind, Kinds
-from tidelog.coordination.internal_topic import InternalTopic, Shape
+from tidelog.coordination.internal_topic import InternalTopic, TopicShape
+from tidelog.coordination.records import CoordinatorRecord, RecordType, RecordTypes
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
@@ -26,12 +26,12 @@ from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCo
 
 TOPIC = "__ledger"
 NODE = NodeId(1)
-KINDS = Kinds(Kind(OffsetCommitKey, OffsetCommitValue, 3))
+KINDS = RecordTypes(RecordType(OffsetCommitKey, OffsetCommitValue, 3))
 
 
-def entry(name: str, amount: int | None) -> Entry:
+def entry(name: str, amount: int | None) -> CoordinatorRecord:
     value = None if amount is None else OffsetCommitValue(offset=amount)
-    return Entry(OffsetCommitKey(group=name, topic="t"), value)
+    return CoordinatorRecord(OffsetCommitKey(group=name, topic="t"), value)
 
 
 class Ledger:
@@ -39,9 +39,9 @@ class Ledger:
 
     def __init__(self) -> None:
         self.amounts: dict[str, int] = {}
-        self.pending: dict[int, list[Entry]] = {}
+        self.pending: dict[int, list[CoordinatorRecord]] = {}
 
-    def replay(self, entry: Entry, producer_id: int) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         if producer_id >= 0:
             self.pending.setdefault(producer_id, []).append(entry)
         elif entry.value is None:
@@ -62,7 +62,7 @@ class Node:
         self._configs = configs or {}
         self._metadata = connect(":memory:")
 
-    async def start(self) -> Coordinator[Ledger]:
+    async def start(self) -> CoordinatorRuntime[Ledger]:
         random = Random(1)
         config = BrokerConfig()
         self._store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
@@ -78,9 +78,9 @@ class Node:
             Pace(self.clock, lambda: NO_LIMIT),
         )
         await self.partitions.start()
-        shape = Shape(3, 3, {"cleanup.policy": "compact", **self._configs})
+        shape = TopicShape(3, 3, {"cleanup.policy": "compact", **self._configs})
         topic = InternalTopic(TOPIC, self.controller, lambda: shape)
-        self.coordinator = Coordinator(topic, NODE, self.partitions, self.clock, KINDS, Ledger)
+        self.coordinator = CoordinatorRuntime(topic, NODE, self.partitions, self.clock, KINDS, Ledger)
         self.coordinator.start(self.controller.image)
         self._following = asyncio.get_running_loop().create_task(self._follow())
         record = BrokerRecord((Endpoint("PLAINTEXT", "here", 9092),), None)

@@ -100,7 +100,7 @@ def test_it_leaves_nothing_for_the_collector() -> None:
         gone = weakref.ref(Weighed(lambda expired: expired))
         assert gone() is None
         answer.set_result(None)
-        rings = [one for one in gc.get_referrers(answer) if callable(one)]
+        rings = [referrer for referrer in gc.get_referrers(answer) if callable(referrer)]
         assert rings == []
 
     run(scenario)

@@ -10,10 +10,10 @@ from random import Random
 from tidelog.config import BrokerConfig
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.doubts import NO_LOG, Condition
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.sqlite_store import SqliteStore, connect
+from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.unclean_restart import report
 from tidelog.testing import VirtualClock
 from tidelog.types import NodeId
@@ -43,7 +43,7 @@ class Node:
         connection = connection or connect(":memory:")
         store = await SqliteStore.over(connection, EXECUTOR, VirtualClock())
         if not clean:
-            sure = Condition(None, lambda: NO_LOG)
+            sure = ReplicaCondition(None, lambda: NO_LOG)
             await report(store, NODE, lambda topic, partition: sure, unclean=True, at_risk=False)
         controller = await Controller.start(store, NODE, config or BrokerConfig(), random)
         node = Node(store, controller, connection)

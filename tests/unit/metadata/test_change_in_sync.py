@@ -1,4 +1,4 @@
-"""A leader's change of its in-sync set when answers of the store are lost, or the follower is not what it was."""
+"""A leader's change of the ISR when the store's answers are lost, or when the follower has restarted meanwhile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.metadata.cluster import NODE, Node
 from tidelog import testing
-from tidelog.metadata.doubts import Condition
+from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining
-from tidelog.metadata.planning import NewTopic
 from tidelog.metadata.records import Cause, PartitionRecord, put_partition
 from tidelog.metadata.store import Compare, Operation, Unanswered
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.metadata.unclean_restart import report
 from tidelog.types import NodeId, TopicPartition
 
@@ -24,7 +24,7 @@ async def led_alone(random: Random) -> tuple[Node, InSyncChange]:
     """Broker 1 leads a partition alone, and wants broker 2 to join."""
     node = await Node.start(random)
     follower = await node.join(TWO)
-    await node.controller.create_topics([NewTopic("a", -1, -1, {0: [1, 2]})])
+    await node.controller.create_topics([TopicSpec("a", -1, -1, {0: [1, 2]})])
     topic = node.controller.image.topics["a"]
     alone = put_partition(topic.id, 0, PartitionRecord(NODE, 0, (NODE,), 1))
     revision = await node.store.txn((), [alone])
@@ -73,7 +73,7 @@ def test_a_retry_returns_only_when_what_was_stored_without_an_answer_is_applied(
 def test_a_broker_that_restarted_in_doubt_does_not_slip_in_with_a_change_under_way() -> None:
     async def scenario(random: Random) -> None:
         node, change = await led_alone(random)
-        in_doubt = Condition(Cause.DISK, lambda: (0, 0))
+        in_doubt = ReplicaCondition(Cause.DISK, lambda: (0, 0))
         await report(node.store, TWO, lambda topic, partition: in_doubt, unclean=True, at_risk=True)
         await node.controller.change_in_sync([change])
         assert in_sync(node) == (NODE,)

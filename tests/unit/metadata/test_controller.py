@@ -9,9 +9,9 @@ import pytest
 from tests.unit.metadata.cluster import NODE, Node
 from tidelog import errors, testing
 from tidelog.config import BrokerConfig
-from tidelog.metadata.planning import NewPartitions, NewTopic, Plan
 from tidelog.metadata.records import Cause, PartitionRecord, Tail, put_partition, topic_key
 from tidelog.metadata.store import DeletePrefix, Put
+from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.types import NodeId, TopicPartition
 
 
@@ -22,12 +22,14 @@ def name_of(outcome: object) -> str:
 def test_a_new_topic_is_known_when_its_creation_returns() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        (plan,) = await node.controller.create_topics([NewTopic("a", 3, 1, configs={"retention.ms": "5"})])
-        assert isinstance(plan, Plan)
+        (plan,) = await node.controller.create_topics([TopicSpec("a", 3, 1, configs={"retention.ms": "5"})])
+        assert isinstance(plan, TopicPlan)
         topic = node.controller.image.topics["a"]
         assert topic.id == plan.record.id and topic.id.version == 4
-        assert [one.replicas for one in topic.partitions] == [(1,)] * 3
-        assert {(one.leader, one.leader_epoch, one.in_sync) for one in topic.partitions} == {(1, 0, (1,))}
+        assert [partition.replicas for partition in topic.partitions] == [(1,)] * 3
+        assert {
+            (partition.leader, partition.leader_epoch, partition.in_sync) for partition in topic.partitions
+        } == {(1, 0, (1,))}
         assert node.controller.image.topic_by_id(topic.id) is topic
         assert node.controller.topic_config("a").retention_ms == 5
         assert [update.topics for update in node.updates if update.topics] == [("a",)]
@@ -38,7 +40,7 @@ def test_a_new_topic_is_known_when_its_creation_returns() -> None:
 def test_defaults_come_from_the_broker() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random, BrokerConfig.of({"num.partitions": "4"}))
-        await node.controller.create_topics([NewTopic("a")])
+        await node.controller.create_topics([TopicSpec("a")])
         assert len(node.controller.image.topics["a"].partitions) == 4
 
     testing.run(scenario)
@@ -47,39 +49,39 @@ def test_defaults_come_from_the_broker() -> None:
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        (NewTopic("there"), errors.TopicAlreadyExists),
-        (NewTopic("dot_ted"), errors.InvalidTopicException),
-        (NewTopic(""), errors.InvalidTopicException),
-        (NewTopic("a/b"), errors.InvalidTopicException),
-        (NewTopic("__cluster_metadata"), errors.InvalidRequest),
-        (NewTopic("a", 0), errors.InvalidPartitions),
-        (NewTopic("a", 1, 0), errors.InvalidReplicationFactor),
-        (NewTopic("a", 1, 2), errors.InvalidReplicationFactor),
-        (NewTopic("a", 1, -1, {0: [1]}), errors.InvalidRequest),
-        (NewTopic("a", -1, 1, {0: [1]}), errors.InvalidRequest),
-        (NewTopic("a", -1, -1, {1: [1]}), errors.InvalidReplicaAssignment),
-        (NewTopic("a", -1, -1, {0: [1], 2: [1]}), errors.InvalidReplicaAssignment),
-        (NewTopic("a", -1, -1, {0: []}), errors.InvalidReplicaAssignment),
-        (NewTopic("a", -1, -1, {0: [1, 1]}), errors.InvalidReplicaAssignment),
-        (NewTopic("a", -1, -1, {0: [9]}), errors.InvalidReplicaAssignment),
-        (NewTopic("a", configs={"no.such": "1"}), errors.InvalidConfig),
-        (NewTopic("a", configs={"retention.ms": None}), errors.InvalidConfig),
+        (TopicSpec("there"), errors.TopicAlreadyExists),
+        (TopicSpec("dot_ted"), errors.InvalidTopicException),
+        (TopicSpec(""), errors.InvalidTopicException),
+        (TopicSpec("a/b"), errors.InvalidTopicException),
+        (TopicSpec("__cluster_metadata"), errors.InvalidRequest),
+        (TopicSpec("a", 0), errors.InvalidPartitions),
+        (TopicSpec("a", 1, 0), errors.InvalidReplicationFactor),
+        (TopicSpec("a", 1, 2), errors.InvalidReplicationFactor),
+        (TopicSpec("a", 1, -1, {0: [1]}), errors.InvalidRequest),
+        (TopicSpec("a", -1, 1, {0: [1]}), errors.InvalidRequest),
+        (TopicSpec("a", -1, -1, {1: [1]}), errors.InvalidReplicaAssignment),
+        (TopicSpec("a", -1, -1, {0: [1], 2: [1]}), errors.InvalidReplicaAssignment),
+        (TopicSpec("a", -1, -1, {0: []}), errors.InvalidReplicaAssignment),
+        (TopicSpec("a", -1, -1, {0: [1, 1]}), errors.InvalidReplicaAssignment),
+        (TopicSpec("a", -1, -1, {0: [9]}), errors.InvalidReplicaAssignment),
+        (TopicSpec("a", configs={"no.such": "1"}), errors.InvalidConfig),
+        (TopicSpec("a", configs={"retention.ms": None}), errors.InvalidConfig),
         (
-            NewTopic("a", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
+            TopicSpec("a", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
             errors.InvalidConfig,
         ),
     ],
     ids=str,
 )
 def test_a_topic_that_cannot_be_is_refused_and_the_others_are_made(
-    wanted: NewTopic, error: type[errors.TidelogError]
+    wanted: TopicSpec, error: type[errors.TidelogError]
 ) -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("there"), NewTopic("dot.ted")])
-        refused, made = await node.controller.create_topics([wanted, NewTopic("other")])
+        await node.controller.create_topics([TopicSpec("there"), TopicSpec("dot.ted")])
+        refused, made = await node.controller.create_topics([wanted, TopicSpec("other")])
         assert isinstance(refused, error)
-        assert isinstance(made, Plan)
+        assert isinstance(made, TopicPlan)
         assert set(node.controller.image.topics) == {"there", "dot.ted", "other"}
 
     testing.run(scenario)
@@ -89,7 +91,7 @@ def test_too_many_partitions_in_one_request_are_refused_together() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         with pytest.raises(errors.PolicyViolation):
-            await node.controller.create_topics([NewTopic("a", 6000), NewTopic("b", 6000)])
+            await node.controller.create_topics([TopicSpec("a", 6000), TopicSpec("b", 6000)])
         assert not node.controller.image.topics
 
     testing.run(scenario)
@@ -99,8 +101,8 @@ def test_checking_only_makes_nothing() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         before = (await node.store.range("")).revision
-        plans = await node.controller.create_topics([NewTopic("a"), NewTopic("b", 0)], validate_only=True)
-        assert list(map(name_of, plans)) == ["Plan", "InvalidPartitions"]
+        plans = await node.controller.create_topics([TopicSpec("a"), TopicSpec("b", 0)], validate_only=True)
+        assert list(map(name_of, plans)) == ["TopicPlan", "InvalidPartitions"]
         assert (await node.store.range("")).revision == before
 
     testing.run(scenario)
@@ -109,10 +111,10 @@ def test_checking_only_makes_nothing() -> None:
 def test_of_many_who_create_one_topic_at_once_one_succeeds() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        tries = [node.controller.create_topics([NewTopic("a"), NewTopic(f"own-{who}")]) for who in range(8)]
+        tries = [node.controller.create_topics([TopicSpec("a"), TopicSpec(f"own-{who}")]) for who in range(8)]
         outcomes = await asyncio.gather(*tries)
-        assert sorted(name_of(first) for first, _ in outcomes) == ["Plan"] + ["TopicAlreadyExists"] * 7
-        assert all(isinstance(own, Plan) for _, own in outcomes)
+        assert sorted(name_of(first) for first, _ in outcomes) == ["TopicAlreadyExists"] * 7 + ["TopicPlan"]
+        assert all(isinstance(own, TopicPlan) for _, own in outcomes)
         assert len(node.controller.image.topics) == 9
 
     testing.run(scenario)
@@ -121,9 +123,9 @@ def test_of_many_who_create_one_topic_at_once_one_succeeds() -> None:
 def test_a_decision_on_old_facts_is_taken_again() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        # Written behind the controller's back: its image does not have it when it decides.
+        # Written directly to the store: the controller's image does not have it when the controller decides.
         await node.store.txn((), [Put(topic_key("a"), b'{"id":"%s","replicas":[[1]]}' % (b"1" * 32))])
-        (refused,) = await node.controller.create_topics([NewTopic("a")])
+        (refused,) = await node.controller.create_topics([TopicSpec("a")])
         assert isinstance(refused, errors.TopicAlreadyExists)
 
     testing.run(scenario)
@@ -132,7 +134,7 @@ def test_a_decision_on_old_facts_is_taken_again() -> None:
 def test_partitions_are_added_behind_those_there_are() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("a", 2), NewTopic("b")])
+        await node.controller.create_topics([TopicSpec("a", 2), TopicSpec("b")])
         outcome = await node.controller.create_partitions(
             [
                 NewPartitions("a", 4),
@@ -142,12 +144,12 @@ def test_partitions_are_added_behind_those_there_are() -> None:
             ]
         )
         assert list(map(name_of, outcome)) == [
-            "Plan",
+            "TopicPlan",
             "InvalidPartitions",
             "UnknownTopicOrPartition",
             "InvalidReplicaAssignment",
         ]
-        assert [one.index for one in node.controller.image.topics["a"].partitions] == [0, 1, 2, 3]
+        assert [partition.index for partition in node.controller.image.topics["a"].partitions] == [0, 1, 2, 3]
         assert len(node.controller.image.topics["b"].partitions) == 1
 
     testing.run(scenario)
@@ -156,7 +158,9 @@ def test_partitions_are_added_behind_those_there_are() -> None:
 def test_a_deleted_topic_leaves_nothing_behind() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("a", 2, configs={"retention.ms": "5"}), NewTopic("b")])
+        await node.controller.create_topics(
+            [TopicSpec("a", 2, configs={"retention.ms": "5"}), TopicSpec("b")]
+        )
         node = await node.restarted(random, clean=False)
         a, b = node.controller.image.topics["a"], node.controller.image.topics["b"]
         kept = {entry.key for entry in (await node.store.range("")).entries}
@@ -174,7 +178,7 @@ def test_settings_of_a_topic_change_and_go() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         controller = node.controller
-        await controller.create_topics([NewTopic("a")])
+        await controller.create_topics([TopicSpec("a")])
         await controller.alter_topic_configs("a", lambda held: {**held, "retention.ms": "7"})
         assert controller.image.topic_overrides("a") == {"retention.ms": "7"}
         await controller.alter_topic_configs(
@@ -195,7 +199,7 @@ def test_settings_of_a_topic_change_and_go() -> None:
 def test_changes_of_settings_at_once_do_not_undo_each_other() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("a")])
+        await node.controller.create_topics([TopicSpec("a")])
         names = ["retention.ms", "segment.ms", "flush.ms", "delete.retention.ms"]
         await asyncio.gather(
             *(
@@ -212,7 +216,7 @@ def test_settings_of_brokers_take_effect_in_the_order_of_their_layers() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random, BrokerConfig.of({"message.max.bytes": "1"}))
         controller = node.controller
-        await controller.create_topics([NewTopic("a")])
+        await controller.create_topics([TopicSpec("a")])
         await controller.alter_broker_configs(None, lambda held: {"message.max.bytes": "2"})
         assert controller.topic_config("a").max_message_bytes == 2
         await controller.alter_broker_configs(NODE, lambda held: {"message.max.bytes": "3"})
@@ -232,7 +236,7 @@ def test_settings_of_brokers_take_effect_in_the_order_of_their_layers() -> None:
 def test_elections_in_a_cluster_of_one_are_not_needed() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("a")])
+        await node.controller.create_topics([TopicSpec("a")])
         for unclean in (False, True):
             outcome = await node.controller.elect_leaders(
                 [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)], unclean
@@ -250,7 +254,7 @@ def test_the_preferred_replica_takes_leadership_back() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
         await node.join(2)
-        await node.controller.create_topics([NewTopic("a", assignment={0: [1, 2]})])
+        await node.controller.create_topics([TopicSpec("a", assignment={0: [1, 2]})])
         topic = node.controller.image.topics["a"]
         state = PartitionRecord(NodeId(2), 4, (NodeId(1), NodeId(2)), 6)
         await node.controller.reached(await node.store.txn((), [put_partition(topic.id, 0, state)]) or 0)
@@ -268,9 +272,9 @@ def test_an_operator_chooses_who_leads_a_partition_without_a_leader() -> None:
         node = await Node.start(random)
         await node.join(2)
         await node.join(3)
-        await node.controller.create_topics([NewTopic("a", assignment={0: [1, 2, 3]})])
-        name, one = TopicPartition("a", 0), NodeId(1)
-        state = PartitionRecord(None, 4, (one,), 6, (Tail(one, -1, -1, Cause.NEW_DIRECTORY),))
+        await node.controller.create_topics([TopicSpec("a", assignment={0: [1, 2, 3]})])
+        name, node_id = TopicPartition("a", 0), NodeId(1)
+        state = PartitionRecord(None, 4, (node_id,), 6, (Tail(node_id, -1, -1, Cause.NEW_DIRECTORY),))
         topic = node.controller.image.topics["a"]
         await node.controller.reached(await node.store.txn((), [put_partition(topic.id, 0, state)]) or 0)
         outcome = await node.controller.elect_leaders([name], unclean=True, chosen={name: NodeId(4)})
@@ -291,10 +295,10 @@ def test_an_operator_chooses_who_leads_a_partition_without_a_leader() -> None:
 def test_epochs_stay_after_a_clean_stop_and_rise_after_any_other() -> None:
     async def scenario(random: Random) -> None:
         node = await Node.start(random)
-        await node.controller.create_topics([NewTopic("a", 3)])
+        await node.controller.create_topics([TopicSpec("a", 3)])
         for clean, epoch in ((True, 0), (False, 1), (True, 1), (False, 2)):
             node = await node.restarted(random, clean)
-            epochs = {one.leader_epoch for one in node.controller.image.topics["a"].partitions}
+            epochs = {partition.leader_epoch for partition in node.controller.image.topics["a"].partitions}
             assert epochs == {epoch}
 
     testing.run(scenario)
@@ -320,7 +324,7 @@ def test_an_image_is_shown_only_after_it_was_applied() -> None:
         controller = node.controller
         node._following.cancel()
         await asyncio.wait([node._following])
-        creating = asyncio.ensure_future(controller.create_topics([NewTopic("a")]))
+        creating = asyncio.ensure_future(controller.create_topics([TopicSpec("a")]))
         following = controller.follow()
         update = await anext(following)
         assert update.topics == ("a",) and "a" in update.image.topics

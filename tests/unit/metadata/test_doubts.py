@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-from tidelog.metadata.doubts import NO_LOG, Condition, handed_over, restarted
-from tidelog.metadata.image import Partition
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition, handed_over, restarted
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 ALL = (ONE, TWO, THREE)
-SURE = Condition(None, lambda: (5, 100))
-POWER = Condition(Cause.POWER, lambda: (5, 100))
-MISSING = Condition(Cause.MISSING, lambda: NO_LOG)
+SURE = ReplicaCondition(None, lambda: (5, 100))
+POWER = ReplicaCondition(Cause.POWER, lambda: (5, 100))
+MISSING = ReplicaCondition(Cause.MISSING, lambda: NO_LOG)
 
 
-def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> Partition:
+def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> PartitionImage:
     replicas = more.pop("replicas", ALL)
-    return Partition(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
+    return PartitionImage(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
 
 
 def test_a_leader_in_doubt_gives_up_its_leadership_in_the_same_change() -> None:
@@ -51,7 +51,7 @@ def test_a_doubt_stays_over_another_restart_with_the_log_as_it_is_now() -> None:
     before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
     changed = restarted(before, ONE, SURE, unclean=False)
     assert changed is not None and changed.doubts == (Tail(ONE, 5, 100),)
-    assert restarted(before, ONE, Condition(None, lambda: (5, 120)), unclean=False) is None
+    assert restarted(before, ONE, ReplicaCondition(None, lambda: (5, 120)), unclean=False) is None
 
 
 def test_an_empty_log_in_the_place_of_a_missing_one_does_not_end_the_doubt() -> None:

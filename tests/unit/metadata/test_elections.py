@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidelog import errors
 from tidelog.metadata.elections import awaited, elect_preferred, elect_unclean, next_state
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
 
@@ -14,13 +14,13 @@ ONE, TWO, THREE, FOUR = NodeId(1), NodeId(2), NodeId(3), NodeId(4)
 ALL = (ONE, TWO, THREE)
 
 
-def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> Partition:
+def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> PartitionImage:
     replicas = more.pop("replicas", ALL)
-    return Partition(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
+    return PartitionImage(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
 
 
 def after(
-    before: Partition, live: Replicas, leaving: Replicas = (), unclean: bool = False
+    before: PartitionImage, live: Replicas, leaving: Replicas = (), unclean: bool = False
 ) -> PartitionRecord | None:
     return next_state(before, live, live + leaving, lambda: unclean)
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.metadata.image import Broker, Image, Partition, Topic
+from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, next_in_sync, out_of_date
 from tidelog.metadata.records import PartitionRecord, Replicas, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId, TopicPartition
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -13,14 +13,16 @@ ALL = (ONE, TWO, THREE)
 NAME, TOPIC_ID = TopicPartition("orders", 0), UUID(int=7)
 
 
-def led_by_one(in_sync: Replicas = ALL, **more: object) -> Partition:
-    return Partition(0, ALL, ONE, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
+def led_by_one(in_sync: Replicas = ALL, **more: object) -> PartitionImage:
+    return PartitionImage(0, ALL, ONE, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
 
 
-def image(partition: Partition, live: Replicas = ALL, leaving: Replicas = ()) -> Image:
-    topic = Topic("orders", TOPIC_ID, (partition,), 3)
-    brokers = {node: Broker(node, 40 + node, (), None, False, node in leaving) for node in (*live, *leaving)}
-    return Image(brokers=brokers, topics=ShardedMap[str, Topic]().changed({"orders": topic}))
+def image(partition: PartitionImage, live: Replicas = ALL, leaving: Replicas = ()) -> Image:
+    topic = TopicImage("orders", TOPIC_ID, (partition,), 3)
+    brokers = {
+        node: BrokerImage(node, 40 + node, (), None, False, node in leaving) for node in (*live, *leaving)
+    }
+    return Image(brokers=brokers, topics=ShardedMap[str, TopicImage]().changed({"orders": topic}))
 
 
 def change(in_sync_min: int = 2, **more: object) -> InSyncChange:

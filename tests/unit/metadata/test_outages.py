@@ -1,4 +1,4 @@
-"""A broker's place in the cluster and its image when the store is away or its answers are lost."""
+"""A broker's registration and its image when the store cannot be reached or its answers are lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_registration_whose_answer_was_lost_is_made_again() -> None:
         metadata.cut_off("broker")
         await asyncio.sleep(70)
         assert metadata.content() == {}
-        # Reads and leases are asked for again until they work, a transaction is not.
+        # Reads and leases are requested again until they succeed; a transaction is not.
         metadata.weather = Weather(lost_answers=0.7, patience_ms=3_000)
         metadata.reconnect("broker")
         await asyncio.sleep(60)

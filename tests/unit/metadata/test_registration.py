@@ -1,4 +1,4 @@
-"""Who may have a broker's place, how soon, and what happens when it is taken away."""
+"""Which process may register as a broker, how soon, and what happens when the registration is removed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LEASE_MS = 60_000
 
 
 def life(metadata: VirtualMetadata, home: str, incarnation: str) -> Registration:
-    known = record(9092)._replace(home=home, incarnation=incarnation)
-    return Registration(metadata.connect(incarnation), NODE, known, VirtualClock(), LEASE_MS)
+    registered = record(9092)._replace(home=home, incarnation=incarnation)
+    return Registration(metadata.connect(incarnation), NODE, registered, VirtualClock(), LEASE_MS)
 
 
 def image(metadata: VirtualMetadata) -> Image:
@@ -67,7 +67,7 @@ def test_other_data_or_another_boot_waits_and_is_refused_while_the_first_one_liv
         await first.register()
         keeping = asyncio.ensure_future(first.keep())
         before, began = metadata.content(), asyncio.get_running_loop().time()
-        with pytest.raises(errors.DuplicateBrokerRegistration, match=r"give this one another node\.id"):
+        with pytest.raises(errors.DuplicateBrokerRegistration, match=r"give this broker another node\.id"):
             await await_place(metadata.connect("two"), NODE, home, VirtualClock(), LEASE_MS)
         assert asyncio.get_running_loop().time() - began >= (LEASE_MS + TAKEN_MS) / 1000
         with pytest.raises(errors.DuplicateBrokerRegistration):
@@ -81,15 +81,15 @@ def test_other_data_or_another_boot_waits_and_is_refused_while_the_first_one_liv
 def test_a_place_that_others_took_away_is_taken_anew_at_once() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
-        one = life(metadata, "boot/a", "one")
-        epoch = await one.register()
-        keeping = asyncio.ensure_future(one.keep())
+        first = life(metadata, "boot/a", "one")
+        epoch = await first.register()
+        keeping = asyncio.ensure_future(first.keep())
         await asyncio.sleep(0.1)
         await metadata.connect("other").txn((), [Delete(broker_key(NODE)), Delete(CONTROLLER)])
-        one.learned(image(metadata))
+        first.learned(image(metadata))
         await asyncio.sleep(1)
-        assert one.epoch > epoch
-        assert image(metadata).brokers[NODE].epoch == one.epoch
+        assert first.epoch > epoch
+        assert image(metadata).brokers[NODE].epoch == first.epoch
         keeping.cancel()
 
     testing.run(scenario)
@@ -99,13 +99,13 @@ def test_an_image_from_before_the_registration_says_nothing_about_it() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
         empty = image(metadata)
-        one = life(metadata, "boot/a", "one")
-        one.learned(empty)
-        epoch = await one.register()
-        one.learned(empty)
-        keeping = asyncio.ensure_future(one.keep())
+        first = life(metadata, "boot/a", "one")
+        first.learned(empty)
+        epoch = await first.register()
+        first.learned(empty)
+        keeping = asyncio.ensure_future(first.keep())
         await asyncio.sleep(LEASE_MS / 1000)
-        assert one.epoch == epoch
+        assert first.epoch == epoch
         keeping.cancel()
 
     testing.run(scenario)
@@ -114,12 +114,12 @@ def test_an_image_from_before_the_registration_says_nothing_about_it() -> None:
 def test_a_broker_that_leaves_does_not_come_back() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
-        one = life(metadata, "boot/a", "one")
-        await one.register()
-        await one.leave()
-        keeping = asyncio.ensure_future(one.keep())
+        first = life(metadata, "boot/a", "one")
+        await first.register()
+        await first.leave()
+        keeping = asyncio.ensure_future(first.keep())
         await metadata.connect("other").txn((), [Delete(broker_key(NODE))])
-        one.learned(image(metadata))
+        first.learned(image(metadata))
         await asyncio.sleep(LEASE_MS / 1000)
         assert NODE not in image(metadata).brokers
         keeping.cancel()
@@ -134,7 +134,7 @@ def test_a_second_process_on_a_copy_of_the_data_ends_the_first() -> None:
         await first.register()
         first.learned(image(metadata))
         await life(metadata, "boot/a", "two").register()
-        with pytest.raises(errors.DuplicateBrokerRegistration, match="another process runs as broker 1"):
+        with pytest.raises(errors.DuplicateBrokerRegistration, match="Another process runs as broker 1"):
             first.learned(image(metadata))
 
     testing.run(scenario)
@@ -221,7 +221,7 @@ def test_a_late_answer_about_control_does_not_undo_a_newer_registration() -> Non
 
 
 def test_a_lease_that_was_taken_anew_proves_nothing_until_the_metadata_of_then_are_known() -> None:
-    """While there was no lease others may have been elected; a broker that has not heard of it must not act as a leader."""
+    """While there was no lease, other leaders may have been elected; a broker that does not know that yet must not lead."""
 
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)

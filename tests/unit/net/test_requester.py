@@ -35,11 +35,11 @@ def framed(correlation: int, body: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def test_large_answers_come_whole_however_they_are_cut_and_are_not_overwritten_by_the_next() -> None:
+async def test_large_answers_come_whole_however_they_are_cut_and_are_not_overwritten_by_the_next() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for size in SIZES:
             data = framed(await asked(reader), answer_of(size))
-            # A piece that ends just before the answer does leaves less than any threshold.
+            # A piece that ends just before the end of the answer leaves fewer bytes than any threshold.
             cuts = [0, 10, min(70_000, len(data) - 1), len(data) - 1, len(data)]
             for start, end in itertools.pairwise(cuts):
                 writer.write(data[start:end])
@@ -47,64 +47,53 @@ def test_large_answers_come_whole_however_they_are_cut_and_are_not_overwritten_b
                 await asyncio.sleep(0)
         writer.close()
 
-    async def scenario() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        requester = Requester(
-            await SystemNetwork().connect("127.0.0.1", port), "peer", "test", request_timeout_ms=30_000
-        )
-        answers = [await requester.submit(FetchRequest(), FetchResponse, version=VERSION) for _ in SIZES]
-        for size, answer in zip(SIZES, answers, strict=True):
-            records = answer.responses[0].partitions[0].records
-            assert records == bytes([size % 251]) * size
-        requester.close()
-        server.close()
-
-    asyncio.run(scenario())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    requester = Requester(
+        await SystemNetwork().connect("127.0.0.1", port), "peer", "test", request_timeout_ms=30_000
+    )
+    answers = [await requester.submit(FetchRequest(), FetchResponse, version=VERSION) for _ in SIZES]
+    for size, answer in zip(SIZES, answers, strict=True):
+        records = answer.responses[0].partitions[0].records
+        assert records == bytes([size % 251]) * size
+    requester.close()
+    server.close()
 
 
-def test_an_answer_that_ends_early_breaks_the_connection_and_not_the_wait() -> None:
+async def test_an_answer_that_ends_early_breaks_the_connection_and_not_the_wait() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(framed(await asked(reader), answer_of(3 << 20))[: 2 << 20])
         await writer.drain()
         writer.close()
 
-    async def scenario() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        network, port = SystemNetwork(), server.sockets[0].getsockname()[1]
-        requester = Requester(
-            await network.connect("127.0.0.1", port), "peer", "t", request_timeout_ms=30_000
-        )
-        with pytest.raises(errors.NetworkException, match="closed the connection"):
-            await requester.submit(FetchRequest(), FetchResponse, version=VERSION)
-        server.close()
-
-    asyncio.run(scenario())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    network, port = SystemNetwork(), server.sockets[0].getsockname()[1]
+    requester = Requester(await network.connect("127.0.0.1", port), "peer", "t", request_timeout_ms=30_000)
+    with pytest.raises(errors.NetworkException, match="closed the connection"):
+        await requester.submit(FetchRequest(), FetchResponse, version=VERSION)
+    server.close()
 
 
-def test_the_socket_waits_for_a_piece_of_a_large_answer_and_for_one_byte_otherwise() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)
-            requester = Requester(ours, "peer", "test", request_timeout_ms=30_000)
-            waiting = requester.submit(FetchRequest(), FetchResponse, version=VERSION)
-            size = 2 * PIECE_BYTES
-            whole = framed(1, answer_of(size))
+async def test_the_socket_waits_for_a_piece_of_a_large_answer_and_for_one_byte_otherwise() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.setblocking(False)
+        requester = Requester(ours, "peer", "test", request_timeout_ms=30_000)
+        waiting = requester.submit(FetchRequest(), FetchResponse, version=VERSION)
+        size = 2 * PIECE_BYTES
+        whole = framed(1, answer_of(size))
 
-            def threshold() -> int:
-                return ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        def threshold() -> int:
+            return ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
-            assert threshold() == 1
-            theirs.setblocking(False)
-            await loop.sock_sendall(theirs, whole[:8])
-            while threshold() == 1:
-                await asyncio.sleep(0)
-            assert threshold() == PIECE_BYTES
-            await loop.sock_sendall(theirs, whole[8:])
-            await waiting
-            assert threshold() == 1
-            requester.close()
-
-    asyncio.run(scenario())
+        assert threshold() == 1
+        theirs.setblocking(False)
+        await loop.sock_sendall(theirs, whole[:8])
+        while threshold() == 1:
+            await asyncio.sleep(0)
+        assert threshold() == PIECE_BYTES
+        await loop.sock_sendall(theirs, whole[8:])
+        await waiting
+        assert threshold() == 1
+        requester.close()

@@ -40,7 +40,7 @@ def test_names_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server_first", "said"),
+    ("server_first", "message"),
     [
         (b"r=other,s=QSXCR+Q6sek8bf92,i=4096", "nonce"),
         (b"r=mine,s=QSXCR+Q6sek8bf92,i=4096", "nonce"),
@@ -52,8 +52,8 @@ def test_names_are_escaped() -> None:
         (b"e=unknown-user", "unknown-user"),
     ],
 )
-def test_a_server_that_cheats_is_refused(server_first: bytes, said: str) -> None:
-    with pytest.raises(SaslAuthenticationFailed, match=said):
+def test_a_server_that_cheats_is_refused(server_first: bytes, message: str) -> None:
+    with pytest.raises(SaslAuthenticationFailed, match=message):
         ScramClient("sha256", "user", "pencil", "mine").final(server_first)
 
 

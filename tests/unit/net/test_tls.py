@@ -45,9 +45,9 @@ async def send_all(socket: Any, data: bytes) -> None:
 
 
 async def read_all(socket: Any, size: int) -> bytes:
-    found = bytearray()
+    received = bytearray()
     buffer = bytearray(1_000)
-    while len(found) < size:
+    while len(received) < size:
         try:
             count = socket.recv_into(buffer)
         except BlockingIOError:
@@ -55,8 +55,8 @@ async def read_all(socket: Any, size: int) -> bytes:
             continue
         if not count:
             break
-        found += buffer[:count]
-    return bytes(found)
+        received += buffer[:count]
+    return bytes(received)
 
 
 async def joined(random: Random, folder: Path, authority: str) -> tuple[TlsSocket, TlsSocket]:
@@ -89,14 +89,14 @@ async def joined(random: Random, folder: Path, authority: str) -> tuple[TlsSocke
 def test_what_is_sent_arrives_both_ways_at_once(seed: int, certificates: Path) -> None:
     async def scenario(random: Random) -> None:
         client, server = await joined(random, certificates, "ca.pem")
-        there, back = random.randbytes(150_000), random.randbytes(90_000)
-        found = await asyncio.gather(
-            send_all(client, there),
+        sent, back = random.randbytes(150_000), random.randbytes(90_000)
+        received = await asyncio.gather(
+            send_all(client, sent),
             send_all(server, back),
-            read_all(server, len(there)),
+            read_all(server, len(sent)),
             read_all(client, len(back)),
         )
-        assert found[2] == there and found[3] == back
+        assert received[2] == sent and received[3] == back
         client.close()
         assert await read_all(server, 1) == b""
         server.close()

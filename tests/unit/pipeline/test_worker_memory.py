@@ -1,4 +1,4 @@
-"""What a worker of Spark's does not look through after every task."""
+"""The garbage collection in Spark's Python workers."""
 
 from __future__ import annotations
 

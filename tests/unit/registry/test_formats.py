@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.registry.avro import parse_avro
-from tidelog.registry.json_schema import parse_json_schema
-from tidelog.registry.protobuf import parse_protobuf
+from tidelog.registry.avro.schema import parse_avro
+from tidelog.registry.json.schema import parse_json_schema
+from tidelog.registry.protobuf.schema import parse_protobuf
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.schema import Reference, Schema
 
@@ -28,7 +28,7 @@ def proto(text: str) -> Any:
 
 
 def kinds(reader: Any, writer: Any) -> list[tuple[str, str]]:
-    return [(one.kind, one.path) for one in reader.differences(writer)]
+    return [(difference.kind, difference.path) for difference in reader.differences(writer)]
 
 
 def test_avro_is_kept_as_java_writes_it() -> None:
@@ -90,8 +90,8 @@ def test_schemas_that_hold_themselves() -> None:
     assert kinds(linked("int"), linked("long"))[0] == ("TYPE_MISMATCH", "/fields/0/type")
     tree = {"$ref": "#/definitions/t", "definitions": {"t": {"type": "object", "properties": {}}}}
     small, large = json.loads(json.dumps(tree)), json.loads(json.dumps(tree))
-    for one, type_ in ((small, "integer"), (large, "number")):
-        one["definitions"]["t"]["properties"] = {
+    for schema, type_ in ((small, "integer"), (large, "number")):
+        schema["definitions"]["t"]["properties"] = {
             "value": {"type": type_},
             "children": {"type": "array", "items": {"$ref": "#/definitions/t"}},
         }
@@ -145,17 +145,17 @@ def test_many_paths_to_one_part_take_no_time() -> None:
 
 
 def test_differences_name_the_place_and_the_side() -> None:
-    (found,) = avro({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}).differences(
-        avro({"type": "record", "name": "R", "fields": []})
-    )
-    assert found.told("new", "old") == (
+    (difference,) = avro(
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    ).differences(avro({"type": "record", "name": "R", "fields": []}))
+    assert difference.told("new", "old") == (
         "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'a' at path '/fields/0' in the new "
         "schema has no default value and is missing in the old schema', additionalInfo:'a'}"
     )
-    (found,) = shape({"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}}).differences(
-        shape({"type": "object", "properties": {"a": {"type": "string"}}})
-    )
-    assert (found.kind, found.path) == ("MAX_LENGTH_ADDED", "#/properties/a/maxLength")
+    (difference,) = shape(
+        {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}}
+    ).differences(shape({"type": "object", "properties": {"a": {"type": "string"}}}))
+    assert (difference.kind, difference.path) == ("MAX_LENGTH_ADDED", "#/properties/a/maxLength")
 
 
 @pytest.mark.parametrize(

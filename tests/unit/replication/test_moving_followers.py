@@ -10,8 +10,8 @@ import pytest
 from tests.unit.storage.making import HandClock, batch, offsets
 from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, PATHS, TOPIC_ID, slow_disks, started
 from tidelog import errors
-from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
@@ -23,8 +23,8 @@ HERE, THERE = NodeId(1), NodeId(2)
 
 
 async def following(disks: list[VirtualDisk]) -> tuple[Partitions, LogDirs]:
-    known = Partition(0, (THERE, HERE), THERE, 0, (THERE, HERE), 0, 0)
-    topic = Topic(ORDERS.topic, TOPIC_ID, (known,), 0)
+    known = PartitionImage(0, (THERE, HERE), THERE, 0, (THERE, HERE), 0, 0)
+    topic = TopicImage(ORDERS.topic, TOPIC_ID, (known,), 0)
     image = Image(topics=ShardedMap([(topic.name, topic)]), names=ShardedMap([(topic.id, topic.name)]))
     pace = Pace(HandClock(), lambda: NO_LIMIT)
     dirs = await started(disks)

@@ -149,3 +149,12 @@ def test_a_lower_minimum_commits_what_waited() -> None:
     state.in_sync_changed(frozenset((ONE,)))
     assert state.need(1)
     assert state.committed == 10
+
+
+def test_a_replica_that_follows_commits_nothing_by_itself() -> None:
+    state = leader(10, ONE)
+    state.followed(Epoch(6))
+    state.end = Offset(20)
+    assert not state.need(1), "as after a change of the topic's settings"
+    assert state.committed == 10
+    assert not state.is_alone

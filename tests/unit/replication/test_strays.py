@@ -12,8 +12,8 @@ import pytest
 from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, TOPIC_ID, started
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
@@ -31,8 +31,8 @@ def image(topic_id: UUID | None = TOPIC_ID, replicas: tuple[NodeId, ...] = (HERE
     """Of a cluster with the topic, or without any."""
     if topic_id is None:
         return Image()
-    partition = Partition(0, replicas, replicas[0], 0, replicas, 0, 0)
-    topic = Topic(ORDERS.topic, topic_id, (partition,), 0)
+    partition = PartitionImage(0, replicas, replicas[0], 0, replicas, 0, 0)
+    topic = TopicImage(ORDERS.topic, topic_id, (partition,), 0)
     return Image(topics=ShardedMap([(topic.name, topic)]), names=ShardedMap([(topic.id, topic.name)]))
 
 

@@ -12,8 +12,8 @@ def messages() -> dict[str, type[Any]]:
     pool = descriptor_pool.DescriptorPool()
     field = descriptor_pb2.FieldDescriptorProto
     price = descriptor_pb2.FileDescriptorProto(name="price.proto", package="shop", syntax="proto3")
-    one = price.message_type.add(name="Price")
-    one.field.add(name="cents", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    message = price.message_type.add(name="Price")
+    message.field.add(name="cents", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
     orders = descriptor_pb2.FileDescriptorProto(name="orders.proto", package="shop", syntax="proto3")
     orders.dependency.append("price.proto")
     order = orders.message_type.add(name="Order")

@@ -20,7 +20,7 @@ class Stub:
         self.url = ""
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        parts = [unquote(one) for one in urlsplit(path).path.strip("/").split("/")]
+        parts = [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]
         match method, parts:
             case "GET", ["schemas", "ids", number]:
                 if 0 < int(number) <= len(self.schemas):
@@ -34,17 +34,17 @@ class Stub:
                         return 200, {"subject": subject, "version": version, "id": number, **body}
                 return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
             case "GET", ["subjects", subject, "versions", wanted]:
-                found = self.subjects.get(subject, [])
-                if not found:
+                versions = self.subjects.get(subject, [])
+                if not versions:
                     return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
-                version = len(found) if wanted == "latest" else int(wanted)
-                number = found[version - 1]
+                version = len(versions) if wanted == "latest" else int(wanted)
+                number = versions[version - 1]
                 return 200, {"subject": subject, "version": version, "id": number, **self.schemas[number - 1]}
         return 404, {"message": "HTTP 404 Not Found"}
 
-    def _same(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    def _same(self, first: dict[str, Any], other: dict[str, Any]) -> bool:
         keys = ("schema", "schemaType", "references")
-        return all((one.get(key) or None) == (other.get(key) or None) for key in keys)
+        return all((first.get(key) or None) == (other.get(key) or None) for key in keys)
 
     def _add(self, subject: str, body: dict[str, Any]) -> int:
         schema = {key: body[key] for key in ("schema", "schemaType", "references") if body.get(key)}

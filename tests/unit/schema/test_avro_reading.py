@@ -30,7 +30,7 @@ def number(value: int) -> bytes:
 
 
 def record(name: str, **fields: Any) -> dict[str, Any]:
-    listed = [{"name": one, "type": kind} for one, kind in fields.items()]
+    listed = [{"name": name, "type": kind} for name, kind in fields.items()]
     return {"type": "record", "name": name, "fields": listed}
 
 
@@ -68,7 +68,7 @@ def test_what_would_take_all_memory_or_all_time_is_refused(schema: Any, data: by
 
 def test_wide_records_of_nothing_are_refused() -> None:
     """One byte each, and a thousand nulls."""
-    wide = record("W", b="boolean", **{f"n{one}": "null" for one in range(1_000)})
+    wide = record("W", b="boolean", **{f"n{index}": "null" for index in range(1_000)})
     with pytest.raises(ValueError, match="values"):
         reader({"type": "array", "items": wide}).read(number(5_000) + b"\x01" * 5_000 + number(0))
 
@@ -76,10 +76,10 @@ def test_wide_records_of_nothing_are_refused() -> None:
 def test_what_stays_within_bounds_is_read() -> None:
     assert reader(NULLS).read(number(VALUES_FREE - 1) + number(0)) == [None] * (VALUES_FREE - 1)
     depth = DEPTH_MAX - 2
-    found = reader(LIST).read(number(1) * depth + number(0))
+    value = reader(LIST).read(number(1) * depth + number(0))
     for _ in range(depth):
-        found = found["next"]
-    assert found == {"next": None}
+        value = value["next"]
+    assert value == {"next": None}
     money = reader(decimal(precision=9, scale=2))
     assert money.read(number(2) + b"\x01\x00") == Decimal("2.56")
     many = reader({"type": "array", "items": decimal(precision=9, scale=2)})

@@ -53,7 +53,7 @@ def test_text_and_descriptors_import_each_other(order: str, customer: str) -> No
 
 def test_files_that_cannot_be_linked_say_why() -> None:
     for text, others, why in [
-        ('import "b.proto";', {}, "'b.proto' is imported, and no reference has this name"),
+        ('import "b.proto";', {}, "it imports 'b.proto', but no reference has this name"),
         (
             'import "b.proto";',
             {"b.proto": 'import "a.proto";'},

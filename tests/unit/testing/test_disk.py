@@ -1,4 +1,4 @@
-"""The simulated disk keeps what it promises after a crash, loses what it may, and repeats itself by seed."""
+"""The simulated disk keeps what was synced after a crash, may lose the rest, and repeats itself by seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage.disk import THREADS
 from tidelog.testing import Crashed, VirtualDisk, run
-from tidelog.testing.content import PAGE_BYTES
+from tidelog.testing.file_content import PAGE_BYTES
 
 SEEDS = range(200)
 
@@ -27,13 +27,13 @@ def disk_with(folder: str = "/data") -> VirtualDisk:
 
 def outcomes(scenario: Callable[[VirtualDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
     """Every state that some seed finds after a power loss."""
-    found = set()
+    outcomes = set()
     for seed in SEEDS:
         disk = disk_with()
         scenario(disk)
         disk.crash(Random(seed))
-        found.add(tuple(sorted(disk.files().items())))
-    return found
+        outcomes.add(tuple(sorted(disk.files().items())))
+    return outcomes
 
 
 def contents(scenario: Callable[[VirtualDisk], None]) -> set[bytes | None]:
@@ -76,14 +76,14 @@ def test_unsynced_bytes_are_there_lost_or_torn() -> None:
         synced_file(disk, b"s" * 700)
         disk.open("/data/a").write(b"u" * 1500, 700)
 
-    found = {data for data in contents(scenario) if data is not None}
-    assert all(data.startswith(b"s" * 700) for data in found)
+    outcomes = {data for data in contents(scenario) if data is not None}
+    assert all(data.startswith(b"s" * 700) for data in outcomes)
     whole, nothing = b"s" * 700 + b"u" * 1500, b"s" * 700
-    assert {whole, nothing} <= found
-    assert any(nothing < data < whole and whole.startswith(data) for data in found), "no prefix"
-    assert any(len(data) % 512 not in (700 % 512, 2200 % 512) for data in found), "never torn at a byte"
-    assert b"s" * 700 + bytes(1500) in found, "the size without the bytes"
-    assert any(b"\0" in data and data.endswith(b"u") for data in found), "no hole before kept bytes"
+    assert {whole, nothing} <= outcomes
+    assert any(nothing < data < whole and whole.startswith(data) for data in outcomes), "no prefix"
+    assert any(len(data) % 512 not in (700 % 512, 2200 % 512) for data in outcomes), "never torn at a byte"
+    assert b"s" * 700 + bytes(1500) in outcomes, "the size without the bytes"
+    assert any(b"\0" in data and data.endswith(b"u") for data in outcomes), "no hole before kept bytes"
 
 
 def test_a_later_write_can_survive_an_earlier_one_that_is_lost() -> None:
@@ -101,10 +101,10 @@ def test_bytes_written_over_durable_ones_leave_the_old_or_the_new() -> None:
         synced_file(disk, b"o" * 1000)
         disk.open("/data/a").write(b"n" * 1500, 0)
 
-    found = {data for data in contents(scenario) if data is not None}
-    assert all(set(data[:1000]) <= set(b"on") for data in found)
-    assert any(b"o" in data and b"n" in data for data in found)
-    assert any(data.endswith(b"\0") for data in found)
+    outcomes = {data for data in contents(scenario) if data is not None}
+    assert all(set(data[:1000]) <= set(b"on") for data in outcomes)
+    assert any(b"o" in data and b"n" in data for data in outcomes)
+    assert any(data.endswith(b"\0") for data in outcomes)
 
 
 def test_a_lost_truncation_takes_later_writes_with_it() -> None:
@@ -114,9 +114,9 @@ def test_a_lost_truncation_takes_later_writes_with_it() -> None:
         file.truncate(3)
         file.write(b"new", 3)
 
-    found = contents(scenario)
-    assert {b"old" * 10, b"old", b"oldnew"} <= found
-    assert not any(data and b"newold" in data for data in found)
+    outcomes = contents(scenario)
+    assert {b"old" * 10, b"old", b"oldnew"} <= outcomes
+    assert not any(data and b"newold" in data for data in outcomes)
 
 
 def test_name_changes_of_a_folder_come_undone_from_the_last_one_on() -> None:
@@ -152,7 +152,7 @@ def test_syncing_a_folder_keeps_a_rename_into_it_with_the_file() -> None:
 
 
 def test_a_replaced_file_has_its_old_or_its_new_content_at_every_crash_point() -> None:
-    found, points = set(), 0
+    outcomes, points = set(), 0
     for seed in range(20):
         for operation in range(1, 8):
             disk = disk_with()
@@ -165,9 +165,9 @@ def test_a_replaced_file_has_its_old_or_its_new_content_at_every_crash_point() -
             else:
                 assert operation > points
             disk.crash(Random(seed))
-            found.add(disk.read_file("/data/a"))
+            outcomes.add(disk.read_file("/data/a"))
     assert points == 6
-    assert found == {b"old", b"new content"}
+    assert outcomes == {b"old", b"new content"}
 
 
 def test_pages_of_a_mapped_file_survive_one_by_one() -> None:
@@ -211,7 +211,7 @@ def test_a_mapping_whose_file_was_resized_must_not_be_synced() -> None:
 
 
 def test_a_kill_keeps_all_that_was_written_and_makes_none_of_it_durable() -> None:
-    found = set()
+    outcomes = set()
     for seed in SEEDS:
         disk = disk_with()
         synced_file(disk, b"")
@@ -219,8 +219,8 @@ def test_a_kill_keeps_all_that_was_written_and_makes_none_of_it_durable() -> Non
         disk.kill()
         assert disk.read_file("/data/a") == b"x"
         disk.crash(Random(seed))
-        found.add(disk.read_file("/data/a"))
-    assert b"" in found
+        outcomes.add(disk.read_file("/data/a"))
+    assert b"" in outcomes
 
 
 def test_a_kill_in_the_middle_tears_only_the_last_write() -> None:
@@ -301,13 +301,13 @@ def test_reserved_blocks_are_written_on_a_full_disk() -> None:
 
 def test_faults_strike_the_operation_and_path_they_were_meant_for_and_end() -> None:
     disk = disk_with()
-    one, other = disk.open("/data/one", create=True), disk.open("/data/other", create=True)
+    file, other = disk.open("/data/one", create=True), disk.open("/data/other", create=True)
     disk.fail("write", "*/one")
     disk.fail("read", "*/other", times=2)
     other.write(b"fine", 0)
     with pytest.raises(OSError, match="Input/output"):
-        one.write(b"x", 0)
-    one.write(b"x", 0)
+        file.write(b"x", 0)
+    file.write(b"x", 0)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):
             other.read(4, 0)

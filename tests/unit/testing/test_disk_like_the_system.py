@@ -82,7 +82,7 @@ class BothDisks(RuleBasedStateMachine):
 
     @rule(old=NAMES, new=NAMES)
     def rename(self, old: str, new: str) -> None:
-        # A folder into itself is EINVAL on every system; the simulated disk need not tell.
+        # Moving a folder into itself is EINVAL on every system; the simulated disk need not check that.
         if not new.startswith(old + "/") and not old.startswith(new + "/"):
             self.alike(lambda disk: disk.rename(self.path(old), self.path(new)))
 

@@ -33,15 +33,15 @@ def names() -> dict[str, Any]:
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_the_examples_run(number: int) -> None:
-    code, known = BLOCKS[number], names()
+    code, namespace = BLOCKS[number], names()
     if "scenario" not in code:
         code = "async def scenario(random: Random) -> None:\n" + textwrap.indent(code, "    ")
-    exec(compile(code, f"example {number}", "exec"), known)
+    exec(compile(code, f"example {number}", "exec"), namespace)
     for seed in range(5):
-        for name in [name for name in known if name.startswith("test_")]:
-            known[name](seed)
-        if "scenario" in known:
-            run(known["scenario"], seed)
+        for name in [name for name in namespace if name.startswith("test_")]:
+            namespace[name](seed)
+        if "scenario" in namespace:
+            run(namespace["scenario"], seed)
 
 
 def test_the_table_names_everything_that_is_public() -> None:

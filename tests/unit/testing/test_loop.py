@@ -1,4 +1,4 @@
-"""Virtual time passes only when nobody has anything to do, and a scenario that cannot go on says why."""
+"""Virtual time passes only when no task can run, and a scenario that is stuck says why."""
 
 from __future__ import annotations
 
@@ -244,8 +244,8 @@ def test_outside_pytest_the_rerun_command_is_the_one_that_was_given() -> None:
     code = (
         "import sys; sys.argv = ['mine.py', '--fast']; import tidelog.testing as t; print(t.rerun_command(3))"
     )
-    asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    printed = asked.stdout.decode().strip()
+    child = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    printed = child.stdout.decode().strip()
     assert printed.startswith("TIDELOG_SEED=3 ")
     assert "python" in printed
     assert printed.endswith("mine.py --fast")

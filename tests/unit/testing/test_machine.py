@@ -140,13 +140,13 @@ def test_a_process_that_stands_still_misses_nothing_but_time() -> None:
         machine, other = Machine(network, "server", random), Machine(network, "other", random)
         ticks: dict[str, list[int]] = {"server": [], "other": []}
 
-        async def tick(one: Machine) -> None:
+        async def tick(ticking: Machine) -> None:
             while True:
                 await asyncio.sleep(1)
-                ticks[one.name].append(one.clock.monotonic_ms() // 1000)
+                ticks[ticking.name].append(ticking.clock.monotonic_ms() // 1000)
 
-        for one in (machine, other):
-            one.process.spawn(tick(one))
+        for ticking in (machine, other):
+            ticking.process.spawn(tick(ticking))
         await machine.process.run(acknowledge_writes(machine, synced=True))
         start = machine.clock.monotonic_ms() // 1000
         machine.pause()

@@ -1,4 +1,4 @@
-"""The simulated store in bad weather: what its users are told, and what has happened in truth."""
+"""The simulated store under faults: what its users see, and what has really happened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tidelog import testing
-from tidelog.metadata.store import Change, Compacted, Compare, Put, Unanswered
+from tidelog.metadata.store import Compacted, Compare, KeyChange, Put, Unanswered
 from tidelog.testing import Process, VirtualClock, VirtualMetadata, Weather
 
 PUT = [Put("a", b"1")]
@@ -64,7 +64,7 @@ def test_while_the_store_is_away_calls_fail_no_lease_ends_and_watches_wait() -> 
         assert "leased" in metadata.content()
         await asyncio.sleep(1.5)
         async with aclosing(watch):
-            assert (await anext(watch)).changes == (Change("leased", None),)
+            assert (await anext(watch)).changes == (KeyChange("leased", None),)
 
     testing.run(scenario)
 
@@ -72,12 +72,12 @@ def test_while_the_store_is_away_calls_fail_no_lease_ends_and_watches_wait() -> 
 def test_who_is_cut_off_is_alone_with_it_and_loses_its_lease() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
-        one, other = metadata.connect("one"), metadata.connect("other")
-        lease = await one.lease(1_000)
-        await one.txn((), [Put("leased", b"", lease.id)])
+        near, other = metadata.connect("one"), metadata.connect("other")
+        lease = await near.lease(1_000)
+        await near.txn((), [Put("leased", b"", lease.id)])
         metadata.cut_off("one")
         with pytest.raises(Unanswered):
-            await one.get("leased")
+            await near.get("leased")
         assert await other.get("leased") is None
         metadata.reconnect("one")
         assert not await lease.keep_alive()
@@ -142,8 +142,8 @@ def test_a_transaction_on_its_way_happens_although_its_author_is_killed() -> Non
 def test_a_watch_that_was_cut_off_during_a_compaction_is_told_so() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)
-        one, other = metadata.connect("one"), metadata.connect("other")
-        watch = one.watch("", metadata.revision + 1)
+        near, other = metadata.connect("one"), metadata.connect("other")
+        watch = near.watch("", metadata.revision + 1)
         waiting = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0.01)
         metadata.cut_off("one")

@@ -35,7 +35,7 @@ async def _ready(add: Callable[..., None], remove: Callable[..., bool], socket: 
 
 
 async def receive(socket: VirtualSocket, most: int = 1 << 20) -> bytes:
-    """What the next successful read gives."""
+    """The bytes of the next successful read."""
     buffer = bytearray(most)
     while True:
         try:
@@ -264,7 +264,7 @@ async def test_connecting_fails_as_it_does_on_a_real_network(network: VirtualNet
     with pytest.raises(ConnectionRefusedError, match="no host is called nobody"):
         await client.connect("nobody", 1)
     network.host("server")
-    with pytest.raises(ConnectionRefusedError, match="nobody listens"):
+    with pytest.raises(ConnectionRefusedError, match="no process listens"):
         await client.connect("server", 1)
     network.cut("client", "server")
     before = asyncio.get_running_loop().time()

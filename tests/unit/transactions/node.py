@@ -6,16 +6,16 @@ import asyncio
 from random import Random
 
 from tests.unit.coordination.node import NODE, TOPIC, Ledger, Node
-from tidelog.coordination.coordinator import Coordinator
-from tidelog.metadata.planning import NewTopic
-from tidelog.metadata.producer_ids import ProducerIds
+from tidelog.coordination.runtime import CoordinatorRuntime
+from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Enlisted, Partition
 from tidelog.replication.peers import Peers
 from tidelog.testing import VirtualNetwork
-from tidelog.transactions.coordinator import Transactions
-from tidelog.transactions.markers import Markers
-from tidelog.transactions.transaction import Instance
+from tidelog.transactions.coordinator import TransactionCoordinator
+from tidelog.transactions.markers import TransactionMarkers
+from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.types import TopicPartition
 
 DATA = TopicPartition("data", 0)
@@ -24,22 +24,28 @@ LEDGER = TopicPartition(TOPIC, 0)
 
 
 class TransactionNode(Node):
-    transactions: Transactions
+    transactions: TransactionCoordinator
 
-    async def start(self) -> Coordinator[Ledger]:
+    async def start(self) -> CoordinatorRuntime[Ledger]:
         coordinator = await super().start()
         peers = Peers(
             NODE, VirtualNetwork(Random(1)).host("here"), lambda: self.controller.image, "PLAINTEXT"
         )
-        markers = Markers(NODE, self.partitions, {TOPIC: coordinator}, self.clock, peers)
-        self.transactions = Transactions(
-            NODE, self.controller, self.partitions, self.clock, ProducerIds(self._store), markers, peers
+        markers = TransactionMarkers(NODE, self.partitions, {TOPIC: coordinator}, self.clock, peers)
+        self.transactions = TransactionCoordinator(
+            NODE,
+            self.controller,
+            self.partitions,
+            self.clock,
+            ProducerIdAllocator(self._store),
+            markers,
+            peers,
         )
         self.transactions.start()
         await self.transactions.topic.ensure()
         await coordinator.topic.ensure()
         if "data" not in self.controller.image.topics:
-            await self.controller.create_topics([NewTopic("data", 2, 1)])
+            await self.controller.create_topics([TopicSpec("data", 2, 1)])
         while self.transactions.coordinator.loading or coordinator.loading:
             await asyncio.sleep(0.01)
         return coordinator
@@ -59,7 +65,9 @@ class TransactionNode(Node):
     def partition(self, name: TopicPartition = DATA) -> Partition:
         return self.partitions.led_here(*name)
 
-    async def write(self, instance: Instance, name: TopicPartition = DATA, sequence: int = 0) -> int:
+    async def write(
+        self, instance: ProducerIdAndEpoch, name: TopicPartition = DATA, sequence: int = 0
+    ) -> int:
         """One record in the producer's transaction, as a request of version 12 does it; its offset."""
         wait = self.transactions.enlist("t", instance, name, True)
         if wait is not None:

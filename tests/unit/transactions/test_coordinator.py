@@ -14,9 +14,16 @@ from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer
 from tidelog.replication.partition import Ending
 from tidelog.testing import run
-from tidelog.transactions.machine import TOPIC as STATE_TOPIC
-from tidelog.transactions.machine import entry as record
-from tidelog.transactions.transaction import DECIDED, NO_EPOCH, Instance, State, Transaction, ended
+from tidelog.transactions.state_machine import TOPIC as STATE_TOPIC
+from tidelog.transactions.state_machine import entry as record
+from tidelog.transactions.transaction import (
+    DECIDED,
+    NO_EPOCH,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionStatus,
+    ended,
+)
 from tidelog.types import TopicPartition
 
 TIMEOUT_MS = 60_000
@@ -30,9 +37,9 @@ def test_a_transaction_over_several_partitions_ends_in_all_of_them_at_once() -> 
         await node.write(me)
         await node.write(me, OTHER)
         assert node.partition(DATA).last_stable == node.partition(OTHER).last_stable == 0
-        assert await node.transactions.end("t", me, True, 2) == Instance(me.producer_id, 1)
+        assert await node.transactions.end("t", me, True, 2) == ProducerIdAndEpoch(me.producer_id, 1)
         assert node.partition(DATA).last_stable == node.partition(OTHER).last_stable == 2
-        assert node.transactions.describe("t").state is State.COMPLETE_COMMIT
+        assert node.transactions.describe("t").state is TransactionStatus.COMPLETE_COMMIT
 
     run(scenario)
 
@@ -45,7 +52,7 @@ def test_an_aborted_transaction_is_told_to_readers() -> None:
         await node.write(me)
         await node.transactions.end("t", me, False, 2)
         log = node.partition().log
-        assert [one[:3] for one in log.aborted(0, log.end)] == [(me.producer_id, 0, 1)]
+        assert [aborted[:3] for aborted in log.aborted(0, log.end)] == [(me.producer_id, 0, 1)]
 
     run(scenario)
 
@@ -58,9 +65,9 @@ def test_a_new_instance_aborts_what_the_old_one_left_open_and_fences_it() -> Non
         await node.write(old)
         with pytest.raises(errors.ConcurrentTransactions):
             await node.transactions.initialize("t", TIMEOUT_MS, None)
-        assert node.transactions.describe("t").state is State.COMPLETE_ABORT
+        assert node.transactions.describe("t").state is TransactionStatus.COMPLETE_ABORT
         new = await node.transactions.initialize("t", TIMEOUT_MS, None)
-        assert new == Instance(old.producer_id, 2)
+        assert new == ProducerIdAndEpoch(old.producer_id, 2)
         with pytest.raises(errors.ProducerFenced):
             await node.write(old, OTHER)
         with pytest.raises(errors.ProducerFenced):
@@ -92,9 +99,9 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
         me = await node.transactions.initialize("t", 5_000, None)
         await node.write(me)
         await asyncio.sleep(4.9)
-        assert node.transactions.describe("t").state is State.ONGOING
+        assert node.transactions.describe("t").state is TransactionStatus.ONGOING
         await asyncio.sleep(10.2)  # looked for every ten seconds
-        assert node.transactions.describe("t").state is State.COMPLETE_ABORT
+        assert node.transactions.describe("t").state is TransactionStatus.COMPLETE_ABORT
         assert node.partition().last_stable == 2
         with pytest.raises(errors.InvalidTxnState):
             await node.transactions.end("t", me, True, 2)
@@ -119,10 +126,12 @@ def test_one_that_cannot_be_aborted_now_does_not_stand_in_the_way_of_others() ->
         for name in names:
             here = node.transactions.coordinator.shard(name).index == stuck
             state = node.transactions.describe(name).state
-            assert state is (State.ONGOING if here else State.COMPLETE_ABORT), name
+            assert state is (TransactionStatus.ONGOING if here else TransactionStatus.COMPLETE_ABORT), name
         node.disk.heal()
         await asyncio.sleep(20)
-        assert {node.transactions.describe(name).state for name in names} == {State.COMPLETE_ABORT}
+        assert {node.transactions.describe(name).state for name in names} == {
+            TransactionStatus.COMPLETE_ABORT
+        }
 
     run(scenario)
 
@@ -161,16 +170,16 @@ def test_after_a_crash_everything_is_known_and_the_decided_is_completed() -> Non
         me = await node.transactions.initialize("t", TIMEOUT_MS, None)
         await node.write(me)
         shard = node.transactions.coordinator.shard("t")
-        known = shard.machine.get("t")
-        assert known is not None
-        shard.append([record(ended(known, me, True, 2, None, node.clock.now_ms()))])
+        transaction = shard.machine.get("t")
+        assert transaction is not None
+        shard.append([record(ended(transaction, me, True, 2, None, node.clock.now_ms()))])
         await node.crash()  # decided, and no marker written
         await node.start()
-        while node.transactions.describe("t").state is not State.COMPLETE_COMMIT:
+        while node.transactions.describe("t").state is not TransactionStatus.COMPLETE_COMMIT:
             await asyncio.sleep(0.1)
         assert node.partition().last_stable == 2
         assert node.partition().log.aborted(0, 2) == []
-        assert await node.transactions.end("t", me, True, 2) == Instance(me.producer_id, 1)
+        assert await node.transactions.end("t", me, True, 2) == ProducerIdAndEpoch(me.producer_id, 1)
 
     run(scenario)
 
@@ -199,12 +208,12 @@ def test_a_full_disk_delays_the_end_and_does_not_lose_it() -> None:
         await node.write(me)
         node.disk.fail("write", "*/data-0/*", errno.ENOSPC, times=2)
         await node.transactions.end("t", me, True, 2)
-        assert node.transactions.describe("t").state is State.PREPARE_COMMIT
+        assert node.transactions.describe("t").state is TransactionStatus.PREPARE_COMMIT
         with pytest.raises(errors.ConcurrentTransactions):
             await node.transactions.initialize("t", TIMEOUT_MS, None)
         node.disk.heal()
         await asyncio.sleep(3)
-        assert node.transactions.describe("t").state is State.COMPLETE_COMMIT
+        assert node.transactions.describe("t").state is TransactionStatus.COMPLETE_COMMIT
         assert node.partition().last_stable == 2
 
     run(scenario)

@@ -44,6 +44,7 @@ from tidelog.wire.messages.describe_acls import (
 _DISABLED = errors.SecurityDisabled.code
 CHANGES_A_REQUEST_MAX = 10_000
 COMPARISONS_A_TURN = 5_000
+CHANGES_A_TURN = 500
 NAME_CHARACTERS_MAX = 4_096
 _TOO_MANY = f"at most {CHANGES_A_REQUEST_MAX} changes can be made at once: send several requests"
 
@@ -77,6 +78,8 @@ async def create_acls(request: CreateAclsRequest, context: Context) -> CreateAcl
     results = [AclCreationResult() for _ in request.creations]
     wanted: dict[int, AclBinding] = {}
     for at, creation in enumerate(request.creations):
+        if at % CHANGES_A_TURN == 0:
+            await asyncio.sleep(0)
         try:
             if at >= CHANGES_A_REQUEST_MAX:
                 raise errors.PolicyViolation(_TOO_MANY)

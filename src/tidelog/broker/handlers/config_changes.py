@@ -12,10 +12,10 @@ from tidelog.broker import loggers
 from tidelog.broker.services import Context
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from tidelog.config.describe import describe_broker, describe_topic
-from tidelog.config.resource_tables import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from tidelog.config.table import NotBuilt, UnknownSetting, find
-from tidelog.metadata.alterations import Action, Alteration, altered
-from tidelog.metadata.names import check_topic_name
+from tidelog.config.setting import NotBuilt, UnknownSetting, find
+from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from tidelog.metadata.config_alterations import Action, Alteration, altered
+from tidelog.metadata.topics.names import check_topic_name
 from tidelog.types import NodeId
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

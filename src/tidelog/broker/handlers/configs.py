@@ -23,18 +23,18 @@ from tidelog.broker.handlers.config_changes import (
     topic_overrides,
 )
 from tidelog.broker.services import Context
+from tidelog.config.damaged_partitions import DAMAGED, show_damaged
 from tidelog.config.describe import (
-    Entry,
-    Source,
+    DescribedSetting,
+    SettingSource,
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
     describe_group,
     describe_topic,
 )
-from tidelog.config.facts import DAMAGED, show_damaged
-from tidelog.config.table import Kind
-from tidelog.metadata.alterations import Action, Alteration
+from tidelog.config.setting import SettingKind
+from tidelog.metadata.config_alterations import Action, Alteration
 from tidelog.storage.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -71,7 +71,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
     return response
 
 
-def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[Entry]:
+def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[DescribedSetting]:
     kind, name = resource.resource_type, resource.resource_name
     keys: Collection[str] | None = resource.configuration_keys
     config = context.services.config()
@@ -95,15 +95,17 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[En
     raise errors.InvalidRequest(f"there are no settings for resources of type {kind}")
 
 
-def _facts(keys: Collection[str] | None, context: Context) -> Iterable[Entry]:
+def _facts(keys: Collection[str] | None, context: Context) -> Iterable[DescribedSetting]:
     """What a broker tells of itself as if it were a setting that cannot be changed; only those who ask for it by name
     see it."""
     if keys is not None and DAMAGED in keys:
         value = show_damaged(damaged_logs(context.services.log_dirs.dirs))
-        yield Entry(DAMAGED, value, Source.DEFAULT, True, False, Kind.STRING, DAMAGED_DOC, ())
+        yield DescribedSetting(
+            DAMAGED, value, SettingSource.DEFAULT, True, False, SettingKind.STRING, DAMAGED_DOC, ()
+        )
 
 
-def _told(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _told(entry: DescribedSetting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

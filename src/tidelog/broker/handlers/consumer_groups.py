@@ -11,9 +11,9 @@ from tidelog import errors
 from tidelog.broker.handlers.groups import caller_of
 from tidelog.broker.handlers.groups_admin import ALL_OPERATIONS
 from tidelog.broker.services import Context
-from tidelog.groups.consumer import NO_PARTITIONS, ConsumerGroup
-from tidelog.groups.consumer_member import Member as GroupMember
-from tidelog.groups.consumer_target import assignor_of
+from tidelog.groups.consumer.group import NO_PARTITIONS, ConsumerGroup
+from tidelog.groups.consumer.member import ConsumerMember
+from tidelog.groups.consumer.target_assignment import assignor_of
 from tidelog.metadata.image import Image
 from tidelog.wire.messages.consumer_group_describe import (
     Assignment,
@@ -70,7 +70,7 @@ def _described(group: ConsumerGroup, context: Context) -> DescribedGroup:
     )
 
 
-def _member(group: ConsumerGroup, member: GroupMember, image: Image) -> Member:
+def _member(group: ConsumerGroup, member: ConsumerMember, image: Image) -> Member:
     current: dict[UUID, set[int]] = {}
     for owned in (member.assigned, member.revoking):
         for topic, partitions in owned.items():

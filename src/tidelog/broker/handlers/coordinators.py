@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidelog import errors
 from tidelog.broker.services import Context, Services
 from tidelog.coordination.internal_topic import InternalTopic, partition_for
-from tidelog.groups.share_shards import parse_coordinator_key
+from tidelog.groups.share.state_coordinator import parse_coordinator_key
 from tidelog.types import NodeId
 from tidelog.wire.messages.find_coordinator import (
     Coordinator,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
-from tidelog._speed.level import sort_level, wait_all, wait_no_more
+from tidelog._speed.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
@@ -72,12 +72,12 @@ class FetchInFlight:
         "_ask",
         "_caller",
         "_correlation_id",
-        "_level",
         "_put_off",
         "_services",
         "_session",
         "_taken",
         "_timer",
+        "_unchanged",
         "_version",
         "_wait",
         "_waits_on",
@@ -99,7 +99,9 @@ class FetchInFlight:
         self._caller = caller
         self._services = services
         self._taken: list[Taken] = []
-        self._level: list[Partition] = []  # where a follower has all there is, and knows all there is to know
+        self._unchanged: list[
+            Partition
+        ] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
     def answer_now(self) -> list[Any] | None:
@@ -118,8 +120,8 @@ class FetchInFlight:
         follows = self._ask.replica_id >= 0
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
-        wait_all(self._level, wait)
-        self._waits_on += self._level
+        wait_all(self._unchanged, wait)
+        self._waits_on += self._unchanged
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         wait_ms = self._ask.max_wait_ms
         if self._put_off:
@@ -157,11 +159,11 @@ class FetchInFlight:
         if ask.replica_id < 0:
             return session.wanted.items()
         # A follower has thousands of partitions in its session, and most of them are at rest.
-        level: list[Partition] = []
-        self._level = level
+        unchanged: list[Partition] = []
+        self._unchanged = unchanged
         held, now_ms = services.partitions.held, services.clock.monotonic_ms()
-        return sort_level(
-            held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, level
+        return split_unchanged(
+            held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, unchanged
         )
 
     def _read(self) -> tuple[Found, list[Partition], int, bool]:
@@ -193,19 +195,20 @@ class FetchInFlight:
                 leader = None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
                     leader = self._services.partitions.leader_of(topic, index)
-                answer = (index, problem.code, UNKNOWN, UNKNOWN, UNKNOWN, None, leader, None, UNKNOWN, None)
+                answer = FetchAnswer(index, problem.code)
+                answer.leader = leader
                 settled = True
                 self._services.tallies.failed(FETCH, problem.code, self._caller.client_id)
             else:
                 # What a throttled follower may not have yet is nothing to wake it for.
                 if not (self._put_off and partition.throttled_out):
                     held.append(partition)
-                records = answer[9]
+                records = answer.records
                 if records is not None:
                     taken.append((partition, wanted[1], records))
                     size += records.size
                     left -= records.size
-                settled = settled or answer[5] is not None or answer[8] != UNKNOWN
+                settled = settled or answer.diverging is not None or answer.preferred_replica != UNKNOWN
             found.append((topic, answer))
         return found, held, size, settled
 
@@ -223,7 +226,9 @@ class FetchInFlight:
         if node is None or not partition.log.start <= offset <= state.committed:
             return None
         start, stable = partition.log.start, partition.last_stable
-        return (partition.index, 0, state.committed, stable, start, None, None, None, node, None)
+        answer = FetchAnswer(partition.index, 0, state.committed, stable, start)
+        answer.preferred_replica = node
+        return answer
 
     def _read_for_follower(self, partition: Partition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
         """A follower gets all there is, and says by what it asks for how far it is."""
@@ -234,10 +239,9 @@ class FetchInFlight:
         if fetched_epoch >= 0:
             known, end = log.epochs.end_of(fetched_epoch, log.end)
             if known < fetched_epoch or end < offset:
-                return (index, 0, committed, UNKNOWN, log.start, (known, end), None, None, UNKNOWN, None)
+                return _diverging(FetchAnswer(index, 0, committed, UNKNOWN, log.start), known, end)
         if not log.start <= offset <= log.end:
-            code = errors.OffsetOutOfRange.code
-            return (index, code, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, None)
+            return FetchAnswer(index, errors.OffsetOutOfRange.code, committed, UNKNOWN, log.start)
         services = self._services
         partition.follower_fetched(node, Offset(offset), services.clock.monotonic_ms())
         if partition.state.caught_up(node):
@@ -252,7 +256,9 @@ class FetchInFlight:
                 records = log.read(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
         if records is not None and partition.throttled_out:
             services.outbound.took(records.size, services.clock.monotonic_ms())
-        return (index, 0, committed, UNKNOWN, log.start, None, None, None, UNKNOWN, records)
+        answer = FetchAnswer(index, 0, committed, UNKNOWN, log.start)
+        answer.records = records
+        return answer
 
     def _allowed(self, partition: Partition, node: NodeId) -> int:
         """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
@@ -289,7 +295,7 @@ class FetchInFlight:
         for topic, answer in found:
             topics.setdefault(topic, []).append(answer)
         rows = list(topics.items())
-        leaders = {answer[6][0] for _, answer in found if answer[6] is not None}
+        leaders = {answer.leader[0] for _, answer in found if answer.leader is not None}
         endpoints = endpoints_of(sorted(leaders), self._services, self._caller.listener) if leaders else ()
         return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, endpoints)
 
@@ -312,18 +318,25 @@ def _read_partition(
     if fetched_epoch >= 0:
         known, end = log.epochs.end_of(fetched_epoch, log.end)
         if known < fetched_epoch or end < offset:
-            return (index, 0, committed, stable, log.start, (known, end), None, None, UNKNOWN, None)
+            return _diverging(FetchAnswer(index, 0, committed, stable, log.start), known, end)
     if not log.start <= offset <= log.end:
         if offset > log.end and partition.leader != partition.state.node:
             # A consumer that is told of a range starts anew somewhere else.  Where the log ends is the leader's to say.
             raise errors.NotLeaderOrFollower(f"{partition.name} ends at {log.end} here, and does not lead")
         raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
     bound = stable if read_committed else committed
+    answer = FetchAnswer(index, 0, committed, stable, log.start)
     records = None
     if offset < bound and (left > 0 or first):
-        records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
-    aborted: list[tuple[int, int]] | None = None
+        answer.records = records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
     if read_committed:
         # (producer, first offset) of every transaction that was aborted and has records among these.
-        aborted = [] if records is None else [one[:2] for one in log.aborted(offset, bound, records)]
-    return (index, 0, committed, stable, log.start, None, None, aborted, UNKNOWN, records)
+        answer.aborted = (
+            [] if records is None else [aborted[:2] for aborted in log.aborted(offset, bound, records)]
+        )
+    return answer
+
+
+def _diverging(answer: FetchAnswer, epoch: int, end: int) -> FetchAnswer:
+    answer.diverging = epoch, end
+    return answer

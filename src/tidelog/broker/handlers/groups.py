@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.classic_coordinator import Caller, ClassicGroups
-from tidelog.groups.consumer_classic_coordinator import ClassicMembers
+from tidelog.groups.classic.coordinator import ClassicGroups, MemberConnection
+from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.held import HeldAnswer
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -77,6 +77,6 @@ def _members(group_id: str, context: Context) -> ClassicGroups | ClassicMembers:
     return migrating if migrating.holds(group_id) else context.services.classic_groups
 
 
-def caller_of(context: Context) -> Caller:
+def caller_of(context: Context) -> MemberConnection:
     host = context.peer.rpartition(":")[0]
-    return Caller(context.client_id or "", f"/{host}", context.version, context.hold)
+    return MemberConnection(context.client_id or "", f"/{host}", context.version, context.hold)

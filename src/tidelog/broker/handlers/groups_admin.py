@@ -8,7 +8,7 @@ import asyncio
 
 from tidelog import errors
 from tidelog.broker.services import PARTITIONS_A_TURN, Context
-from tidelog.groups.classic import ClassicGroup, State
+from tidelog.groups.classic.group import ClassicGroup, ClassicState
 from tidelog.groups.group import SHARE
 from tidelog.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -45,11 +45,11 @@ async def _described(group_id: str, context: Context) -> DescribedGroup:
         group = await context.services.group_directory.classic(group_id)
     except errors.GroupIdNotFound as problem:
         if context.version < _NOT_FOUND_FROM:
-            return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-        return DescribedGroup(problem.code, str(problem), group_id, State.DEAD.value)
+            return DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD.value)
+        return DescribedGroup(problem.code, str(problem), group_id, ClassicState.DEAD.value)
     except errors.TidelogError as problem:
         return DescribedGroup(error_code=problem.code, group_id=group_id)
-    stable = group.state is State.STABLE
+    stable = group.state is ClassicState.STABLE
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,

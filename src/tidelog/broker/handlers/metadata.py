@@ -11,9 +11,9 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.metadata.elections import awaited
-from tidelog.metadata.image import Image, Partition, Topic
-from tidelog.metadata.names import INTERNAL, check_topic_name
-from tidelog.metadata.planning import NewTopic
+from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.topics.names import INTERNAL, check_topic_name
+from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -111,7 +111,7 @@ async def _missing(
         try:
             check_topic_name(name)
             if create:
-                (made,) = await services.controller.create_topics([NewTopic(name)])
+                (made,) = await services.controller.create_topics([TopicSpec(name)])
                 if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
                     raise made
                 topic = services.image().topics.get(name)
@@ -136,7 +136,7 @@ def _brokers(image: Image, listener: str) -> list[MetadataResponseBroker]:
     return brokers
 
 
-def _described(topic: Topic, image: Image, listener: str) -> MetadataResponseTopic:
+def _described(topic: TopicImage, image: Image, listener: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -156,14 +156,14 @@ def _described(topic: Topic, image: Image, listener: str) -> MetadataResponseTop
     )
 
 
-def _leader_error(partition: Partition, image: Image, listener: str) -> int:
+def _leader_error(partition: PartitionImage, image: Image, listener: str) -> int:
     broker = None if partition.leader is None else image.brokers.get(partition.leader)
     if broker is None:
         return errors.LeaderNotAvailable.code
     return 0 if broker.endpoint(listener) is not None else errors.ListenerNotFound.code
 
 
-def _offline(partition: Partition, image: Image) -> list[int]:
+def _offline(partition: PartitionImage, image: Image) -> list[int]:
     return [node for node in partition.replicas if node not in image.brokers or image.brokers[node].fenced]
 
 
@@ -216,7 +216,7 @@ def describe_topic_partitions(
 
 
 def _tell_doubts(
-    page: Iterable[DescribeTopicPartitionsResponsePartition], topic: Topic, image: Image
+    page: Iterable[DescribeTopicPartitionsResponsePartition], topic: TopicImage, image: Image
 ) -> None:
     """Fields of our own: why replicas are in doubt, and which brokers a partition without a leader waits for."""
     live = frozenset(broker.node_id for broker in image.live_brokers)
@@ -236,7 +236,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _page(
-    topic: Topic, image: Image, first: int, limit: int
+    topic: TopicImage, image: Image, first: int, limit: int
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     for partition in topic.partitions[first : first + limit]:
         yield DescribeTopicPartitionsResponsePartition(

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Sequence
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.offset_commits import Commit, Committer, Found
-from tidelog.groups.offsets import NO_TOPIC_ID
-from tidelog.metadata.image import Image, Topic
+from tidelog.groups.offsets.commits import FetchedOffset, OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.committed import NO_TOPIC_ID
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -44,7 +44,7 @@ _NO_TOPIC = errors.UnknownTopicOrPartition.code
 _NO_ID = errors.UnknownTopicId.code
 
 
-# Commit
+# OffsetCommit
 
 
 def offset_commit(
@@ -54,7 +54,7 @@ def offset_commit(
     commits, answers = _commits(request, response, context)
     if not commits:
         return response
-    who = Committer(
+    who = OffsetCommitter(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -89,7 +89,7 @@ async def _committed(
 
 def _commits(
     request: OffsetCommitRequest, response: OffsetCommitResponse, context: Context
-) -> tuple[list[Commit], list[OffsetCommitResponsePartition]]:
+) -> tuple[list[OffsetCommit], list[OffsetCommitResponsePartition]]:
     """What can be committed, and the answers to it, which stand in `response` already."""
     image, by_id = context.services.image(), context.version >= _IDS_FROM
     commits, answers = [], []
@@ -106,7 +106,7 @@ def _commits(
                 answer.error_code = _NO_ID if by_id and topic is None else _NO_TOPIC
                 continue
             commits.append(
-                Commit(
+                OffsetCommit(
                     name,
                     topic.id,
                     index,
@@ -168,7 +168,9 @@ async def _fetch(asked: OffsetFetchRequestGroup, stable: bool, context: Context)
         topics = [
             OffsetFetchResponseTopics(
                 topic.name,
-                partitions=[_told(index, Found(None, problem.code)) for index in topic.partition_indexes],
+                partitions=[
+                    _told(index, FetchedOffset(None, problem.code)) for index in topic.partition_indexes
+                ],
             )
             for topic in asked.topics or ()
         ]
@@ -185,7 +187,7 @@ async def _fetch_some(
     for topic in topics:
         name = _name(image, topic) if by_id else topic.name
         if name is None:
-            partitions = [_told(index, Found(None, _NO_ID)) for index in topic.partition_indexes]
+            partitions = [_told(index, FetchedOffset(None, _NO_ID)) for index in topic.partition_indexes]
             unknown.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
             continue
         known.append(OffsetFetchResponseTopics(name, topic.topic_id))
@@ -232,7 +234,7 @@ async def _fetch_all(
     return list(topics.values())
 
 
-def _told(index: int, found: Found) -> OffsetFetchResponsePartitions:
+def _told(index: int, found: FetchedOffset) -> OffsetFetchResponsePartitions:
     known = found.committed
     if known is None:
         return OffsetFetchResponsePartitions(index, -1, -1, "", found.error_code)
@@ -247,7 +249,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     response = OffsetDeleteResponse()
     places, answers = [], []
     for topic in request.topics:
-        known: Topic | None = image.topics.get(topic.name)
+        known: TopicImage | None = image.topics.get(topic.name)
         answered = OffsetDeleteResponseTopic(topic.name)
         response.topics.append(answered)
         for one in topic.partitions:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from tidelog import errors
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
-from tidelog.metadata.planning import NewPartitions, Plan
+from tidelog.metadata.topics.plans import NewPartitions, TopicPlan
 from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -36,13 +36,13 @@ _TYPES_FROM = 1
 
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    outcome: dict[str, Plan | errors.TidelogError] = {
+    outcome: dict[str, TopicPlan | errors.TidelogError] = {
         name: errors.InvalidRequest(f"topic {name!r} is asked for twice")
         for name in counts
         if counts[name] > 1
     }
     wanted = [_wanted(topic) for topic in request.topics if counts[topic.name] == 1]
-    made: Sequence[Plan | errors.TidelogError]
+    made: Sequence[TopicPlan | errors.TidelogError]
     try:
         work = context.services.controller.create_partitions(wanted, request.validate_only)
         made = await within(request.timeout_ms, work)
@@ -57,7 +57,7 @@ def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
     return NewPartitions(topic.name, topic.count, assignment)
 
 
-def _result(name: str, outcome: Plan | errors.TidelogError) -> CreatePartitionsTopicResult:
+def _result(name: str, outcome: TopicPlan | errors.TidelogError) -> CreatePartitionsTopicResult:
     if isinstance(outcome, errors.TidelogError):
         return CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
     return CreatePartitionsTopicResult(name=name)

@@ -14,9 +14,9 @@ from tidelog import errors
 from tidelog._speed.commits import AskedCommit, read_commit
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
-from tidelog.groups.offset_commits import Committer
-from tidelog.groups.offsets import Partition
-from tidelog.metadata.image import Image, Topic
+from tidelog.groups.offsets.commits import OffsetCommitter
+from tidelog.groups.offsets.committed import Partition
+from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.acls import AclOperation, AclResourceType
 from tidelog.wire.frame import encode_response
 from tidelog.wire.messages.offset_commit import (
@@ -27,7 +27,7 @@ from tidelog.wire.messages.offset_commit import (
 
 OFFSET_COMMIT = 8
 
-Known = list[tuple[Topic, list[Partition]]]
+Known = list[tuple[TopicImage, list[Partition]]]
 
 
 def commit_plainly(
@@ -40,7 +40,7 @@ def commit_plainly(
     known = _known(asked, services.image(), services.config().offset_metadata_max_bytes)
     if known is None or not _may_commit(session, asked.group, known, services):
         return None
-    who = Committer(asked.group, asked.member, asked.instance, asked.epoch, version)
+    who = OffsetCommitter(asked.group, asked.member, asked.instance, asked.epoch, version)
     done = services.group_offsets.commit_at_once(who, known)
     if done is None:
         return None

@@ -15,16 +15,17 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.batch import ATTRIBUTES_AT, header_at
+from tidelog._speed.delayed_produce import DelayedProduce
 from tidelog._speed.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
-from tidelog._speed.shortcut import SyncedAnswer, all_plain
+from tidelog._speed.shortcut import all_plain
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
-from tidelog.broker.tallies import Tallies
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.partition import Enlisted, Partition
-from tidelog.replication.promises import Appended, found, is_committed, moved, too_few, when_committed
+from tidelog.replication.promises import Appended, is_committed, moved, too_few, when_committed
+from tidelog.types import Offset
 from tidelog.wire.acls import AclOperation, AclResourceType
 
 PRODUCE = 0
@@ -112,6 +113,9 @@ class ProduceInFlight(NamedTuple):
     services: Services
     opened: Opened = _NOT_OPENED
 
+    def encoded(self, answers: Answers) -> bytes:
+        return _encoded(self.version, self.correlation_id, answers, self.services, self.session.listener)
+
 
 def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
@@ -144,25 +148,24 @@ def append_all(
                 appended = partition.append(data, now_ms, acks == ACKS_ALL, said, verdict)
             except errors.TidelogError as problem:
                 data, now = frame[start : start + max(size, 0)], services.clock.monotonic_ms()
-                row.append(
-                    _failed(request, topic, index, session.refusals.answer(topic, index, data, problem, now))
-                )
+                told = session.refusals.answer(topic, index, data, problem, now)
+                row.append(_failed(services, session.client_id, topic, index, told))
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)
                 ):
                     waits.append((row, len(row), partition, appended))
                 row.append(
-                    (index, 0, appended.base, appended.append_time_ms, partition.log.start, None, None, ())
+                    ProduceAnswer(index, 0, appended.base, appended.append_time_ms, partition.log.start)
                 )
         answers.append((topic, row))
     if acks == 0:
-        if any(answer[1] for _, row in answers for answer in row):
+        if any(answer.error for _, row in answers for answer in row):
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
         return None
     if waits:
         return Acknowledgement(request, answers, waits).answer
-    return _encoded(request, answers)
+    return request.encoded(answers)
 
 
 def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
@@ -180,10 +183,10 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
 
 
-def _encoded(request: ProduceInFlight, answers: Answers) -> bytes:
-    leaders = {answer[6][0] for _, row in answers for answer in row if answer[6] is not None}
-    endpoints = endpoints_of(sorted(leaders), request.services, request.session.listener) if leaders else ()
-    return encode_produce(request.version, request.correlation_id, answers, 0, endpoints)
+def _encoded(version: int, correlation_id: int, answers: Answers, services: Services, listener: str) -> bytes:
+    leaders = {answer.leader[0] for _, row in answers for answer in row if answer.leader is not None}
+    endpoints = endpoints_of(sorted(leaders), services, listener) if leaders else ()
+    return encode_produce(version, correlation_id, answers, 0, endpoints)
 
 
 class Acknowledgement:
@@ -231,41 +234,27 @@ class Acknowledgement:
         for row, place, partition, appended in self._waits:
             problem = _unsettled(partition, appended, request.ask.acks)
             if problem is not None:
-                row[place] = _failed(request, partition.topic, partition.index, problem)
-        self.answer.set_result(_encoded(request, self._answers))
+                row[place] = _failed(
+                    request.services, request.session.client_id, partition.topic, partition.index, problem
+                )
+        self.answer.set_result(request.encoded(self._answers))
 
 
-def settle_late(
-    tallies: Tallies,
-    answer: SyncedAnswer,
-    partition: Partition,
-    durable: asyncio.Future[None],
-    expired: bool,
-) -> None:
-    """For the shortcut's answers: their sync failed, they wait for replicas after it, or their time has passed."""
-    appended = found(partition, answer.base, answer.end, durable)
+def settle_delayed(services: Services, answer: DelayedProduce, is_over: bool) -> None:
+    """For the shortcut's answers that cannot be acknowledged as they are: their sync failed, another broker may lead, or
+    their time has passed.  `is_over`: it is answered now, whatever there is to say."""
+    partition = answer.partition
+    appended = Appended(Offset(answer.base), Offset(answer.end), -1, answer.durable, answer.epoch)
     problem = _unsettled(partition, appended, answer.acks)
-    if isinstance(problem, _NOT_YET) and not expired:
-        committed = when_committed(partition, appended)
-        committed.add_done_callback(lambda done: _settle(tallies, answer, _outcome(done)))
-    else:
-        _settle(tallies, answer, problem)
-
-
-def _settle(tallies: Tallies, answer: SyncedAnswer, problem: errors.TidelogError | None) -> None:
     if problem is None:
         answer.acknowledge()
+    elif isinstance(problem, _NOT_YET) and not is_over:
+        partition.commit_waits.join(answer)
     else:
-        tallies.failed(PRODUCE, problem.code, None)
-        row: list[ProduceAnswer] = [(answer.index, problem.code, -1, -1, -1, str(problem), None, ())]
-        answer.finish(encode_produce(answer.version, answer.correlation_id, [(answer.topic, row)], 0))
-
-
-def _outcome(committed: asyncio.Future[None]) -> errors.TidelogError | None:
-    problem = committed.exception()
-    if problem is None or isinstance(problem, errors.TidelogError):
-        return problem
-    return errors.KafkaStorageError(str(problem))
+        row = [_failed(services, answer.client_id, answer.topic, answer.index, problem)]
+        answers: Answers = [(answer.topic, row)]
+        version, correlation_id, listener = answer.version, answer.correlation_id, answer.session.listener
+        answer.finish(_encoded(version, correlation_id, answers, services, listener))
 
 
 def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.TidelogError | None:
@@ -292,9 +281,8 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
 
 
 def _failed(
-    request: ProduceInFlight, topic: str | bytes, index: int, problem: errors.TidelogError
+    services: Services, client_id: str | None, topic: str | bytes, index: int, problem: errors.TidelogError
 ) -> ProduceAnswer:
-    services = request.services
     leader = None
     if isinstance(problem, errors.OutOfOrderSequenceNumber) and not services.partitions.lease_proven():
         # Producers give up for good when they are told of a gap.  A broker that another one may have replaced does not know
@@ -302,8 +290,9 @@ def _failed(
         problem = _perhaps_deposed(problem)
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
-    services.tallies.failed(PRODUCE, problem.code, request.session.client_id)
-    return (index, problem.code, -1, -1, -1, str(problem), leader, getattr(problem, "records", ()))
+    services.tallies.failed(PRODUCE, problem.code, client_id)
+    bad_records = getattr(problem, "records", ())
+    return ProduceAnswer(index, problem.code, message=str(problem), leader=leader, bad_records=bad_records)
 
 
 def _perhaps_deposed(problem: errors.TidelogError) -> errors.TidelogError:
@@ -315,7 +304,13 @@ def _perhaps_deposed(problem: errors.TidelogError) -> errors.TidelogError:
 
 def _refused(request: ProduceInFlight, problem: errors.TidelogError) -> bytes:
     answers = [
-        (topic, [_failed(request, topic, index, problem) for index, _, _ in parts])
+        (
+            topic,
+            [
+                _failed(request.services, request.session.client_id, topic, index, problem)
+                for index, _, _ in parts
+            ],
+        )
         for topic, parts in request.ask.topics
     ]
-    return _encoded(request, answers)
+    return request.encoded(answers)

@@ -16,8 +16,8 @@ from tidelog._speed.batch import Header, header_at
 from tidelog.broker.handlers.produce import Key, ProduceInFlight, append_all
 from tidelog.broker.services import Services
 from tidelog.replication.partition import Enlisted, Partition
-from tidelog.transactions.coordinator import Enlisting
-from tidelog.transactions.transaction import Instance
+from tidelog.transactions.coordinator import PendingEnlistment
+from tidelog.transactions.transaction import ProducerIdAndEpoch
 
 _ADDS_FROM = 12
 _ABORTABLE_FROM = 11
@@ -77,7 +77,7 @@ async def _append_later(
     return append_all(request, {key: busy for key, _ in batches})
 
 
-async def _wait(waits: list[tuple[Key, Enlisting]], version: int) -> Verdicts:
+async def _wait(waits: list[tuple[Key, PendingEnlistment]], version: int) -> Verdicts:
     """What came of those that failed."""
     failed: Verdicts = {}
     for key, wait in waits:
@@ -117,13 +117,13 @@ def _batches(request: ProduceInFlight) -> Iterator[tuple[Key, Header]]:
                 yield (topic, index), header
 
 
-def _instance(header: Header) -> Instance:
-    return Instance(header.producer_id, header.producer_epoch)
+def _instance(header: Header) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
 
 
 def _enlist(
     request: ProduceInFlight, batches: list[tuple[Key, Header]]
-) -> tuple[Verdicts, list[tuple[Key, Enlisting]]]:
+) -> tuple[Verdicts, list[tuple[Key, PendingEnlistment]]]:
     """(what is known now, what is to be waited for before it counts)."""
     verdicts: Verdicts = {}
     waits = []
@@ -161,8 +161,12 @@ def verification_guard(
 
 
 def enlist(
-    services: Services, transactional_id: str | None, instance: Instance, partition: Partition, adds: bool
-) -> Enlisting | None:
+    services: Services,
+    transactional_id: str | None,
+    instance: ProducerIdAndEpoch,
+    partition: Partition,
+    adds: bool,
+) -> PendingEnlistment | None:
     """Whether the producer may write to the partition; raises if not, and gives what to wait for first."""
     producers = partition.log.producers
     if producers.has_open(*instance):

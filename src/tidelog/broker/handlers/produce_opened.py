@@ -20,7 +20,7 @@ from tidelog.broker.handlers.produce import (
     produce_unheld,
 )
 from tidelog.broker.opening import OpenedBatch, open_batch
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.record.codecs import Codec
 from tidelog.replication.acceptance import Accepted
 from tidelog.replication.partition import Partition

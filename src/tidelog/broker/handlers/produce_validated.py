@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tidelog import errors
 from tidelog.broker.handlers.produce import ProduceInFlight
 from tidelog.broker.opening import NamedSchemas
-from tidelog.registry.validation import Wanted
+from tidelog.registry.validation import SchemaIdCheck
 from tidelog.replication.acceptance import RECORDS_TOLD_MAX
 from tidelog.replication.partition import Partition
 
@@ -70,14 +70,14 @@ async def schema_problem(
     return UnregisteredSchemas(f"record {first} of the batch is refused: {why}", refused)
 
 
-def _wanted(partition: Partition, named: NamedSchemas, number: int) -> Wanted:
+def _wanted(partition: Partition, named: NamedSchemas, number: int) -> SchemaIdCheck:
     config = partition.log.config
     strategy = (
         config.confluent_key_subject_name_strategy
         if named.of_keys
         else config.confluent_value_subject_name_strategy
     )
-    return Wanted(partition.topic, named.of_keys, strategy.rpartition(".")[2], number)
+    return SchemaIdCheck(partition.topic, named.of_keys, strategy.rpartition(".")[2], number)
 
 
 def _side(named: NamedSchemas) -> str:

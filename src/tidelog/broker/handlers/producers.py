@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.transactions.transaction import Instance
+from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -22,7 +22,7 @@ _FENCED_FROM = 4  # before, clients know only INVALID_PRODUCER_EPOCH
 
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     try:
-        before = Instance(request.producer_id, request.producer_epoch)
+        before = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         if (before.producer_id == -1) != (before.epoch == -1):
             raise errors.InvalidRequest("a producer id and its epoch come together")
         if request.transactional_id is not None:
@@ -31,7 +31,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
                 request.transactional_id, request.transaction_timeout_ms, expected
             )
         else:
-            instance = Instance(await context.services.producer_ids.next(), 0)
+            instance = ProducerIdAndEpoch(await context.services.producer_ids.next(), 0)
     except errors.TidelogError as problem:
         code = problem.code
         if context.version < _FENCED_FROM and isinstance(problem, errors.ProducerFenced):

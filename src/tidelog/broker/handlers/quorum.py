@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.metadata.names import CLUSTER_METADATA
+from tidelog.metadata.topics.names import CLUSTER_METADATA
 from tidelog.types import NodeId
 from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidelog import errors
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
-from tidelog.metadata.image import Topic
+from tidelog.metadata.image import TopicImage
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -75,7 +75,7 @@ def list_partition_reassignments(
     return response
 
 
-def _moving(topic: Topic, indexes: Sequence[int]) -> list[OngoingPartitionReassignment]:
+def _moving(topic: TopicImage, indexes: Sequence[int]) -> list[OngoingPartitionReassignment]:
     known = (topic.partitions[index] for index in indexes if 0 <= index < len(topic.partitions))
     return [
         OngoingPartitionReassignment(

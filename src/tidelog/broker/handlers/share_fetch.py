@@ -13,16 +13,16 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Context
-from tidelog.groups.share_fetching import Fetched, Limits, ShareFetch
-from tidelog.groups.share_partition import Acknowledgement, check_acknowledgements
-from tidelog.groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Part, ShareSession
+from tidelog.groups.share.fetch import ShareFetch, ShareFetchedRecords, ShareFetchLimits
+from tidelog.groups.share.partition import AcknowledgedRange, check_acknowledgements
+from tidelog.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SharePartitionId, ShareSession
 from tidelog.wire.messages import share_acknowledge as ack
 from tidelog.wire.messages import share_fetch as wire
 
 RECORD_LIMIT = 1  # of share.acquire.mode; 0 is batch_optimized
 BATCH_OPTIMIZED = 0
 
-Acknowledged = dict[Part, errors.TidelogError | None]
+Acknowledged = dict[SharePartitionId, errors.TidelogError | None]
 
 
 async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire.ShareFetchResponse:
@@ -46,11 +46,11 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
     }
     member = request.member_id or ""
     acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
-    fetched: Mapping[Part, Fetched | errors.TidelogError] = {}
+    fetched: Mapping[SharePartitionId, ShareFetchedRecords | errors.TidelogError] = {}
     if session is None:
         await shares.end_session((group, member))
     elif not request.is_renew_ack and request.max_records > 0 and request.max_bytes > 0:
-        limits = Limits(
+        limits = ShareFetchLimits(
             wait_ms=max(request.max_wait_ms, 0),
             bytes_min=max(request.min_bytes, 0),
             bytes_max=min(max(request.max_bytes, 0), shares.config.fetch_max_bytes),
@@ -151,21 +151,21 @@ async def share_acknowledge(
 
 def _batches(
     batches: Iterable[wire.AcknowledgementBatch | ack.AcknowledgementBatch],
-) -> list[Acknowledgement]:
-    return [Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
+) -> list[AcknowledgedRange]:
+    return [AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
 
 
 async def _acknowledge(
     context: Context,
     group: str,
     member: str,
-    wanted: Mapping[Part, list[Acknowledgement]],
+    wanted: Mapping[SharePartitionId, list[AcknowledgedRange]],
     renewals: bool,
 ) -> Acknowledged:
     """All are decided on before the first wait, so that what follows on this connection finds them done."""
     shares = context.services.shares
     results: Acknowledged = {}
-    waits: dict[Part, asyncio.Future[None]] = {}
+    waits: dict[SharePartitionId, asyncio.Future[None]] = {}
     for part, batches in wanted.items():
         try:
             check_acknowledgements(batches, renewals)
@@ -186,7 +186,7 @@ async def _acknowledge(
     return results
 
 
-def _unknown(part: Part, context: Context) -> errors.TidelogError:
+def _unknown(part: SharePartitionId, context: Context) -> errors.TidelogError:
     topic_id, index = part
     if context.services.image().topic_by_id(topic_id) is None:
         return errors.UnknownTopicId(f"there is no topic with id {topic_id}")
@@ -197,9 +197,9 @@ def _unknown(part: Part, context: Context) -> errors.TidelogError:
 
 
 def _fetch_topics(
-    named: Iterable[Part],
+    named: Iterable[SharePartitionId],
     acknowledged: Acknowledged,
-    fetched: Mapping[Part, Fetched | errors.TidelogError],
+    fetched: Mapping[SharePartitionId, ShareFetchedRecords | errors.TidelogError],
     context: Context,
 ) -> list[wire.ShareFetchableTopicResponse]:
     """The first answer of a session names every partition of it, the others those with news."""
@@ -210,7 +210,7 @@ def _fetch_topics(
         if problem is not None:
             answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, str(problem)
         found = fetched.get((topic_id, index))
-        if isinstance(found, Fetched):
+        if isinstance(found, ShareFetchedRecords):
             answer.records = found.records
             _count(topic_id, index, found, context)
             answer.acquired_records = [wire.AcquiredRecords(*one) for one in found.acquired]
@@ -222,7 +222,7 @@ def _fetch_topics(
     return list(topics.values())
 
 
-def _count(topic_id: UUID, index: int, found: Fetched, context: Context) -> None:
+def _count(topic_id: UUID, index: int, found: ShareFetchedRecords, context: Context) -> None:
     """Records that were acquired are records that go out, each time they do."""
     services = context.services
     partition = services.partitions.held.get((topic_id.bytes, index))

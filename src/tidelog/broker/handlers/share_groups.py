@@ -8,7 +8,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.broker.handlers.groups_admin import ALL_OPERATIONS
 from tidelog.broker.services import Context
-from tidelog.groups.share_group import ShareGroup
+from tidelog.groups.share.group import ShareGroup
 from tidelog.wire.messages import alter_share_group_offsets as alter
 from tidelog.wire.messages import delete_share_group_offsets as delete
 from tidelog.wire.messages import describe_share_group_offsets as offsets

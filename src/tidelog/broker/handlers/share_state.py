@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.share_runs import StateBatch
-from tidelog.groups.share_state import UNKNOWN_START, ShareKey, Write
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, StateWrite
+from tidelog.groups.share.in_flight import StateBatch
 from tidelog.wire.messages import (
     delete_share_group_state as delete,
 )
@@ -74,7 +74,7 @@ async def write_share_group_state(
             StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
             for batch in asked.state_batches
         ]
-        what = Write(
+        what = StateWrite(
             asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
         await shards.write(key, what)

@@ -13,8 +13,8 @@ from tidelog import errors
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.config.describe import describe_topic
-from tidelog.metadata.image import Topic
-from tidelog.metadata.planning import NewTopic, Plan
+from tidelog.metadata.image import TopicImage
+from tidelog.metadata.topics.plans import TopicPlan, TopicSpec
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -38,8 +38,8 @@ Refused = errors.TidelogError
 
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    wanted: dict[str, NewTopic] = {}
-    outcome: dict[str, Plan | Refused] = {}
+    wanted: dict[str, TopicSpec] = {}
+    outcome: dict[str, TopicPlan | Refused] = {}
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
@@ -47,7 +47,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
             wanted[topic.name] = _wanted(topic)
         except Refused as problem:
             outcome[topic.name] = problem
-    made: Sequence[Plan | Refused]
+    made: Sequence[TopicPlan | Refused]
     try:
         work = context.services.controller.create_topics(list(wanted.values()), request.validate_only)
         made = await within(request.timeout_ms, work)
@@ -57,16 +57,16 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     return CreateTopicsResponse(topics=[_created(name, outcome[name], context) for name in counts])
 
 
-def _wanted(topic: CreatableTopic) -> NewTopic:
+def _wanted(topic: CreatableTopic) -> TopicSpec:
     assignment = {one.partition_index: one.broker_ids for one in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise errors.InvalidReplicaAssignment(f"topic {topic.name!r}: a partition is assigned twice")
     # Of a setting that is given twice the last value counts, as in Kafka.
     configs = {one.name: one.value for one in topic.configs}
-    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment or None, configs)
+    return TopicSpec(topic.name, topic.num_partitions, topic.replication_factor, assignment or None, configs)
 
 
-def _created(name: str, outcome: Plan | Refused, context: Context) -> CreatableTopicResult:
+def _created(name: str, outcome: TopicPlan | Refused, context: Context) -> CreatableTopicResult:
     if isinstance(outcome, Refused):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
     return CreatableTopicResult(
@@ -93,7 +93,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
     if context.version < _IDS_FROM:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     wanted, results = _sorted_out(asked, context)
-    outcome: Sequence[Topic | Refused]
+    outcome: Sequence[TopicImage | Refused]
     try:
         _check_enabled(context)
         outcome = await within(request.timeout_ms, context.services.controller.delete_topics(wanted))
@@ -101,7 +101,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
         outcome = [problem] * len(wanted)
     for one, done in zip(wanted, outcome, strict=True):
         name, topic_id = (one, _NO_ID) if isinstance(one, str) else (None, one)
-        if isinstance(done, Topic):
+        if isinstance(done, TopicImage):
             results.append(DeletableTopicResult(name=done.name, topic_id=done.id))
         else:
             results.append(_refused(name, topic_id, done))

@@ -12,10 +12,10 @@ from typing import Any
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.partition import Ending
-from tidelog.transactions.machine import by_topic
-from tidelog.transactions.transaction import BY_TITLE, EPOCH_BUMPS_FROM, Instance, Transaction
+from tidelog.transactions.state_machine import by_topic
+from tidelog.transactions.transaction import BY_TITLE, EPOCH_BUMPS_FROM, ProducerIdAndEpoch, Transaction
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tidelog.wire.messages.add_partitions_to_txn import (
@@ -83,7 +83,7 @@ async def _add(asked: AddPartitionsToTxnTransaction, context: Context) -> Codes:
     codes = _refusals(names, context)
     if codes:
         return {name: codes.get(name, errors.OperationNotAttempted.code) for name in names}
-    instance = Instance(asked.producer_id, asked.producer_epoch)
+    instance = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     transactions = context.services.transactions
     if asked.verify_only:
         for name in names:
@@ -124,7 +124,7 @@ def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
     """The group's partition of the offsets topic becomes part of the transaction."""
     services = context.services
-    instance = Instance(request.producer_id, request.producer_epoch)
+    instance = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         count = await services.groups.topic.ensure()
         name = TopicPartition(services.groups.topic.name, partition_for(request.group_id, count))
@@ -139,7 +139,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: Context) 
 
 async def end_txn(request: EndTxnRequest, context: Context) -> EndTxnResponse:
     version = EPOCH_BUMPS_FROM if context.version >= _BUMPS_FROM else 0
-    instance = Instance(request.producer_id, request.producer_epoch)
+    instance = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         then = await context.services.transactions.end(
             request.transactional_id, instance, request.committed, version

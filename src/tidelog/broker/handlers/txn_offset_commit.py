@@ -13,8 +13,8 @@ from tidelog.broker.handlers.produce_in_transaction import ATTEMPTS_MAX, enlist,
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer, coordinator_error
-from tidelog.groups.offset_commits import Commit, Committer
-from tidelog.transactions.transaction import Instance
+from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
+from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -29,7 +29,7 @@ _LOADING_FROM = 2  # before, clients do not know that a coordinator can be loadi
 
 
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
-    commits: list[Commit] = []
+    commits: list[OffsetCommit] = []
     rows: list[TxnOffsetCommitResponsePartition] = []
     topics = []
     for topic in request.topics:
@@ -43,7 +43,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -
                 continue
             rows.append(row)
             commits.append(
-                Commit(
+                OffsetCommit(
                     topic.name,
                     known.id if known is not None else UUID(int=0),
                     asked.partition_index,
@@ -63,13 +63,15 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -
     return TxnOffsetCommitResponse(topics=topics)
 
 
-async def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], context: Context) -> list[int]:
+async def _commit(
+    request: TxnOffsetCommitRequest, commits: list[OffsetCommit], context: Context
+) -> list[int]:
     services = context.services
     if not request.group_id:
         raise errors.InvalidGroupId("the group id is empty")
     services.groups.shard(request.group_id)
     await _enlist(request, context)
-    who = Committer(
+    who = OffsetCommitter(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, context.version
     )
     writer = Writer(request.producer_id, request.producer_epoch)
@@ -83,7 +85,7 @@ async def _enlist(request: TxnOffsetCommitRequest, context: Context) -> None:
     count = topic.count(services.image())
     assert count is not None, "the group's shard is there"
     name = TopicPartition(topic.name, partition_for(request.group_id, count))
-    instance = Instance(request.producer_id, request.producer_epoch)
+    instance = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     config, clock = services.config(), services.clock
     give_up_ms = clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
     for _ in range(ATTEMPTS_MAX):

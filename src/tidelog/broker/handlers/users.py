@@ -5,6 +5,7 @@ iterations is ever told."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from tidelog import errors
@@ -30,6 +31,7 @@ ITERATIONS_MAX = 16_384
 NAME_CHARACTERS_MAX = 1_024
 SALT_BYTES_MAX = 1_024
 CHANGES_A_REQUEST_MAX = 10_000
+CHANGES_A_TURN = 500
 _MECHANISMS = {code: name for name, code in MECHANISM_CODES.items()}
 
 
@@ -78,7 +80,9 @@ async def alter_user_scram_credentials(
     problems: dict[str, errors.TidelogError] = {}
     delete: list[CredentialName] = []
     put: dict[CredentialName, ScramCredential] = {}
-    for change in changed:
+    for number, change in enumerate(changed, 1):
+        if number % CHANGES_A_TURN == 0:
+            await asyncio.sleep(0)
         try:
             name = _checked(change.name, change.mechanism, times, len(names))
             if isinstance(change, ScramCredentialUpsertion):

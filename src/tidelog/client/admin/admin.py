@@ -15,6 +15,7 @@ from tidelog.client.admin.configs import ConfigEntry, ConfigResource
 from tidelog.client.admin.group_admin import GroupAdmin
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.partition_admin import PartitionAdmin
+from tidelog.client.admin.security_admin import SecurityAdmin
 from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster.addresses import parse_addresses
@@ -43,7 +44,7 @@ _NAMED_TIMES = {
 }
 
 
-class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
+class Admin(GroupAdmin, PartitionAdmin, SecurityAdmin, TransactionAdmin):
     """
     async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=3)])
@@ -80,7 +81,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         self._closed = False
 
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` calls this."""
         if self._closed:
             raise ClientClosed("this admin client is closed: make a new one")
         try:
@@ -100,7 +101,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         await self.close()
 
     async def close(self) -> None:
-        """Closes its connections.
+        """Closes the client's connections.
 
         await admin.close()
         """
@@ -113,7 +114,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def create_topics(
         self, new: NewTopic | Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Creates topics; the answer says what the broker has made of them.
+        """Creates topics; returns each with the id, partitions and replication factor that it has now.
 
         await admin.create_topics([NewTopic("orders", partitions=3, configs={"retention.ms": "3600000"})])
         """
@@ -125,14 +126,14 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Deletes topics and what is in them.
+        """Deletes topics and their records.
 
         await admin.delete_topics(["orders"])
         """
         await topics.delete_topics(self._running(), names_of(names), timeout_ms=self._timeout_ms)
 
     async def list_topics(self, *, internal: bool = False) -> list[Topic]:
-        """By name; `internal` includes those that brokers keep for themselves.
+        """All topics, sorted by name; `internal` includes internal topics such as `__consumer_offsets`.
 
         names = [topic.name for topic in await admin.list_topics()]
         """
@@ -147,7 +148,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         return await topics.describe_topics(self._running(), names_of(names), timeout_ms=self._timeout_ms)
 
     async def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """`totals`: how many partitions each topic shall have in the end.
+        """Adds partitions to topics; `totals` has the new number of partitions of each topic.
 
         await admin.create_partitions({"orders": 6})
         """
@@ -164,9 +165,9 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         *,
         documentation: bool = False,
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        """All settings, or those named in `keys`.
+        """The settings of these resources: all settings, or those named in `keys`.
 
-        found = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        settings = await admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
         """
         return await configs.describe_configs(
             self._running(),
@@ -179,7 +180,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | int | None]], *, validate_only: bool = False
     ) -> None:
-        """Changes only what is named; a value of None takes the setting back to its default.
+        """Changes the settings that are named, and no others; None resets a setting to its default.
 
         await admin.alter_configs({ConfigResource("topic", "orders"): {"retention.ms": "3600000"}})
         """
@@ -192,8 +193,8 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
-        "earliest_local".
+        """Offsets by time: `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
+        "max_timestamp", "earliest_local".
 
             ends = await admin.list_offsets({TopicPartition("orders", 0): "latest"})
         """
@@ -201,7 +202,7 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
         return await list_offsets(self._running(), times, self._timeout_ms)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes what is below each offset (-1: everything); returns where each partition starts now.
+        """Deletes the records below each offset (-1: all records); returns the new first offset of each partition.
 
         await admin.delete_records({TopicPartition("orders", 0): 42})
         """
@@ -224,7 +225,8 @@ class Admin(GroupAdmin, PartitionAdmin, TransactionAdmin):
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, list[LogDir]]:
-        """By broker: all of them and all topics, unless named.
+        """The log directories of these brokers, by broker, with the sizes of these topics' partitions; None stands
+        for all.
 
         folders = (await admin.describe_log_dirs(topics=["orders"]))[1]
         """

@@ -1,11 +1,11 @@
-"""What many groups have committed, asked with one request for each coordinator.  `Admin` is the face of this."""
+"""The committed offsets of many groups, with one request for each coordinator.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tidelog import errors
-from tidelog.client.admin.many_groups import ask_coordinators, offsets_told
+from tidelog.client.admin.many_groups import ask_coordinators, offsets_by_group
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check, raise_all
 from tidelog.client.groups.metadata import OffsetAndMetadata
@@ -23,9 +23,9 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 async def list_all(cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int) -> dict[str, Offsets]:
-    """Groups that are gone have none."""
+    """Groups that do not exist have no offsets."""
     offsets, problems = await ask_coordinators(cluster, group_ids, "OffsetFetch", _ask, timeout_ms=timeout_ms)
-    raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
+    raise_all("some offsets could not be fetched", list(dict.fromkeys(problems.values())))
     return offsets
 
 
@@ -37,7 +37,7 @@ async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | 
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
     )
     answer = await connection.ask(request, OffsetFetchResponse, version=version)
-    return offsets_told(answer.groups, _offsets)
+    return offsets_by_group(answer.groups, _offsets)
 
 
 def _offsets(group: OffsetFetchResponseGroup) -> Offsets:

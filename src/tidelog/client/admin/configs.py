@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups, seen and changed.  `Admin` is the face of this."""
+"""Describes and alters the settings of topics, brokers and groups.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ async def alter_configs(
 
 
 def _by_place(resources: Sequence[ConfigResource]) -> list[list[ConfigResource]]:
-    """A broker's own settings only it can answer for; everything else goes to any one of them, together."""
+    """Requests for a broker's own settings go to that broker, each in a request of its own; all others go to any
+    broker, in one request."""
     own = [[resource] for resource in resources if resource.kind == "broker" and resource.name]
     rest = [resource for resource in resources if not (resource.kind == "broker" and resource.name)]
     return [*own, *([rest] if rest else [])]

@@ -1,4 +1,4 @@
-"""The admin client's part for groups."""
+"""The admin client's part for groups: members, committed offsets, lag, share groups' offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class GroupAdmin:
         types: Collection[str] = (),
         brokers: Collection[int] | None = None,
     ) -> list[GroupListing]:
-        """By name; `types`: "classic", "consumer", "share"; `brokers`: only those that these coordinate.
+        """Groups in these states and of these types ("classic", "consumer", "share"), sorted by name; `brokers`: only
+        groups that these brokers coordinate.
 
         groups = await admin.list_groups(types=["share"])
         """
@@ -40,8 +41,8 @@ class GroupAdmin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, missing_ok: bool = False
     ) -> dict[str, GroupDescription]:
-        """Groups of any type, with their members and who has which partition; many take few requests.  With
-        `missing_ok` those that are not there are left out.
+        """Describes groups of any type, with their members and the partitions of each, in one request per
+        coordinator.  With `missing_ok`, groups that do not exist are left out.
 
             members = (await admin.describe_groups(["billing"]))["billing"].members
         """
@@ -50,7 +51,7 @@ class GroupAdmin:
         )
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Groups without members, and their offsets.
+        """Deletes groups, which must have no members, and their offsets.
 
         await admin.delete_groups(["billing"])
         """
@@ -62,7 +63,7 @@ class GroupAdmin:
         members: Iterable[groups.GroupMember],
         reason: str = "removed by an administrator",
     ) -> None:
-        """From a classic group, such as static members that will not return.
+        """Removes members from a classic group, such as static members that will not return.
 
         await admin.remove_group_members("billing", members)
         """
@@ -75,7 +76,7 @@ class GroupAdmin:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed: for these partitions, or for all it has offsets for.
+        """The committed offsets of the group: of these partitions, or of all partitions that it has offsets for.
 
         offsets = await admin.list_group_offsets("billing")
         """
@@ -87,7 +88,7 @@ class GroupAdmin:
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """The same for many groups, with few requests.
+        """The committed offsets of many groups, in one request per coordinator.
 
         offsets = await admin.list_groups_offsets(["billing", "kitchen"])
         """
@@ -96,22 +97,22 @@ class GroupAdmin:
         )
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> None:
-        """Sets where the group goes on; it must have no members.
+        """Sets committed offsets of the group, which must have no members.
 
         await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
         """
         await self._offsets_of(group_id).commit(with_metadata(offsets), self._timeout_ms)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Of topics that no member is subscribed to.
+        """Deletes committed offsets of topics that no member is subscribed to.
 
         await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
         """
         await groups.delete_offsets(self._running(), group_id, partitions, timeout_ms=self._timeout_ms)
 
     async def group_lag(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, Lag]:
-        """How many records lie between these offsets and the end that a reader can still get: markers and
-        aborted records are not counted.  Partitions that are gone are left out.
+        """The number of records between these offsets and the end of the log that a reader can still get: transaction
+        markers and aborted records do not count.  Partitions that no longer exist are left out.
 
             lag = await admin.group_lag({TopicPartition("orders", 0): 42})
         """
@@ -122,7 +123,7 @@ class GroupAdmin:
     async def list_share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Where the share group has got to in each partition.
+        """The start offset of the share group in each partition: every record below it is acknowledged.
 
         offsets = await admin.list_share_group_offsets("workers")
         """
@@ -133,7 +134,8 @@ class GroupAdmin:
     async def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-        """The same for many share groups, with few requests; without partitions that nobody can tell of now.
+        """The start offsets of many share groups, in one request per coordinator.  Partitions whose state is
+        unavailable now are left out.
 
         offsets = await admin.list_share_groups_offsets(["workers", "mailers"])
         """
@@ -142,14 +144,14 @@ class GroupAdmin:
         )
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets where the share group goes on; it must have no members.
+        """Sets start offsets of the share group, which must have no members.
 
         await admin.alter_share_group_offsets("workers", {TopicPartition("jobs", 0): 0})
         """
         await share_group_offsets.alter(self._running(), group_id, offsets, timeout_ms=self._timeout_ms)
 
     async def delete_share_group_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        """Forgets what the share group has done with these topics; it must have no members.
+        """Deletes the share group's offsets of these topics; the group must have no members.
 
         await admin.delete_share_group_offsets("workers", ["jobs"])
         """

@@ -1,5 +1,5 @@
-"""What a reset would do to a group's offsets, with the logs as they are now.  The command line and the console show it
-before they do it."""
+"""Plans a reset of a group's offsets, with the logs as they are now.  The command line and the console show the plan
+before they apply it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def plan_reset(
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Where each partition would be; raises `NothingToShift`."""
+    """The new offset of each partition; raises `NothingToShift`."""
     starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
     bounds = {
@@ -37,7 +37,7 @@ async def is_share_group(admin: Admin, group_id: str) -> bool:
 
 
 async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
-    """Where a group of any type is now."""
+    """The current offsets of a group of any type."""
     if await is_share_group(admin, group_id):
         shared = await admin.list_share_group_offsets(group_id)
         return {partition: at.offset for partition, at in shared.items()}
@@ -45,7 +45,7 @@ async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
 
 
 async def set_offsets(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Of a group of any type, without members."""
+    """Sets the offsets of a group of any type, which must have no members."""
     if await is_share_group(admin, group_id):
         await admin.alter_share_group_offsets(group_id, offsets)
     else:

@@ -1,4 +1,4 @@
-"""Groups of all kinds, looked at and removed.  `Admin` is the face of this."""
+"""Lists, describes and deletes groups of all types.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def list_groups(
 async def at_coordinator(
     cluster: Cluster, group_id: str, what: str, ask: Callable[[Requester], Any], timeout_ms: int
 ) -> Any:
-    """Asks the group's coordinator, whoever that is by then."""
+    """Asks the group's coordinator; each attempt looks for the current one."""
     coordinator = CoordinatorLookup(cluster, CoordinatorType.GROUP, group_id)
 
     async def attempt() -> Any:
@@ -149,7 +149,7 @@ async def describe_groups(
 async def _describe(
     connection: Requester, groups: list[str]
 ) -> dict[str, GroupDescription | errors.TidelogError]:
-    """A group is of one kind, and only the question for its kind is answered."""
+    """A group has one type, and brokers describe it only in answer to the request for that type."""
     descriptions: dict[str, GroupDescription | errors.TidelogError] = {}
     for kind, question, response in (
         ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
@@ -220,8 +220,8 @@ def _classic(group: DescribedGroup, peer: str) -> GroupDescription:
     for member in group.members:
         assignment: Iterable[TopicPartition] = ()
         topics: tuple[str, ...] = ()
-        # Members of another kind of group (Connect's workers) tell each other something else, and brokers look at none of
-        # it: whoever sent nonsense is still a member, and hides nobody.
+        # Members of other kinds of groups (Connect's workers) have metadata of another format, and brokers do not check
+        # it: a member whose metadata cannot be read is listed all the same, without topics.
         if group.protocol_type == CONSUMER_TYPE and member.member_metadata:
             with contextlib.suppress(errors.TidelogError):
                 topics = unpack_subscription(member.member_id, None, member.member_metadata).topics

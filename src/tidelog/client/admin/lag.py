@@ -1,11 +1,11 @@
-"""How far a group is behind, counted in records that it can still get.  `Admin` is the face of this.
+"""Consumer lag, counted in records that a reader can still get.  `Admin` is the face of this.
 
-The rule.  A partition's lag is the number of records from the committed offset to the end of the log that a
-reader may still be given.  Transaction markers are none, nor are records of aborted transactions, nor offsets
-that compaction has emptied: the distance between two offsets counts them all, so that a reader that has read
-everything would seem to be behind for ever.  Records of transactions that are not finished count: they may
-yet be committed.  A gap of up to `COUNTED_OFFSETS_MAX` is counted by reading it; a wider one, or one that does
-not fit into `COUNTED_BYTES_MAX`, is given as the distance, which is at least the lag, and marked as not exact.
+The rule.  A partition's lag is the number of records from the committed offset to the end of the log that a reader
+may still get.  Transaction markers, records of aborted transactions and offsets that compaction has emptied do not
+count: the distance between two offsets would count them all, and a reader that has read everything would seem to be
+behind for ever.  Records of unfinished transactions count: they may yet be committed.  A gap of up to
+`COUNTED_OFFSETS_MAX` is counted by reading it; a wider one, or one that does not fit into `COUNTED_BYTES_MAX`, is
+given as the distance, which is at least the lag, and marked as not exact.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ async def _existing(cluster: Cluster, partitions: Iterable[TopicPartition]) -> l
 async def _count(
     cluster: Cluster, partition: TopicPartition, position: int, end: int, timeout_ms: int
 ) -> int | None:
-    """None when it takes more reading than a look at a group is worth."""
+    """None when counting would read more than `COUNTED_BYTES_MAX`."""
     count, left = 0, COUNTED_BYTES_MAX
-    stable = True  # as far as no unfinished transaction holds up readers of what was committed
+    stable = True  # up to the last stable offset
     while position < end:
         if left <= 0:
             return None

@@ -1,4 +1,4 @@
-"""What lies on the brokers' disks: sizes by folder and partition, records deleted from the front of logs.
+"""Log directories: describes them, with the size of each partition; and deletes records from the start of logs.
 `Admin` is the face of this."""
 
 from __future__ import annotations

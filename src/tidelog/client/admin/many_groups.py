@@ -1,4 +1,4 @@
-"""Questions about many groups, with one request for each coordinator and not one for each group."""
+"""Requests about many groups: one for each coordinator, not one for each group."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindC
 T = TypeVar("T")
 
 
-class Answered(Protocol):
+class GroupAnswer(Protocol):
     @property
     def group_id(self) -> str: ...
 
 
-G = TypeVar("G", bound=Answered)
+G = TypeVar("G", bound=GroupAnswer)
 
 GROUPS_MAX = 200  # in one request
 
 Ask = Callable[[Requester, list[str]], Awaitable[Mapping[str, T | errors.TidelogError]]]
-"""Asks a coordinator about groups of its own: for each what it says, or why it says nothing."""
+"""Asks a coordinator about groups that it coordinates; the answer or the error for each."""
 
 
 async def ask_coordinators(
     cluster: Cluster, group_ids: Iterable[str], what: str, ask: Ask[T], *, timeout_ms: int
 ) -> tuple[dict[str, T], dict[str, errors.TidelogError]]:
-    """What was found of each group, and why there is nothing of the others.  What may pass is asked again; a
-    coordinator that cannot be reached does not keep the others from being asked."""
+    """The answers by group, and the errors of the other groups.  Retriable errors are retried; a coordinator that
+    cannot be reached does not keep the others from being asked."""
     answered: dict[str, T] = {}
     problems: dict[str, errors.TidelogError] = {}
     wanted = list(dict.fromkeys(group_ids))
@@ -70,7 +70,7 @@ async def ask_coordinators(
     return answered, problems
 
 
-def offsets_told(
+def offsets_by_group(
     groups: Iterable[G], read: Callable[[G], dict[TopicPartition, T]]
 ) -> dict[str, dict[TopicPartition, T] | errors.TidelogError]:
     """From the groups of an answer, each read with `read`; a group that is gone has no offsets."""

@@ -1,4 +1,4 @@
-"""Who holds and who leads partitions, changed: the admin client's part for it."""
+"""The admin client's part for replicas and leaders: reassignments, leader elections, states of partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition that is being moved: all of its replicas now, those that join and those that will go."""
+    """A partition that is being moved: all replicas that it has now, the replicas that are added, and the replicas
+    that will be removed."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -44,11 +45,12 @@ class PartitionAdmin:
         raise AssertionError("the admin client says whether it runs")
 
     async def reassign_partitions(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Begins to move each partition to the brokers named, the one to lead first; None calls its move off.
+        """Begins to move each partition's replicas to these brokers, the preferred leader first; None cancels the
+        move.
 
             await admin.reassign_partitions({TopicPartition("orders", 0): [2, 3, 1]})
 
-        It goes on by itself: `list_reassignments` tells which are under way."""
+        The moves go on by themselves: `list_reassignments` lists those that are under way."""
         rows: dict[str, ReassignableTopic] = {}
         for name, target in targets.items():
             row = rows.setdefault(name.topic, ReassignableTopic(name=name.topic))
@@ -77,7 +79,7 @@ class PartitionAdmin:
         )
 
     async def list_reassignments(self) -> list[Reassignment]:
-        """The moves that are under way.
+        """The reassignments that are under way.
 
         moves = await admin.list_reassignments()
         """
@@ -109,9 +111,10 @@ class PartitionAdmin:
         unclean: bool = False,
         chosen: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, errors.TidelogError | None]:
-        """The first replica of each partition takes the lead (None: wherever it does not have it).  `unclean`: any live
-        replica does where nobody leads, even if acknowledged records are lost; `chosen` says which one, by partition.
-        None stands for success.
+        """Elects the preferred leader (the first replica) of each partition; with None, of all partitions that
+        another replica leads.  `unclean` elects any live replica of a partition without a leader, even if
+        acknowledged records are lost; `chosen` names that replica by partition.  In the result, None stands for
+        success.
 
             await admin.elect_leaders([TopicPartition("orders", 0)])
         """
@@ -148,7 +151,7 @@ class PartitionAdmin:
         return outcome
 
     async def describe_partitions(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
-        """Leaders, in-sync sets, eligible leader replicas, replicas in doubt, and brokers that are waited for.
+        """The leader, ISR, eligible leader replicas, replicas in doubt and awaited brokers of each partition.
 
         states = await admin.describe_partitions(["orders"])
         """
@@ -159,7 +162,7 @@ class PartitionAdmin:
     async def describe_replica_logs(
         self, broker: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ReplicaLog]:
-        """How far the logs of these partitions reach on one broker, whoever leads them.
+        """The log end offsets and leader epochs of these partitions' logs on one broker, the leader or not.
 
         logs = await admin.describe_replica_logs(1, [TopicPartition("orders", 0)])
         """

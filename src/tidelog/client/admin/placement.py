@@ -1,9 +1,9 @@
 """Where replicas should go: plans for moving partitions, as `tidelog partitions reassign` shows them before it acts.
 
 Pure.  Bytes on the wire are what a move costs.  `remove_broker` moves what the broker has and nothing else; `balance`
-and `spread` move a replica only where the counts of two brokers differ by two or more, or two replicas share a rack, and
-the smallest partitions first.  The first replica of a partition is the one that leads when all is well, so leaders are
-balanced by order, which costs nothing."""
+and `spread` move a replica only where the counts of two brokers differ by two or more, or two replicas share a rack,
+and the smallest partitions first.  The first replica of a partition is the one that leads when all is well, so
+leaders are balanced by order, which costs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Replicas = tuple[int, ...]
 
 
 class PlacedPartition(NamedTuple):
-    """A partition as it is: who holds it, and how many bytes that are, None when nobody says."""
+    """A partition with its current replicas and its size in bytes, None when the size is unknown."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class ReplicaMove(NamedTuple):
 
     @property
     def copied_bytes(self) -> int | None:
-        """What has to be sent; None when that is not known."""
+        """The bytes to copy; None when the size is unknown."""
         new = len(set(self.after) - set(self.before))
         if not new:
             return 0
@@ -41,14 +41,14 @@ class ReplicaMove(NamedTuple):
 
 
 class PlacementImpossible(ValueError):
-    """No plan can do what was asked; the message says why."""
+    """No plan is possible; the message says why."""
 
 
 def remove_broker(
     places: Iterable[PlacedPartition], leaving: int, racks: Mapping[int, str | None]
 ) -> list[ReplicaMove]:
-    """Each replica on `leaving` goes to the best of the other brokers in `racks`, those that run.  Every other replica
-    stays, on a broker that is down too: they only count as what a broker has already."""
+    """Each replica on `leaving` goes to the best of the other running brokers, which `racks` has.  Every other
+    replica stays, even on a broker that is down, and only counts as load of its broker."""
     partitions = list(places)
     if leaving not in racks and not any(leaving in partition.replicas for partition in partitions):
         running = ", ".join(map(str, sorted(racks)))
@@ -131,7 +131,7 @@ def spread(
 
 
 def _kept(place: PlacedPartition, racks: Mapping[int, str | None]) -> Replicas:
-    """Its replicas with those that must go replaced, for now by whoever comes first."""
+    """The partition's replicas; each replica that must leave is replaced by the first free broker, for now."""
     if len(place.replicas) > len(racks):
         raise PlacementImpossible(
             f"{place.topic}-{place.partition} has {len(place.replicas)} replicas, and {len(racks)} brokers would be left"

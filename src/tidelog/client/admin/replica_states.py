@@ -1,7 +1,7 @@
-"""What is known of the replicas of partitions: which are in doubt and why, which brokers a partition without a leader
-waits for, and how far each replica's log reaches.  `Admin` is the face of this.
+"""The replicas of partitions: which are in doubt and why, which brokers a partition without a leader waits for, and
+how far each replica's log reaches.  `Admin` is the face of this.
 
-Some of it travels in fields that only Tidelog's brokers have: other brokers leave them out."""
+Some of these facts are in fields that only Tidelog's brokers fill in."""
 
 from __future__ import annotations
 

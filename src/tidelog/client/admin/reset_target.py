@@ -1,4 +1,5 @@
-"""Where a reset puts a group: what was asked for, and what that is in each partition.  Pure; `group_reset` asks."""
+"""The target of an offset reset, and the offset that it means in each partition.  Pure; `group_reset` asks the
+brokers."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def placed(
     bounds: Mapping[TopicPartition, LogBounds],
     at_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Every offset lies within its log: what is asked for outside of it becomes the nearest there is.  `at_time`: the
-    first record that is not older than the target's time, -1 where there is none."""
+    """The new offset of each partition.  Every offset lies within its log: a target outside of the log becomes its
+    nearest end.  `at_time`: the first record that is not older than the target's time, -1 where there is none."""
     after = {}
     for partition in partitions:
         start, end = bounds[partition]

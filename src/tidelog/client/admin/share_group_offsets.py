@@ -1,4 +1,4 @@
-"""Where share groups stand in their partitions.  `Admin` is the face of this."""
+"""The start offsets of share groups: describes, alters and deletes them.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.client.admin.groups import at_coordinator
-from tidelog.client.admin.many_groups import ask_coordinators, offsets_told
+from tidelog.client.admin.many_groups import ask_coordinators, offsets_by_group
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check, problem_of, raise_all
 from tidelog.client.groups.consumer_protocol import by_topic
@@ -69,8 +69,8 @@ async def describe(
 async def describe_all(
     cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: int
 ) -> dict[str, dict[TopicPartition, ShareOffset]]:
-    """Of many groups; those that are gone have none.  Partitions that nobody can tell of now are left out: one leader
-    that is away must not hide all groups."""
+    """The offsets of many groups; groups that do not exist have none.  Partitions whose state is unavailable now are
+    left out: one leader that is away must not hide all groups."""
 
     async def ask(
         connection: Requester, groups: list[str]
@@ -79,18 +79,18 @@ async def describe_all(
             [DescribeShareGroupOffsetsRequestGroup(group_id, None) for group_id in groups]
         )
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
-        return offsets_told(answer.groups, partial(_offsets, some=True))
+        return offsets_by_group(answer.groups, partial(_offsets, some=True))
 
     what = "DescribeShareGroupOffsets"
     offsets, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
-    raise_all("some offsets could not be had", list(dict.fromkeys(problems.values())))
+    raise_all("some offsets could not be fetched", list(dict.fromkeys(problems.values())))
     return offsets
 
 
 def _offsets(
     group: DescribeShareGroupOffsetsResponseGroup, some: bool = False
 ) -> dict[TopicPartition, ShareOffset]:
-    """`some`: what can be told, and no word of the rest."""
+    """`some`: leaves out partitions with an error."""
     check(group.error_code, f"share group {group.group_id!r}", group.error_message)
     offsets = {}
     for topic in group.topics:

@@ -1,4 +1,4 @@
-"""Topics, administered: made, deleted, enlarged, listed.  `Admin` is the face of this."""
+"""Creates, deletes, describes and enlarges topics.  `Admin` is the face of this."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def create_partitions(
 async def describe_topics(
     cluster: Cluster, names: Collection[str] | None, *, timeout_ms: int
 ) -> dict[str, Topic]:
-    """These topics, or all with None; raises for those that are not there."""
+    """Describes these topics, or all with None; raises for topics that do not exist."""
 
     async def ask() -> dict[str, Topic]:
         topology = await cluster.refresh(names)
@@ -164,13 +164,14 @@ def _topic_problem(code: int, name: str, message: str | None) -> errors.TidelogE
     if code == errors.UnknownTopicOrPartition.code:
         return errors.UnknownTopicOrPartition(f"there is no topic {name!r}: check the name, or create it")
     if code == errors.TopicAlreadyExists.code:
-        return errors.TopicAlreadyExists(f"topic {name!r} exists already")
+        return errors.TopicAlreadyExists(f"Topic {name!r} already exists.")
     what = f"topic {name!r}"
     return problem_of(code, what, message and message.removeprefix(what + " "))  # not named twice
 
 
 async def _check_controller(cluster: Cluster, codes: Sequence[int]) -> None:
-    """A broker that is not the controller has done nothing of what was asked: ask the one that is."""
+    """A broker that is not the controller has done nothing: raises `NotController`, so that the request goes to the
+    controller."""
     if errors.NotController.code in codes:
         await cluster.refresh(())
         raise errors.NotController()

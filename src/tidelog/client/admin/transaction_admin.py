@@ -1,4 +1,4 @@
-"""Transactions, looked at and aborted: the admin client's part for them."""
+"""The admin client's part for transactions: lists, describes, fences, ends and aborts them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class TransactionAdmin:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """By transactional id; those that all filters let through.  `pattern`: a regular expression for the whole id.
+        """Transactions that match all filters, sorted by transactional id; `pattern` is a regular expression for the
+        whole id.
 
         hanging = await admin.list_transactions(longer_than_ms=3_600_000)
         """
@@ -103,9 +104,9 @@ class TransactionAdmin:
         return await cluster.retrying("ListTransactions", lambda: _list(cluster, request), self._timeout_ms)
 
     async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of each.
+        """The state, producer and partitions of each transaction.
 
-        found = (await admin.describe_transactions(["billing-1"]))["billing-1"]
+        billing = (await admin.describe_transactions(["billing-1"]))["billing-1"]
         """
         descriptions: dict[str, TransactionDescription] = {}
         problems: list[errors.TidelogError] = []
@@ -118,7 +119,7 @@ class TransactionAdmin:
         return descriptions
 
     async def describe_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
-        """Who has written to the partition lately, and which transactions are open in it.
+        """The producers that have written to the partition lately, and their open transactions.
 
         producers = await admin.describe_producers(TopicPartition("orders", 0))
         """
@@ -130,7 +131,7 @@ class TransactionAdmin:
         return await cluster.retrying("DescribeProducers", ask, self._timeout_ms)
 
     async def fence_producer(self, transactional_id: str) -> None:
-        """Whoever writes under this id now cannot go on, and what he has open is aborted.
+        """Fences the producer that has this transactional id now, and aborts its open transaction.
 
         await admin.fence_producer("billing-1")
         """
@@ -148,12 +149,13 @@ class TransactionAdmin:
         await self._at_coordinator(transactional_id, "InitProducerId", ask)
 
     async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
-        """Commits or aborts what `Producer.prepare_transaction` has left open; may be repeated.
+        """Commits or aborts a transaction that `Producer.prepare_transaction` has left open; the call may be
+        repeated.
 
             await admin.end_transaction(prepared, commit=True)
 
-        Raises `InvalidTxnState`, `ProducerFenced`, `InvalidProducerEpoch` or `InvalidProducerIdMapping` when it was
-        ended otherwise: by a time-out, or by another producer of the same id."""
+        Raises `InvalidTxnState`, `ProducerFenced`, `InvalidProducerEpoch` or `InvalidProducerIdMapping` when the
+        transaction was ended otherwise: by a timeout, or by another producer of the same id."""
         request = EndTxnRequest(
             prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit
         )
@@ -191,7 +193,7 @@ class TransactionAdmin:
     async def _at_coordinator(
         self, transactional_id: str, what: str, ask: Callable[[Requester], Awaitable[T]]
     ) -> T:
-        """Asks whoever coordinates the id by then."""
+        """Asks the coordinator of the id; each attempt looks for the current one."""
         cluster = self._running()
         coordinator = CoordinatorLookup(cluster, CoordinatorType.TRANSACTION, transactional_id)
 

@@ -1,7 +1,9 @@
-"""What electing each replica of a partition without a leader would lose, as far as that is known.  Pure.
+"""Unclean leader election: the records that electing each replica of a partition without a leader would lose, as far
+as that is known.  Pure.
 
-Records of a newer leader epoch count as more than those of an older one: what a log has beyond the start of a newer epoch
-was cut, or will be.  A replica that nobody has heard of since it stopped may have anything: that is told, not guessed."""
+Records of a newer leader epoch count as more than records of an older one: records that a log has beyond the start of
+a newer epoch were truncated, or will be.  A replica that has not reported since it stopped may have any records: the
+result says so and does not guess."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ WITHOUT_LOG = frozenset(("missing", "new-directory"))
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """`log`: what its running broker says; `doubt`: what it reported when it started, if it was in doubt."""
+    """`log`: the answer of its running broker; `doubt`: its report when it started, if the replica was in doubt."""
 
     node: int
     running: bool
@@ -39,8 +41,9 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ElectionLoss:
-    """What electing a replica loses: `offsets` that another is known to have beyond it, `committed` of them below a high
-    watermark.  `at_least`: there are more, and nobody told how many.  `unknown`: replicas that may have more."""
+    """The loss of electing a replica: `offsets` that another replica is known to have beyond it, `committed` of them
+    below a high watermark.  `at_least`: there are more offsets, of unknown number.  `unknown`: replicas that may have
+    more."""
 
     offsets: int
     committed: int
@@ -61,7 +64,7 @@ class ElectionChoices:
 def choices(
     state: PartitionState, running: Collection[int], logs: Mapping[int, ReplicaLog | None]
 ) -> ElectionChoices:
-    """`logs`: by broker, as each running one tells."""
+    """`logs`: by broker, the answer of each running broker."""
     holders = {*state.in_sync, *state.eligible}
     doubts = {doubt.node: doubt for doubt in state.doubts}
     replicas = tuple(

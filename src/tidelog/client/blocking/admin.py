@@ -11,11 +11,10 @@ from tidelog.client.admin.configs import ConfigEntry, ConfigResource
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.topics import CreatedTopic, NewTopic
 from tidelog.client.blocking import loop_thread
-from tidelog.client.blocking.admin_parts import (
-    BlockingGroupAdmin,
-    BlockingPartitionAdmin,
-    BlockingTransactionAdmin,
-)
+from tidelog.client.blocking.group_admin import BlockingGroupAdmin
+from tidelog.client.blocking.partition_admin import BlockingPartitionAdmin
+from tidelog.client.blocking.security_admin import BlockingSecurityAdmin
+from tidelog.client.blocking.transaction_admin import BlockingTransactionAdmin
 from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
 from tidelog.client.cluster.topology import ClusterDescription, Topic
 from tidelog.client.environment import Environment
@@ -39,15 +38,15 @@ class AdminSettings(TypedDict, total=False):
     environment: Environment | None
 
 
-class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin):
+class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingSecurityAdmin, BlockingTransactionAdmin):
     """Topics, settings, groups; blocking calls, from any number of threads.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
             admin.create_topics([NewTopic("orders", partitions=3)])
             print(admin.list_topics())
 
-    Options, methods and errors are those of `tidelog.aio.Admin`.  Making one connects: `Unreachable` says that
-    no bootstrap address answers.
+    Options, methods and errors are those of `tidelog.aio.Admin`.  The constructor connects, and raises `Unreachable`
+    when no bootstrap address answers.
     """
 
     def __init__(self, **options: Unpack[AdminSettings]) -> None:
@@ -71,7 +70,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         self.close()
 
     def close(self) -> None:
-        """Closes its connections.
+        """Closes the client's connections.
 
         admin.close()
         """
@@ -91,21 +90,21 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
     def create_topics(
         self, new: NewTopic | Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Creates topics; the answer says what the broker has made of them.
+        """Creates topics; returns each with the id, partitions and replication factor that it has now.
 
         admin.create_topics([NewTopic("orders", partitions=3, configs={"retention.ms": "3600000"})])
         """
         return self._run(self._core.create_topics(new, validate_only=validate_only))
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Deletes topics and what is in them.
+        """Deletes topics and their records.
 
         admin.delete_topics(["orders"])
         """
         self._run(self._core.delete_topics(names))
 
     def list_topics(self, *, internal: bool = False) -> list[Topic]:
-        """By name; `internal` includes those that brokers keep for themselves.
+        """All topics, sorted by name; `internal` includes internal topics such as `__consumer_offsets`.
 
         names = [topic.name for topic in admin.list_topics()]
         """
@@ -119,7 +118,7 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         return self._run(self._core.describe_topics(names))
 
     def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """`totals`: how many partitions each topic shall have in the end.
+        """Adds partitions to topics; `totals` has the new number of partitions of each topic.
 
         admin.create_partitions({"orders": 6})
         """
@@ -132,16 +131,16 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
         *,
         documentation: bool = False,
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        """All settings, or those named in `keys`.
+        """The settings of these resources: all settings, or those named in `keys`.
 
-        found = admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
+        settings = admin.describe_configs([ConfigResource("topic", "orders")], ["retention.ms"])
         """
         return self._run(self._core.describe_configs(resources, keys, documentation=documentation))
 
     def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | int | None]], *, validate_only: bool = False
     ) -> None:
-        """Changes only what is named; a value of None takes the setting back to its default.
+        """Changes the settings that are named, and no others; None resets a setting to its default.
 
         admin.alter_configs({ConfigResource("topic", "orders"): {"retention.ms": "3600000"}})
         """
@@ -150,15 +149,15 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int | str]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition a time in milliseconds, or "earliest", "latest", "max_timestamp",
-        "earliest_local".
+        """Offsets by time: `wanted` has for each partition a time in milliseconds, or "earliest", "latest",
+        "max_timestamp", "earliest_local".
 
             ends = admin.list_offsets({TopicPartition("orders", 0): "latest"})
         """
         return self._run(self._core.list_offsets(wanted))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes what is below each offset (-1: everything); returns where each partition starts now.
+        """Deletes the records below each offset (-1: all records); returns the new first offset of each partition.
 
         admin.delete_records({TopicPartition("orders", 0): 42})
         """
@@ -174,7 +173,8 @@ class Admin(BlockingGroupAdmin, BlockingPartitionAdmin, BlockingTransactionAdmin
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, list[LogDir]]:
-        """By broker: all of them and all topics, unless named.
+        """The log directories of these brokers, by broker, with the sizes of these topics' partitions; None stands
+        for all.
 
         folders = admin.describe_log_dirs(topics=["orders"])[1]
         """

@@ -74,14 +74,14 @@ class Consumer(BlockingReader):
                 print(record.offset, record.value)
 
     Options, methods and errors are those of `tidelog.aio.Consumer`.  Heartbeats and fetches go on in the
-    background while records are processed.  Making one connects: `Unreachable` says that no bootstrap address
-    answers.
+    background while records are processed.  The constructor connects, and raises `Unreachable` when no bootstrap
+    address answers.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerSettings]) -> None:
         super().__init__()
         core = consumer.Consumer(*topics, **options)
-        core._call = self._call_here
+        core._runtime.call = self._call_here
         self._thread = loop_thread.join()
         try:
             self._thread.run(core.start())
@@ -102,11 +102,12 @@ class Consumer(BlockingReader):
         self._end(self._core.__aexit__(kind, problem, trace))
 
     def close(self, timeout: float | None = None) -> None:
-        """Commits what was handed out (with `enable_auto_commit`), leaves the group, closes connections.
+        """Commits the offsets of all records that were handed out (with `enable_auto_commit`), leaves the group,
+        closes connections.
 
             consumer.close(timeout=5)
 
-        After `timeout` seconds it gives up on the commit and the group, closes all the same, and raises
+        After `timeout` seconds the consumer gives up on the commit and the group, closes its connections, and raises
         `RequestTimedOut`."""
         self._end(self._core.close(timeout))
 
@@ -114,7 +115,7 @@ class Consumer(BlockingReader):
         if self._closed:
             work.close()
             return
-        processing = self._core._processing
+        processing = self._core._runtime.processing
         if processing is not None and processing.runs_here():
             work.close()
             raise RuntimeError(
@@ -135,7 +136,8 @@ class Consumer(BlockingReader):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """These topics, or all whose whole name matches `pattern`, in place of what was subscribed before.
+        """Subscribes to these topics, or to all topics whose whole name matches `pattern`, in place of what was
+        subscribed before.
 
             consumer.subscribe(pattern="orders-.*", listener=MyListener())
 
@@ -144,22 +146,22 @@ class Consumer(BlockingReader):
         self._listens = listener is not None or self._stores
 
     def unsubscribe(self) -> None:
-        """Gives everything back: leaves the group, or drops what was assigned by hand.
+        """Gives up all partitions: leaves the group, or drops the partitions that were assigned by hand.
 
         consumer.unsubscribe()
         """
         self._run(self._core.unsubscribe())
 
     def subscription(self) -> set[str]:
-        """The topics that were asked for by name.
+        """The topics that were subscribed to by name.
 
         print(consumer.subscription())
         """
         return self._do(self._core.subscription)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these from now on, without the others of the group; those assigned already keep their
-        position.
+        """Reads these partitions from now on, without the other members of the group; partitions that were assigned
+        before keep their position.
 
             consumer.assign([TopicPartition("orders", 0)])
         """
@@ -168,7 +170,8 @@ class Consumer(BlockingReader):
     # Offsets of the group
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commits these offsets (of the next record to read), or the positions behind what was handed out.
+        """Commits these offsets (of the next record to read), or the positions behind all records that were handed
+        out.
 
             consumer.commit({TopicPartition("orders", 0): 43})
 
@@ -191,14 +194,14 @@ class Consumer(BlockingReader):
         self._do(lambda: self._core.commit_async(offsets, None if callback is None else queued))
 
     def committed(self, *partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these partitions, or for all that are assigned.
+        """The group's committed offsets of these partitions, or of all that are assigned.
 
         kept = consumer.committed()[TopicPartition("orders", 0)]
         """
         return self._run(self._core.committed(*partitions))
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction` of a producer.
+        """This consumer's identity in its group, for `send_offsets_to_transaction` of a producer.
 
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         """
@@ -207,21 +210,21 @@ class Consumer(BlockingReader):
     # Records
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """What has been fetched; waits up to `timeout_ms` when that is nothing.  Takes part in the group's
+        """Returns fetched records; waits up to `timeout_ms` when there are none.  Takes part in the group's
         rebalances: call it again within `max_poll_interval_ms`.
 
             for record in consumer.poll(timeout_ms=1000):
                 print(record.value)
         """
         if not self._closed and self._calls.empty():
-            records = self._core._take_here(max_records)
+            records = self._core._poller.take_here(max_records)
             if records:
                 return records
         return self._run(self._core.poll(timeout_ms, max_records))
 
     def poll_arrow(self, timeout_ms: int = 0) -> pyarrow.RecordBatch:
-        """Like `poll`, with everything that was fetched in one Arrow record batch: columns key, value, topic,
-        partition, offset, timestamp, headers.
+        """Like `poll`, with all fetched records in one Arrow record batch: columns key, value, topic, partition,
+        offset, timestamp, headers.
 
             batch = consumer.poll_arrow(1000)
             print(batch.num_rows)
@@ -229,17 +232,17 @@ class Consumer(BlockingReader):
         return self._run(self._core.poll_arrow(timeout_ms))
 
     def __iter__(self) -> Iterator[Record]:
-        core = self._core
-        hand = self._do(core.__aiter__)
+        runtime = self._core._runtime
+        iterator = self._do(self._core.__aiter__)
         while True:
-            # Straight from what was handed over, until the consumer needs attention (a rebalance, a commit).
-            while hand.at < len(hand.records) and not core._attention:
-                hand.at += 1
-                yield hand.records[hand.at - 1]
-            yield self._run(hand.__anext__())
+            # Straight from the records in hand, until the consumer has a rebalance or a commit to attend to.
+            while iterator.at < len(iterator.records) and not runtime.attention:
+                iterator.at += 1
+                yield iterator.records[iterator.at - 1]
+            yield self._run(iterator.__anext__())
 
     def metrics(self) -> ConsumerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+        """What this client has done so far, as plain values; `.prometheus()` of the result is text for a scraper.
 
         print(consumer.metrics().records_lag_max)
         """
@@ -267,9 +270,9 @@ class Consumer(BlockingReader):
         written to `dead_letter_topic` with the error in its headers, or without such a topic
         `ProcessingFailed` is raised.  Offsets are committed only as far as everything below them is done.
 
-        Runs until it is interrupted, until `close` is called in another thread (`ClientClosed`), or until nothing
-        came for `idle_timeout_ms`.  After an interrupt what is running ends first, and is committed; a second one
-        does not wait for it."""
+        Runs until it is interrupted, until `close` is called in another thread (`ClientClosed`), or until no record
+        came for `idle_timeout_ms`.  After an interrupt, work that is running ends first, and is committed; a second
+        interrupt does not wait for it."""
         try:
             self._run(
                 self._core.process(
@@ -288,5 +291,5 @@ class Consumer(BlockingReader):
             raise
         except BaseException:
             # Its end is under way.
-            self._thread.run(self._core._stop_processing())
+            self._thread.run(self._core._runtime.stop_processing())
             raise

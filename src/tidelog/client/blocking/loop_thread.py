@@ -1,4 +1,4 @@
-"""The thread behind the blocking clients: one loop for all of them in this process.
+"""The clients' thread: one event loop for all blocking clients of this process.
 
 It starts with the first client and ends with the last one.  A blocking client runs the asyncio client's
 coroutines here and waits for them, so there is one implementation of everything.  A forked child starts with
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# What the last client has left behind (its close was interrupted) has so long to end.
+# Tasks that the last client has left behind (its close was interrupted) have so long to end.
 LEFT_S_MAX = 1.0
 
 
@@ -34,8 +34,8 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._stopping:
-            # `sys.exit()` in a function of the application leaves the loop, after whoever waits for it was told.
-            # The others' clients go on.
+            # `sys.exit()` in a function of the application leaves the loop, after its waiter has got the exception.
+            # Other clients go on.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
         if left := asyncio.all_tasks(self._loop):
@@ -47,7 +47,7 @@ class LoopThread:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for it; whoever interrupts the wait cancels the work."""
+        """Runs `work` and waits for its result; an interrupt of the wait cancels the work."""
         future = self.submit(work)
         try:
             return future.result()
@@ -56,7 +56,7 @@ class LoopThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """For whoever waits in another way."""
+        """Runs `work`, for a caller that waits in another way."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(

@@ -72,9 +72,9 @@ class Producer:
 
     `send` returns at once unless the buffer is full or the topic is new; the `Delivery` it returns is done
     when the broker has acknowledged the record.  Any number of threads may share a producer.  Options,
-    methods and errors are those of `tidelog.aio.Producer`.  Making one connects: `Unreachable` says that no
-    bootstrap address answers.  What one that is not closed has taken is waited for when the program ends, for some
-    seconds.
+    methods and errors are those of `tidelog.aio.Producer`.  The constructor connects, and raises `Unreachable` when
+    no bootstrap address answers.  When the program ends, records of producers that were not closed are delivered, for
+    a few seconds at most.
     """
 
     def __init__(self, **options: Unpack[ProducerSettings]) -> None:
@@ -104,8 +104,8 @@ class Producer:
             self._end(self._core.__aexit__(kind, problem, trace))
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, then closes.  After `timeout` seconds it gives up: what is left fails, and
-        this raises `DeliveryTimedOut`.
+        """Delivers the records that were sent, then closes.  After `timeout` seconds the producer gives up: the other
+        records fail, and this raises `DeliveryTimedOut`.
 
             producer.close(timeout=10)
         """
@@ -131,7 +131,7 @@ class Producer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Takes the record; `get` of the result says where it is.
+        """Sends a record; `get` of the result gives its partition and offset.
 
             sent = producer.send("orders", b"2 pears", key=b"alice")
 
@@ -162,7 +162,7 @@ class Producer:
         timestamp: str | None = None,
         partition: int | str | None = None,
     ) -> BatchDelivery:
-        """Takes the rows of an Arrow table or record batch as records.
+        """Sends the rows of an Arrow table or record batch as records.
 
             table = pyarrow.table({"key": ["a", "b"], "value": [b"1", b"2"]})
             producer.send_batch("orders", table).get(timeout=60)
@@ -179,14 +179,14 @@ class Producer:
         return self._run(self._core.partitions_for(topic))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which.
+        """Waits until every record sent so far is acknowledged or has failed; each `Delivery` knows which.
 
         producer.flush(timeout=10)
         """
         self._run(self._core.flush(timeout))
 
     def metrics(self) -> ProducerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+        """What this client has done so far, as plain values; `.prometheus()` of the result is text for a scraper.
 
         print(producer.metrics().record_send_rate)
         """
@@ -195,7 +195,7 @@ class Producer:
     # Transactions
 
     def begin_transaction(self) -> None:
-        """What is sent from now on is written all or nothing, for readers with
+        """Begins a transaction: its records become visible together or not at all, to readers with
         `isolation_level="read_committed"`.
 
             producer.begin_transaction()
@@ -203,15 +203,15 @@ class Producer:
         self._run(self._core.begin_transaction())
 
     def commit_transaction(self) -> None:
-        """Delivers what was sent, then makes it visible.  `TransactionAbortable`: something in it has failed,
-        abort it.  Anything `retriable`: it is not known how it ended, commit again.
+        """Delivers the transaction's records, then makes them visible.  After `TransactionAbortable` the transaction
+        can only be aborted; after an error that is `retriable` its outcome is unknown: commit again.
 
             producer.commit_transaction()
         """
         self._run(self._core.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Takes back what was sent since the beginning; what has not left yet fails with
+        """Aborts the transaction: its records never become visible, and records that have not left yet fail with
         `TransactionAborted`.
 
             producer.abort_transaction()
@@ -219,15 +219,16 @@ class Producer:
         self._run(self._core.abort_transaction())
 
     def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
-        process.  None: nothing was sent, so there is nothing to end.
+        """Delivers the transaction's records and leaves it open, for `Admin.end_transaction` to end, maybe in another
+        process.  Returns None when the transaction is empty: there is nothing to end.
 
             prepared = producer.prepare_transaction()
         """
         return self._run(self._core.prepare_transaction())
 
     def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
-        """Commits the offsets of a consumer's group with the transaction: read, process and write, once.
+        """Commits offsets of a consumer group as part of the transaction, so that records are read, processed and
+        written exactly once.
 
         producer.send_offsets_to_transaction({TopicPartition("orders", 0): 43}, "billing")
         """

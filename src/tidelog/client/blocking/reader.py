@@ -1,4 +1,4 @@
-"""Reading assigned partitions, blocking face: which, from where, and what is known about them."""
+"""The blocking consumer's face for assigned partitions: which there are, pauses, seeks, positions, lag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidelog.client.blocking import loop_thread
 from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
-from tidelog.client.consumer.reader import Reader
+from tidelog.client.consumer.reader import PartitionReader
 from tidelog.client.errors import ClientClosed
 from tidelog.types import TopicPartition
 
@@ -19,10 +19,10 @@ Partitions = TopicPartition | Iterable[TopicPartition]
 
 
 class BlockingReader:
-    """What the asyncio consumer wants called (listeners) is called by the thread that waits for it, so that it
-    may use the consumer."""
+    """The asyncio consumer's calls of listeners and stores run on the thread that waits for the consumer, so that
+    they may use the consumer."""
 
-    _core: Reader
+    _core: PartitionReader
     _thread: loop_thread.LoopThread
 
     def __init__(self) -> None:
@@ -40,21 +40,21 @@ class BlockingReader:
         return self._do(self._core.assignment)
 
     def pause(self, *partitions: Partitions) -> None:
-        """These, or all: nothing more of them is handed out until `resume`; what was fetched is kept.
+        """Hands out no more records of these partitions, or of all, until `resume`; buffered records are kept.
 
         consumer.pause(TopicPartition("orders", 0))
         """
         self._do(lambda: self._core.pause(*partitions))
 
     def resume(self, *partitions: Partitions) -> None:
-        """Goes on with these, or with all.
+        """Goes on with these partitions, or with all.
 
         consumer.resume(TopicPartition("orders", 0))
         """
         self._do(lambda: self._core.resume(*partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """Those that `pause` has stopped.
+        """The partitions that `pause` has stopped.
 
         consumer.resume(consumer.paused())
         """
@@ -70,50 +70,50 @@ class BlockingReader:
     # Where in them
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next `poll` goes on there.
+        """Sets the position: the next `poll` reads from `offset` on.
 
         consumer.seek(TopicPartition("orders", 0), 42)
         """
         self._do(lambda: self._core.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
-        """These partitions, or all that are assigned.
+        """Sets these partitions, or all that are assigned, to the start of their logs.
 
         consumer.seek_to_beginning()
         """
         self._do(lambda: self._core.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: Partitions) -> None:
-        """These partitions, or all that are assigned: only what comes from now on.
+        """Sets these partitions, or all that are assigned, to the end of their logs: only new records are read.
 
         consumer.seek_to_end()
         """
         self._do(lambda: self._core.seek_to_end(*partitions))
 
     def seek_to_time(self, timestamp: int, *partitions: Partitions) -> None:
-        """To the first record that is not older than `timestamp`, or to the end when there is none.
+        """Sets the position to the first record that is not older than `timestamp`, or to the end when there is none.
 
         consumer.seek_to_time(1_700_000_000_000)
         """
         self._do(lambda: self._core.seek_to_time(timestamp, *partitions))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns from it.
+        """The offset of the next record that `poll` returns from this partition.
 
         offset = consumer.position(TopicPartition("orders", 0))
         """
         return self._run(self._core.position(partition))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition's log starts.
+        """The first offset of each partition's log.
 
         starts = consumer.beginning_offsets([TopicPartition("orders", 0)])
         """
         return self._run(self._core.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """With `isolation_level="read_committed"` the first offset of an unfinished transaction, if there is
-        one.
+        """The high watermark of each partition; with `isolation_level="read_committed"` its last stable offset, the
+        first offset of an unfinished transaction if there is one.
 
             ends = consumer.end_offsets([TopicPartition("orders", 0)])
         """
@@ -122,14 +122,14 @@ class BlockingReader:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record that is not older than the time given; None where there is none.
+        """The first record of each partition that is not older than its time; None where there is none.
 
-        found = consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
+        firsts = consumer.offsets_for_times({TopicPartition("orders", 0): 1_700_000_000_000})
         """
         return self._run(self._core.offsets_for_times(times))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets each assigned partition's position is behind the end, as of its last fetch.
+        """How many offsets the position of each assigned partition is behind the end, as of its last fetch.
 
         behind = sum(consumer.lag().values())
         """
@@ -146,7 +146,7 @@ class BlockingReader:
         return self._run_with_calls(work)
 
     def _do(self, work: Callable[[], T]) -> T:
-        """The core belongs to the clients' thread, also for what does not wait."""
+        """Runs `work` on the clients' thread, which alone may touch the core."""
 
         async def done() -> T:
             return work()
@@ -154,12 +154,12 @@ class BlockingReader:
         return self._run(done())
 
     def _run_with_calls(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs it there, and here what it asks to be called here."""
+        """Runs `work` on the clients' thread, and on this thread the calls that it asks for meanwhile."""
         result: list[T] = []
         problems: list[BaseException] = []
 
         def over() -> None:
-            """The end of this run; that of one which was interrupted may still be in the queue."""
+            """Marks the end of this run in the queue; the mark of an interrupted run may still be there, too."""
 
         async def watched() -> None:
             try:
@@ -183,7 +183,7 @@ class BlockingReader:
         return result[0]
 
     async def _call_here(self, method: Callable[[Any], Any], argument: Any) -> Any:
-        """What the core awaits when a listener or a store is to be called: done by the thread that polls."""
+        """The core awaits this to call a listener or a store; the thread that polls makes the call."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 

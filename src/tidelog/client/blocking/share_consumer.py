@@ -72,11 +72,11 @@ class ShareConsumer:
         self._end(self._core.__aexit__(kind, problem, trace))
 
     def close(self, timeout: float | None = None) -> None:
-        """Sends acknowledgements, gives back what was not handed out, leaves the group.
+        """Sends acknowledgements, releases records that were not handed out, leaves the group.
 
             consumer.close(timeout=5)
 
-        After `timeout` seconds it gives up on that, closes all the same, and raises `RequestTimedOut`."""
+        After `timeout` seconds the consumer gives up on that, closes its connections, and raises `RequestTimedOut`."""
         self._end(self._core.close(timeout))
 
     def _end(self, work: Coroutine[Any, Any, None]) -> None:
@@ -90,28 +90,28 @@ class ShareConsumer:
             loop_thread.leave(self._thread)
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """These topics, in place of what was subscribed before.
+        """Subscribes to these topics, in place of the topics that were subscribed to before.
 
         consumer.subscribe(["jobs"])
         """
         self._do(lambda: self._core.subscribe(topics))
 
     def subscription(self) -> set[str]:
-        """The topics that were asked for.
+        """The topics that were subscribed to.
 
         print(consumer.subscription())
         """
         return self._do(self._core.subscription)
 
     def assignment(self) -> set[TopicPartition]:
-        """What the coordinator lets this consumer read now; others may read the same.
+        """The partitions that this consumer reads now; other consumers of the group may read the same partitions.
 
         print(sorted(consumer.assignment()))
         """
         return self._do(self._core.assignment)
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them.
+        """Acquires records for this consumer alone, at most `max_poll_records`; waits up to `timeout_ms` for them.
 
         for record in consumer.poll(timeout_ms=1000):
             consumer.acknowledge(record)
@@ -119,15 +119,15 @@ class ShareConsumer:
         return self._run(self._core.poll(timeout_ms, max_records))
 
     def acknowledge(self, record: Record, how: How = "accept") -> None:
-        """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never
-        deliver it again; "renew", it takes longer, keep it locked for us.
+        """Says what became of a record: "accept", it is processed; "release", deliver it again; "reject", never
+        deliver it again; "renew", processing takes longer, extend its lock.
 
             consumer.acknowledge(record, "release")
         """
         self._do(lambda: self._core.acknowledge(record, how))
 
     def commit(self, timeout_ms: int | None = None) -> None:
-        """Sends the acknowledgements now; raises when a broker has not taken one.
+        """Sends the acknowledgements now; raises when a broker refuses one.
 
         consumer.commit()
         """
@@ -144,11 +144,11 @@ class ShareConsumer:
     def __iter__(self) -> Iterator[Record]:
         core = self._core
         while True:
-            if core._at >= len(core._hand):
-                self._run(core._fill_hand())
-            while core._at < len(core._hand):
+            if core._at >= len(core._in_hand):
+                self._run(core._fill())
+            while core._at < len(core._in_hand):
                 core._at += 1
-                yield core._hand[core._at - 1]
+                yield core._in_hand[core._at - 1]
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed:
@@ -157,7 +157,7 @@ class ShareConsumer:
         return self._thread.run(work)
 
     def _do(self, work: Callable[[], T]) -> T:
-        """The core belongs to the clients' thread, also for what does not wait."""
+        """Runs `work` on the clients' thread, which alone may touch the core."""
 
         async def done() -> T:
             return work()

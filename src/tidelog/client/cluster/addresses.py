@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
-    """Raises `ValueError` that says what is wrong with which address."""
+    """Raises a `ValueError` that names the address."""
     if (
         isinstance(text, bytes)
         or not isinstance(text, Iterable)

@@ -1,5 +1,5 @@
-"""How long to wait before the next attempt: doubling, bounded, spread by chance so that clients do not return
-in step.  Pure: the chance is passed in."""
+"""Backoff: the wait before the next attempt doubles, is bounded, and has jitter, so that clients do not return in
+step.  Pure: random numbers are passed in."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class Cluster:
     # Where to ask
 
     async def any(self) -> Requester:
-        """The least busy open connection; else whoever answers first of the known nodes, in random order, and
-        the bootstrap addresses.  One that does not answer soon does not hold up the next."""
+        """The least busy open connection; without one, the first of the known nodes, in random order, and the
+        bootstrap addresses that answers.  An address that does not answer soon does not hold up the next."""
         open_one = self._connections.least_busy()
         if open_one is not None:
             return open_one
@@ -104,7 +104,7 @@ class Cluster:
 
     def channel(self) -> Connections:
         """Connections of their own, for requests that wait at the broker (fetches, joins): a broker answers in
-        order, so they would hold up everything behind them.  Whoever asks for them closes them."""
+        order, so they would hold up everything behind them.  The caller closes them."""
         return Connections(self.environment, self.options)
 
     def address(self, node: int) -> Address:
@@ -131,12 +131,12 @@ class Cluster:
         try:
             return await self.node(self.topology.controller)
         except Unreachable:
-            # By now another one may be: whoever tries again goes there.
+            # Another broker may be the controller by now: the next attempt goes there.
             await self.refresh(())
             raise
 
     async def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions by leading node; asks for metadata where none is known."""
+        """The partitions by leader; refreshes the metadata of partitions without a known leader."""
         wanted = list(partitions)
         missing = {partition.topic for partition in wanted if self.topology.leader(partition) is None}
         if missing:
@@ -164,7 +164,7 @@ class Cluster:
     # What is where
 
     async def refresh(self, topics: Collection[str] | None, auto_create: bool = False) -> Topology:
-        """Asks for these topics, or for all with None, and keeps the answer."""
+        """Refreshes the metadata of these topics, or of all with None."""
         connection = await self.any()
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
@@ -178,8 +178,8 @@ class Cluster:
     def leader_reported(
         self, of: TopicPartition, by: int, leader: _Leader, endpoints: Iterable[_Endpoint]
     ) -> bool:
-        """What node `by` said of the leader of a partition that it does not lead.  Whether it is worth asking another one
-        at once: it is not when `by` itself lags behind what is known here, or will lead in a moment."""
+        """Node `by`, which does not lead the partition, has named its leader.  True if another broker should be asked
+        at once: false when `by` lags behind the metadata here, or will lead in a moment."""
         nodes = [
             Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) for endpoint in endpoints
         ]
@@ -192,7 +192,7 @@ class Cluster:
         )
 
     async def refresh_ids(self, ids: Collection[uuid.UUID]) -> Topology:
-        """Asks for topics by id; those that are gone stay unknown."""
+        """Refreshes topics by id; topics that do not exist stay unknown."""
         connection = await self.any()
         request = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids],
@@ -202,8 +202,8 @@ class Cluster:
         return self.topology
 
     async def topic(self, name: str, timeout_ms: int, auto_create: bool = False) -> Topic:
-        """The topic with its partitions; asks for it, and with `auto_create` waits until the broker has made
-        it."""
+        """The topic with its partitions; refreshes its metadata if needed, and with `auto_create` waits until the
+        broker has created it."""
 
         async def look() -> Topic:
             topic = self.topology.topics.get(name)
@@ -233,8 +233,8 @@ class Cluster:
             self._schedule_refresh()
 
     def refresh_soon(self) -> asyncio.Task[None]:
-        """For whoever met a leader that is none: one refresh of what is tracked, shared, not more often than
-        the retry backoff.  The task never fails; what it could not learn, the next one may."""
+        """For callers that have met a broker that is not the leader: one shared refresh of the tracked topics, not
+        more often than the retry backoff.  The task never fails; the next refresh may learn what this one could not."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(
                 self._refresh_tracked(), name="metadata"
@@ -277,8 +277,8 @@ class Cluster:
         timeout_ms: int,
         final: tuple[type[errors.TidelogError], ...] = (),
     ) -> T:
-        """Until an attempt succeeds or fails for good (`final`: also what else could be tried again); when
-        the time is up, what the last one said."""
+        """Repeats `attempt` until it succeeds or raises an error that is not retriable, or is one of `final`; when
+        the time is up, raises the last error."""
         backoff = self.backoff()
         last: errors.TidelogError | None = None
         try:

@@ -1,6 +1,6 @@
 """The connections of one client: at most one per address, made when first needed, made again when broken.
 
-Dialling is shared: whoever asks for an address that is being dialled waits for the same attempt.  An address
+Dialling is shared: callers that want an address that is being dialled wait for the same attempt.  An address
 that failed is tried again only after a wait that doubles with every failure.  `Cluster` owns the only
 instance.
 """

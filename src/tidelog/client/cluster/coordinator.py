@@ -1,5 +1,5 @@
-"""Where the coordinator of a group or of a transactional id is; asked for when first needed, and again when
-it has moved.  Transactions and groups talk to theirs through this."""
+"""FindCoordinator: the coordinator of a group or of a transactional id, looked up when first needed, and again when
+it has moved.  Groups and transactions get the connection to their coordinator here."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CoordinatorLookup:
         return self._address
 
     def failed(self, problem: errors.TidelogError) -> None:
-        """Ask again next time, if that may be because the coordinator is another one now."""
+        """Forgets the address if the error may mean that another broker is the coordinator now."""
         if isinstance(problem, MOVED):
             self._address = None
 

@@ -1,4 +1,4 @@
-"""From an error code in an answer to the exception a caller can act on.  Pure."""
+"""Turns error codes of answers into exceptions.  Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog import errors
 
 
 def problem_of(code: int, subject: str, message: str | None = None) -> errors.TidelogError:
-    """`subject` names the thing that was asked about; `message` is what the broker added, if anything."""
+    """`subject` names the thing that the request was about; `message` is the broker's own text, if any."""
     error_class = errors.by_code(code)
     reason = message or (error_class.about if error_class.code == code else f"unknown error code {code}")
     return error_class(f"{subject}: {reason}")

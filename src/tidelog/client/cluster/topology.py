@@ -1,4 +1,4 @@
-"""What the cluster looks like: nodes, topics, who leads which partition.  Pure and immutable; `Cluster`
+"""The metadata of the cluster: nodes, topics, the leader of each partition.  Pure and immutable; `Cluster`
 replaces its topology with every answer to Metadata."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Topology:
         return partition.leader if partition is not None and partition.leader in self.nodes else None
 
     def led(self, of: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node]) -> Topology:
-        """A broker that does not lead the partition has said who does; where that is no news, this very object."""
+        """The topology after a broker has named the partition's leader; this very object if that is no news."""
         topic, current = self.topics.get(of.topic), self.partition(of)
         if topic is None or current is None or current.leader_epoch >= epoch:
             return self
@@ -95,7 +95,7 @@ class Topology:
         return replace(self, nodes=MappingProxyType(known_nodes), topics=MappingProxyType(topics))
 
     def answered(self, answer: MetadataResponse) -> Topology:
-        """The topics in the answer replace what was known of them; the others stay."""
+        """The topics in the answer replace their former metadata; other topics stay."""
         topics = dict(self.topics)
         for topic in answer.topics or []:
             if topic.name is not None:

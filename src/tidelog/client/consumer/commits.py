@@ -1,7 +1,6 @@
-"""A consumer's commits: what it commits when nothing is named, one after the other, and by itself every now and
-then.
+"""A consumer's commits, one after the other: those that the application asks for, and automatic ones at intervals.
 
-Committed by itself is only what is settled: records that the reader has come back for more after.  So a crash
+An automatic commit commits only settled positions: records after which the application has polled again.  So a crash
 in the middle of processing repeats records and never loses one.  `Consumer` owns the only instance.
 """
 
@@ -37,10 +36,10 @@ class Commits:
         auto_interval_ms: int | None,
         due: Callable[[], None],
     ) -> None:
-        """`due` is called when it is time to commit again; None for `auto_interval_ms`: never."""
+        """`due` is called when it is time for an automatic commit; with None for `auto_interval_ms` there is none."""
         self.committed = 0
         self.failed = 0
-        self.paused = False  # somebody else knows better how far everything is done
+        self.paused = False  # `Consumer.process` commits by itself
         self._committer = committer
         self._fetcher = fetcher
         self._auto_interval_ms = auto_interval_ms
@@ -70,7 +69,7 @@ class Commits:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
     ) -> None:
-        # In turn, so that one that is tried again does not undo a later one.
+        # In turn, so that a commit that is retried does not undo a later one.
         async with self._in_turn:
             try:
                 await self._committer.commit(offsets, timeout_ms)
@@ -102,13 +101,13 @@ class Commits:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            # Whoever awaits the task hears of it; whoever does not finds it here.
+            # A caller that awaits the task gets the error; for others it is in the log.
             log.warning("a commit failed: %s", problem)
 
     # By itself
 
     def auto(self) -> None:
-        """Commits in the background, when that is wanted and nothing is under way."""
+        """Commits in the background, when automatic commits are on and none is under way."""
         if self._auto_interval_ms is None:
             return
         self._schedule()
@@ -124,7 +123,7 @@ class Commits:
     async def auto_now(
         self, partitions: Collection[TopicPartition] | None, all_handed_out: bool = False
     ) -> None:
-        """Before these partitions go to others, or all with None; a failure is told in the log only."""
+        """Commits before these partitions (all with None) go to other members; a failure is only logged."""
         if self._auto_interval_ms is not None and not self.paused:
             offsets = self.handed_out() if all_handed_out else self.settled()
             if partitions is not None:
@@ -133,7 +132,7 @@ class Commits:
             await self._auto(self._news(offsets))
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
-        """They are others' now; what was committed for them is not ours to know any more."""
+        """The partitions belong to other members now: forgets what was committed for them."""
         for partition in partitions:
             self._last.pop(partition, None)
 

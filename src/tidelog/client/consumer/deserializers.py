@@ -27,7 +27,7 @@ class Deserializers:
         self.active = self._key is not None or self._value is not None
 
     async def convert(self, records: list[Record]) -> tuple[int, SerializationError | None]:
-        """In place; how many records that went well for, and what is wrong with the next one."""
+        """Deserializes in place; returns the number of records that succeeded, and the error of the next one."""
         key = self._key.deserialize if self._key is not None else None
         value = self._value.deserialize if self._value is not None else None
         if self._must_ask(records):
@@ -48,7 +48,7 @@ class Deserializers:
         return count, error
 
     async def converted(self, record: Record) -> Record:
-        """Another record with what its bytes stand for; raises `SerializationError`."""
+        """A copy of the record with deserialized key and value; raises `SerializationError`."""
         if not self.active:
             return record
         converted = copy(record)

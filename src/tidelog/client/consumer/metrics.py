@@ -1,4 +1,4 @@
-"""What a consumer has done, counted: totals, and rates and averages of the last half minute.  Pure: the time is
+"""Metrics of a consumer: totals, and rates and averages of the last half minute.  Pure: the time is
 passed in."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ConsumerCounters:
         self.records = self.polls = 0
 
     def polled(self, now_s: float) -> None:
-        """The application has come back for more."""
+        """The application has polled."""
         self.polls += 1
         second = self._second(now_s)
         if self._returned_s is not None:

@@ -11,7 +11,7 @@ from tidelog.types import TopicPartition
 
 
 class OffsetStore(Protocol):
-    """Whoever keeps a consumer's offsets: `Consumer(..., offset_store=store)`.
+    """The application's own store of a consumer's offsets: `Consumer(..., offset_store=store)`.
 
     A partition begins where `load` says (the offset of the next record to read), and `commit` calls `save`.
     Most applications write the offset themselves, in the transaction that stores their results; then `save` is
@@ -21,7 +21,7 @@ class OffsetStore(Protocol):
     def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int] | Awaitable[Mapping[TopicPartition, int]]:
-        """Those of the partitions that have an offset."""
+        """The offsets of the partitions that have one."""
         ...
 
     def save(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None: ...
@@ -39,7 +39,7 @@ class StoredOffsets:
     """An `OffsetStore` in the place of a group's coordinator."""
 
     def __init__(self, store: OffsetStore, call: Call) -> None:
-        """`call` calls the store, wherever that must happen."""
+        """`call` calls the store's methods, on the thread that they belong to."""
         self._store = store
         self._call = call
 

@@ -1,6 +1,6 @@
-"""Where newly assigned partitions begin: at what was committed, else where `auto_offset_reset` says; and where
-a seek by time leads.  One task looks up all partitions that wait for it.  `Fetcher` owns the only instance.
-"""
+"""The first positions of assigned partitions: the committed offset, else where `auto_offset_reset` says; and the
+offset that a seek by time leads to.  One task looks up all partitions that wait for one.  `Fetcher` owns the only
+instance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("tidelog.client")
 
 
 class CommittedOffsets(Protocol):
-    """Whoever keeps committed offsets: the group's coordinator, or a store of the application's own."""
+    """The keeper of committed offsets: the group's coordinator, or the application's own store."""
 
     async def load(
         self, partitions: Collection[TopicPartition]
@@ -36,7 +36,7 @@ class FetchPositions:
         committed: CommittedOffsets | None,
         changed: Callable[..., Any],
     ) -> None:
-        """`changed` is called when a position was found or could not be."""
+        """`changed` is called when positions were found, or the look-up has failed."""
         self._cluster = cluster
         self._options = options
         self._committed = committed
@@ -44,7 +44,7 @@ class FetchPositions:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, state: AssignedPartition) -> None:
-        """A partition that was just assigned."""
+        """The partition was just assigned."""
         if self._committed is not None:
             state.seek_to_committed()
         else:
@@ -59,7 +59,7 @@ class FetchPositions:
             state.problem = errors.OffsetOutOfRange(f"{why}: seek, or set auto_offset_reset")
 
     def look(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
-        """Starts looking, if anything waits for it."""
+        """Starts a look-up, if a partition waits for one."""
         if self._task is None and any(_waits(state) for state in assigned.values()):
             self._task = asyncio.get_running_loop().create_task(self._look(assigned), name="positions")
             self._task.add_done_callback(self._done)
@@ -91,7 +91,7 @@ class FetchPositions:
             _fail(generations, problem)
             return
         except Exception as problem:
-            # An application's own store may raise anything: the reader hears of it.
+            # An application's own store may raise anything: `poll` raises it.
             failure = errors.UnknownServerError(f"offsets could not be loaded: {problem!r}")
             failure.__cause__ = problem
             _fail(generations, failure)
@@ -112,7 +112,7 @@ class FetchPositions:
         times = {state.partition: state.look_up for state in waiting if state.look_up is not None}
         try:
             offsets = await self._offsets(times)
-            # No record is that late: reading goes on with the next one that comes.
+            # No record is that late: reading goes on with the next record that is written.
             late = [partition for partition, answer in offsets.items() if answer.offset < 0]
             if late:
                 offsets.update(await self._offsets(dict.fromkeys(late, LATEST)))
@@ -137,5 +137,5 @@ def _waits(state: AssignedPartition) -> bool:
 def _fail(generations: Iterable[tuple[AssignedPartition, object]], problem: errors.TidelogError) -> None:
     for state, generation in generations:
         if state.generation is generation:
-            # What it waits for stays: once the reader has heard of the problem, it is looked up again.
+            # The wait stays: once `poll` has raised the problem, the position is looked up again.
             state.problem = problem

@@ -1,4 +1,4 @@
-"""Reads what lies between two offsets of a partition, for whoever knows beforehand what there is to read.
+"""Reads the records between two offsets of a partition, for a caller that knows beforehand that they exist.
 
 Unlike a consumer it has no position, asks for nothing behind the end, and does not wait at the broker for records
 to come.  The next answer is under way while the caller is busy with the last one.  Every range stands for itself,
@@ -77,7 +77,7 @@ class RangeReader:
             if data.records:
                 return self._read(partition, start, data)
             log_end = data.last_stable_offset if self._read_committed else data.high_watermark
-            # Empty, though it was said to be there: a leader that has just taken over may still have to learn.
+            # Empty, though the records exist: a leader that has just taken over may not know its high watermark yet.
             raise errors.OffsetNotAvailable(
                 f"{partition} was to be read up to {end}, but nothing is there from {start} on: it ends at {log_end}"
             )
@@ -95,11 +95,11 @@ class RangeReader:
     ) -> PartitionData:
         cluster = self._cluster
         if topic_id is not None and self._is_another(partition.topic, topic_id):
-            # What is known may be old; whoever asks has seen the new one.
+            # The metadata here may be old; the caller has seen the new topic.
             await cluster.refresh([partition.topic])
             if self._is_another(partition.topic, topic_id):
                 raise errors.UnknownTopicOrPartition(
-                    f"topic {partition.topic!r} was deleted and made anew: what was to be read is gone"
+                    f"topic {partition.topic!r} was deleted and made anew: the records to read are gone"
                 )
         (node,) = await cluster.leaders([partition])
         connection = await cluster.node(node)
@@ -143,9 +143,11 @@ class RangeReader:
         data = answer.records or b""
         headers = walk(data)
         if not headers:
-            # Not one whole batch: whoever reads the bytes says what is wrong with them.
+            # Not one whole batch: either the bytes are damaged, or the batch is larger than the fetch.
             if len(data) >= HEADER_SIZE:
-                raise errors.CorruptMessage(f"what {partition} has at offset {start} is no record batch")
+                raise errors.CorruptMessage(
+                    f"{partition} has no record batch at offset {start}: its bytes are damaged"
+                )
             raise errors.RecordListTooLarge(f"a batch of {partition} at offset {start} was cut off")
         aborted: tuple[tuple[int, int], ...] = ()
         if self._read_committed:

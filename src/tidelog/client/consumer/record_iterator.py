@@ -1,8 +1,8 @@
-"""`async for record in consumer`: polls when it has nothing left, and in between looks up from the records it
-has in hand whenever the consumer needs attention (a rebalance, a commit, a seek).
+"""`async for record in consumer`: polls when no record is left, and attends to rebalances, commits and seeks between
+two records.
 
-What was yielded before the last record is settled; the last one is, too, once the loop comes back for more.
-"""
+Records that were yielded before the last one are settled; the last one is settled, too, once the loop comes back for
+more."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from tidelog.client.groups.metadata import OffsetAndMetadata
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.consumer.poller import Poller
+    from tidelog.client.consumer.runtime import ConsumerRuntime
 
-# How long one wait lasts; it goes on waiting after it.
+# How long one poll of the loop waits; the loop polls again after it.
 WAIT_MS = 60_000
 
 
 class RecordIterator:
     """`at` is the place in `records` of the next one to yield."""
 
-    __slots__ = ("_consumer", "_from", "at", "records")
+    __slots__ = ("_from", "_poller", "_runtime", "at", "records")
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, runtime: ConsumerRuntime, poller: Poller) -> None:
+        self._runtime = runtime
+        self._poller = poller
         self.records: list[Record] = []
         self.at = 0
         self._from: dict[TopicPartition, tuple[AssignedPartition, object]] = {}
@@ -36,12 +38,12 @@ class RecordIterator:
         return self
 
     async def __anext__(self) -> Record:
-        if self._consumer._attention and self.at < len(self.records):
+        if self._runtime.attention and self.at < len(self.records):
             await self._look_up()
         while self.at >= len(self.records):
             self.records, self.at = [], 0
-            self.records = await self._consumer.poll(WAIT_MS)
-            assigned = self._consumer._running().assigned
+            self.records = await self._poller.poll(WAIT_MS)
+            assigned = self._runtime.fetcher().assigned
             self._from = {
                 partition: (assigned[partition], assigned[partition].generation)
                 for partition in {TopicPartition(record.topic, record.partition) for record in self.records}
@@ -50,7 +52,8 @@ class RecordIterator:
         return self.records[self.at - 1]
 
     def take(self, count: int) -> list[Record]:
-        """What is left in hand, for a `poll` after a loop was left; nothing of it counts as settled."""
+        """Up to `count` records that are left in hand, for a `poll` after the loop has ended; they are not settled
+        yet."""
         rest = self.records[self.at : self.at + count]
         self.at += len(rest)
         if self.at >= len(self.records):
@@ -58,7 +61,7 @@ class RecordIterator:
         return rest
 
     def put_back(self) -> None:
-        """What is left in hand, for whoever reads it in another way."""
+        """Returns the records in hand to the fetcher, for a caller that reads them in another way."""
         self._rewind(self.unread(self.at))
 
     def unread(self, start: int) -> dict[TopicPartition, Record]:
@@ -71,7 +74,7 @@ class RecordIterator:
     def positions(
         self, handed_out: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """`handed_out`, without what is still in hand here."""
+        """The positions in `handed_out`, set back to the first record that is still in hand."""
         positions = dict(handed_out)
         for partition, record in self.unread(self.at).items():
             if partition in positions:
@@ -79,7 +82,7 @@ class RecordIterator:
         return positions
 
     def settle(self, last_done: bool) -> None:
-        """All that was yielded is done with; the last one only with `last_done`."""
+        """Every record that was yielded is settled, the last one only with `last_done`."""
         start = self.at if last_done or not self.at else self.at - 1
         unread = self.unread(start)
         for partition, (state, generation) in self._from.items():
@@ -90,19 +93,20 @@ class RecordIterator:
                     state.settle()
 
     async def _look_up(self) -> None:
-        """The loop has come back, so everything yielded is done with."""
+        """The loop has come back, so every record that was yielded is settled."""
         self.settle(last_done=True)
-        before = dict(self._consumer._running().assigned)
-        await self._consumer._attend()
-        assigned = self._consumer._running().assigned
+        before = dict(self._runtime.fetcher().assigned)
+        await self._poller.attend()
+        assigned = self._runtime.fetcher().assigned
         unread = self.unread(self.at)
         stale = any(state.generation is not generation for state, generation in self._from.values())
         if stale or any(assigned.get(partition) is not before[partition] for partition in unread):
             self._rewind(unread)
 
     def _rewind(self, unread: Mapping[TopicPartition, Record]) -> None:
-        """What is in hand is dropped, and read again where it is still ours and nobody has moved."""
-        assigned = self._consumer._running().assigned
+        """Drops the records in hand; a partition that is still assigned and was not moved by a seek reads them
+        again."""
+        assigned = self._runtime.fetcher().assigned
         for partition, record in unread.items():
             state, generation = self._from[partition]
             if assigned.get(partition) is state and state.generation is generation:

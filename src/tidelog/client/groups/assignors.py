@@ -1,4 +1,5 @@
-"""Who of a classic group reads which partition, worked out by the member that leads it.  Pure.
+"""Partition assignors of classic groups: the leader among the members computes which member reads which partition.
+Pure.
 
 `range`, `roundrobin`, `sticky` and `cooperative-sticky` by the names and meaning of Kafka's own, and with
 their user data, so that a group may mix clients.  An assignor of one's own is an object with these three
@@ -52,11 +53,11 @@ class Assignor(Protocol):
 
     @property
     def cooperative(self) -> bool:
-        """Members keep reading through a rebalance what they do not have to give up."""
+        """Members go on reading through a rebalance, but for the partitions that they must give up."""
         ...
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
-        """What a member tells the leader of itself."""
+        """The user data that a member sends to the leader."""
         ...
 
     def assign(self, partitions: Mapping[str, int], members: Iterable[Subscriber]) -> Assignment:
@@ -112,7 +113,7 @@ class RoundRobinAssignor:
 
 
 class StickyAssignor:
-    """As even as it can be, and as much as possible stays where it was."""
+    """As even as possible, while as many partitions as possible stay with their owner."""
 
     name = "sticky"
     cooperative = False
@@ -128,7 +129,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Sticky; what must move is first taken away, and given to its new reader in the rebalance after."""
+    """Sticky; a partition that must move is first revoked, and assigned to its new owner in the next rebalance."""
 
     name = "cooperative-sticky"
     cooperative = True
@@ -168,7 +169,7 @@ ASSIGNORS: dict[str, type[Assignor]] = {
 
 
 def assignors_of(strategies: str | Assignor | Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """By name, or objects of one's own; `ValueError` when there is no such thing."""
+    """Assignors by name, or objects of the application; `ValueError` for an unknown name."""
     listed = (
         [strategies] if isinstance(strategies, str) or not isinstance(strategies, Iterable) else strategies
     )
@@ -189,5 +190,5 @@ def assignors_of(strategies: str | Assignor | Iterable[str | Assignor]) -> tuple
 
 
 def is_cooperative(assignors: Iterable[Assignor]) -> bool:
-    """Only when all can: else a member would keep what another protocol takes from it."""
+    """True only if all are: otherwise a member would keep partitions that an eager assignor gives to others."""
     return all(assignor.cooperative for assignor in assignors)

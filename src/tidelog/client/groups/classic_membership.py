@@ -1,4 +1,4 @@
-"""A member of a classic group: join, have the leader deal out partitions, sync, heartbeat.  Pure.
+"""Membership in a classic group: JoinGroup, the assignment if we lead, SyncGroup, Heartbeat.  Pure.
 
 Eager assignors: everything is given up before the member joins again.  Cooperative ones: the member keeps what
 it has, learns what it must give up, gives that up, and joins once more.
@@ -151,12 +151,12 @@ class ClassicMembership:
         )
 
     def _forget(self) -> None:
-        """The coordinator does not know us any more, or shall not."""
+        """The coordinator does not know this member any more, or must not."""
         self._member_id, self._generation = "", NO_GENERATION
         self._again = False
         lost = self._owned
         if self.change is not None and self.phase is not ClassicPhase.GIVING_UP:
-            # What the last rebalance added was never taken; what it revoked is lost now, too.
+            # Partitions that the last rebalance added were never taken; partitions that it revoked are lost now, too.
             self.change = None
         if lost:
             self.phase = ClassicPhase.GIVING_UP

@@ -1,7 +1,7 @@
-"""A member of a group whose coordinator deals out partitions (KIP-848): one heartbeat that tells what changed
-here and brings what changed there.  Pure.
+"""Membership in a group of the consumer protocol (KIP-848): one heartbeat tells the coordinator what has changed
+here, and its answer brings the assignment.  Pure.
 
-The coordinator waits with giving a partition to somebody else until its reader has said that it let go.
+The coordinator assigns a partition to another member only after its owner has said that it gave it up.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ConsumerMembership:
         return CoordinatorRequest(request, ConsumerGroupHeartbeatResponse)
 
     def _forget(self) -> None:
-        """The coordinator does not know us any more, or shall not."""
+        """The coordinator does not know this member any more, or must not."""
         self._epoch, self._joined, self._fresh = JOIN_EPOCH, False, True
         self._target = None
         self._acknowledged = ()
@@ -224,7 +224,7 @@ class ConsumerMembership:
         if self._leaving is not None:
             self._leaving = None
         elif problem.retriable:
-            # Whether the coordinator heard what was told is not known: it is told everything again.
+            # The coordinator may not have got the request: the next one has all fields again.
             self._fresh = True
             self._not_before_ms = now_ms + wait_ms
         else:
@@ -233,7 +233,7 @@ class ConsumerMembership:
     def looked_up(self, partitions: Mapping[str, int], names: Mapping[uuid.UUID, str], now_ms: float) -> None:
         self._in_flight = None
         self._names.update(names)
-        # A topic may be known to the coordinator before everybody else knows it.
+        # The coordinator may know a topic before other brokers do.
         self._look_up_ms = now_ms + max(self._beat_every_ms, 1) / 10
         self._reconcile()
 

@@ -1,10 +1,10 @@
-"""What every membership in a group shares: the steps that a driver performs, the changes that a reader applies.
-Pure.
+"""The interface of all memberships in groups: the requests that `MembershipTask` sends, the changes that the consumer
+applies.  Pure.
 
-A machine (`ClassicMembership`, `ConsumerMembership`, `ShareMembership`) says with `due` what to ask the
-coordinator next and hears of every answer and failure.  When the set of partitions shall change it shows a
-`change` and waits until the reader has given up and taken what it names; no partition changes hands while a
-reader may be in the middle of it.
+A membership (`ClassicMembership`, `ConsumerMembership`, `ShareMembership`, `SoloMembership`) is a state machine.  `due`
+is its next request to the coordinator, and it hears of every answer and failure.  When the assignment changes, it shows
+a `change` and waits until the consumer has given up and taken the partitions in it; no partition moves while the
+application may be in the middle of it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class CoordinatorRequest(NamedTuple):
 
 
 class MetadataLookup(NamedTuple):
-    """Metadata that the machine needs before it can go on: topics by name, or by id."""
+    """Metadata that the membership needs before it can go on: topics by name, or by id."""
 
     topics: tuple[str, ...] = ()
     ids: tuple[uuid.UUID, ...] = ()
 
 
 class Membership(Protocol):
-    """`problem`: what has ended the membership for good.  `in_group`: the coordinator counts on us."""
+    """`problem`: the error that has ended the membership for good.  `in_group`: the coordinator knows this member."""
 
     change: AssignmentChange | None
     problem: errors.TidelogError | None
@@ -59,7 +59,7 @@ class Membership(Protocol):
     def identity(self) -> GroupMetadata: ...
 
     def subscribed(self, topics: Collection[str], pattern: str | None = None) -> None:
-        """What the reader wants now; with a `pattern`, `topics` are those that match it."""
+        """The topics to read; with a `pattern`, `topics` are the topics that match it."""
         ...
 
     def due(self, now_ms: float) -> CoordinatorRequest | MetadataLookup | None: ...
@@ -81,19 +81,19 @@ class Membership(Protocol):
         ...
 
     def seen(self, partitions: Mapping[str, int]) -> None:
-        """Metadata as they are now, whoever asked for them."""
+        """The metadata as they are now."""
         ...
 
     def applied(self) -> None:
-        """The reader has done what `change` says."""
+        """The consumer has applied `change`."""
         ...
 
     def expired(self) -> None:
-        """The reader has not come back for too long: others shall have its partitions."""
+        """The application has not polled for too long: other members get its partitions."""
         ...
 
     def leave(self) -> CoordinatorRequest | None:
-        """The request that ends the membership, if there is one to end; the machine is done after it."""
+        """The request that ends the membership, if there is one to end; the membership is over after it."""
         ...
 
 

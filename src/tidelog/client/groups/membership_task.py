@@ -1,8 +1,8 @@
-"""The driver of a membership: asks the coordinator what the machine says is due, in a task of its own, so that
-heartbeats do not wait for whoever processes records.
+"""The task of a group membership: sends the joins, syncs and heartbeats that the membership says are due, so that
+heartbeats do not wait for the application.
 
-Changes of the assignment are not applied here but by the reader, between two polls (`Consumer`): the machine
-waits for it.  When the reader stays away longer than `max_poll_interval_ms` the member leaves.
+The consumer applies changes of the assignment, between two polls (`Rebalancer`); the membership waits for that.  When
+the application does not poll for `max_poll_interval_ms`, the member leaves.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class MembershipTask:
         self,
         cluster: Cluster,
         coordinator: CoordinatorLookup,
-        machine: Membership,
+        membership: Membership,
         *,
         poll_interval_ms_max: int,
         notify: Callable[[], None],
         progress: Callable[[], object],
     ) -> None:
-        """`notify` is called when the reader has a change or a problem to hear of; `progress` shows another
-        value whenever the reader has got on since the last time."""
-        self.machine = machine
+        """`notify` is called when there is a change or a problem for the consumer; the value of `progress` changes
+        whenever the application has made progress."""
+        self.membership = membership
         self._cluster = cluster
         self._coordinator = coordinator
         self._poll_interval_ms_max = poll_interval_ms_max
@@ -63,9 +63,9 @@ class MembershipTask:
         self._topics, self._pattern, self._regex_here = tuple(topics), pattern, regex_here
         self._patterns_ms = -float("inf")
         if pattern is None:
-            self.machine.subscribed(topics)
+            self.membership.subscribed(topics)
         elif not regex_here:
-            self.machine.subscribed((), pattern.pattern)
+            self.membership.subscribed((), pattern.pattern)
         self._alive_ms = self._now_ms()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="group member")
@@ -87,7 +87,7 @@ class MembershipTask:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        request = self.machine.leave()
+        request = self.membership.leave()
         if request is None or not leave:
             return
         timeout_ms = min(LEAVE_MS_MAX, self._cluster.options.request_timeout_ms)
@@ -119,14 +119,14 @@ class MembershipTask:
                 backoff.succeeded()
             except errors.TidelogError as problem:
                 self._coordinator.failed(problem)
-                self.machine.failed(problem, self._now_ms(), backoff.failed())
+                self.membership.failed(problem, self._now_ms(), backoff.failed())
             except Exception as bug:
-                # Nobody awaits this task: without this, a defect would leave the reader waiting for ever.
+                # Nobody awaits this task: without this, a defect would leave `poll` waiting for ever.
                 log.exception("the group membership failed")
-                self.machine.problem = errors.UnknownServerError(f"the group membership failed: {bug!r}")
-            if self.machine.change is not None or self.machine.problem is not None:
+                self.membership.problem = errors.UnknownServerError(f"the group membership failed: {bug!r}")
+            if self.membership.change is not None or self.membership.problem is not None:
                 self._notify()
-            if self.machine.problem is not None:
+            if self.membership.problem is not None:
                 return
 
     def _next(self) -> CoordinatorRequest | MetadataLookup | None:
@@ -134,25 +134,25 @@ class MembershipTask:
         progress = self._progress()
         if self._polling or progress != self._seen_progress:
             self._alive_ms, self._seen_progress = now_ms, progress
-        if self.machine.in_group and now_ms - self._alive_ms >= self._poll_interval_ms_max:
+        if self.membership.in_group and now_ms - self._alive_ms >= self._poll_interval_ms_max:
             log.warning(
                 "no poll for %s ms: leaving the group; raise max_poll_interval_ms, or process less at a time",
                 self._poll_interval_ms_max,
             )
-            self.machine.expired()
+            self.membership.expired()
             self._alive_ms = now_ms
             self._notify()
         topology = self._cluster.topology
-        self.machine.seen({name: len(topic.partitions) for name, topic in topology.topics.items()})
-        return self.machine.due(now_ms)
+        self.membership.seen({name: len(topic.partitions) for name, topic in topology.topics.items()})
+        return self.membership.due(now_ms)
 
     async def _wait(self) -> None:
         now_ms = self._now_ms()
         times = [now_ms + self._cluster.options.metadata_max_age_ms]
-        next_ms = self.machine.next_ms()
+        next_ms = self.membership.next_ms()
         if next_ms is not None:
             times.append(int(next_ms))
-        if self.machine.in_group:
+        if self.membership.in_group:
             times.append(int(self._alive_ms) + self._poll_interval_ms_max)
         try:
             async with asyncio.timeout(max(1, min(times) - now_ms) / 1000):
@@ -168,7 +168,7 @@ class MembershipTask:
             if step.ids:
                 await self._cluster.refresh_ids(step.ids)
             topics = self._cluster.topology.topics
-            self.machine.looked_up(
+            self.membership.looked_up(
                 {name: len(topic.partitions) for name, topic in topics.items()},
                 {topic.id: name for name, topic in topics.items()},
                 self._now_ms(),
@@ -179,7 +179,7 @@ class MembershipTask:
         if step.wait_ms:
             timeout_ms = max(timeout_ms, step.wait_ms + HELD_SPARE_MS)
         answer = await connection.ask(step.request, step.response, timeout_ms=timeout_ms)
-        self.machine.answered(answer, self._now_ms())
+        self.membership.answered(answer, self._now_ms())
 
     async def _match(self) -> None:
         """With a pattern: which topics match it is looked up again every `metadata_max_age_ms`."""
@@ -199,4 +199,4 @@ class MembershipTask:
             ]
             for name in matching:
                 self._cluster.track(name)
-            self.machine.subscribed(matching)
+            self.membership.subscribed(matching)

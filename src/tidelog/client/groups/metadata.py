@@ -1,4 +1,4 @@
-"""What a group knows of its members' progress, as producers and consumers pass it on.  Pure."""
+"""Offsets and identities of group members, as producers and consumers exchange them.  Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits: a member of a group in its generation; without a member, anybody for the whole group."""
+    """The committer of offsets: a member of the group in its generation, or the whole group when there is no member
+    id."""
 
     group_id: str
     generation_id: int = -1

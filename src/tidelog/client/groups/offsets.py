@@ -1,5 +1,5 @@
-"""A group's offsets at its coordinator: loaded, committed.  Consumers commit as a member of the group, in its
-generation; the admin client and consumers without a membership as nobody in particular."""
+"""A group's committed offsets at its coordinator: OffsetFetch and OffsetCommit.  Consumers commit as a member of the
+group, in its generation; the admin client and consumers without a membership commit without a member id."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ OUT_OF_GROUP = (
     errors.FencedInstanceId,
     errors.FencedMemberEpoch,
 )
-# What passes by itself: the coordinator moves or loads, a transaction ends, a heartbeat brings a new epoch.
+# Errors that pass: a transaction ends, a heartbeat brings a new epoch.
 LATER = (errors.UnstableOffsetCommit, errors.StaleMemberEpoch)
 
 
-# A coordinator may hear of a new topic a moment later than its readers.  One that is not there after that was deleted,
-# or never was, and waiting would only hold up whoever commits.
+# A coordinator may hear of a new topic a moment later than its readers.  A topic that is still missing after this time
+# was deleted, or never existed, and waiting would only hold up the commit.
 MISSING_MS = 1_000
 
 
@@ -68,8 +68,8 @@ class CoordinatorOffsets:
         *,
         require_stable: bool = False,
     ) -> None:
-        """`committer` says who commits: None for a member that is not in the group now.  `require_stable`: offsets that an
-        unfinished transaction may still change are waited for."""
+        """`committer` says who commits: None for a member that is not in the group now.  `require_stable`: offsets
+        that an unfinished transaction may still change are waited for."""
         self._cluster = cluster
         self._coordinator = coordinator
         self._group_id = group_id
@@ -79,7 +79,7 @@ class CoordinatorOffsets:
     async def load(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those partitions that have a committed offset."""
+        """The committed offsets of the partitions that have one."""
         return await self._load(list(partitions), timeout_ms)
 
     async def load_all(self, timeout_ms: int | None = None) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -25,7 +25,7 @@ class RebalanceListener:
         return None
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are given up when this returns: commit what is done."""
+        """The consumer gives up these partitions when this returns: commit what is processed."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:

@@ -1,6 +1,6 @@
-"""A consumer's part in its group: joins it for what is subscribed, and between two polls gives up and takes
-partitions as the group says, telling whoever listens.  `Consumer` owns the only instance; without a group
-there is one, too, which gives all partitions to it.
+"""Rebalances: joins the group for the subscribed topics; between two polls gives up and takes partitions as the group
+says, and calls the rebalance listener.  `ConsumerRuntime` has the only instance; a consumer without a group has one,
+too, which assigns all partitions to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelog.client.groups.solo_membership import SoloMembership
 MISSING_TOPIC_MS = 1_000
 
 
-def new_machine(
+def new_membership(
     group: GroupOptions, connection: ConnectionOptions, rack: str | None, chance: random.Random
 ) -> Membership:
     if group.group_id is None:
@@ -65,28 +65,28 @@ class Rebalancer:
         cluster: Cluster,
         fetcher: Fetcher,
         commits: Commits | None,
-        machine: Membership,
+        membership: Membership,
         group: GroupOptions,
         *,
         notify: Callable[[], None],
         progress: Callable[[], object],
-        tell: Call,
+        call: Call,
     ) -> None:
-        """`tell` calls a listener, wherever that must happen."""
+        """`call` calls the listener's methods, on the thread that they belong to."""
         self.rebalance_ms = 0.0
         self._cluster = cluster
         self._fetcher = fetcher
         self._commits = commits
-        self._machine = machine
+        self._membership = membership
         self._by_coordinator = group.group_id is not None and group.group_protocol == "consumer"
-        self._tell = tell
+        self._call = call
         self.listener: RebalanceListener | None = None
         # A join is held at the coordinator until all have joined: it must not hold up commits.
         self._channel = cluster.channel()
-        self._member = MembershipTask(
+        self._task = MembershipTask(
             cluster,
             CoordinatorLookup(cluster, CoordinatorType.GROUP, group.group_id or "", self._channel),
-            machine,
+            membership,
             poll_interval_ms_max=group.max_poll_interval_ms,
             notify=notify,
             progress=progress,
@@ -94,26 +94,28 @@ class Rebalancer:
 
     @property
     def identity(self) -> GroupMetadata:
-        return self._machine.identity
+        return self._membership.identity
 
     @property
     def in_group(self) -> bool:
-        return self._machine.in_group
+        return self._membership.in_group
 
     @property
     def settled_in(self) -> bool:
-        """What it has is what there is for it, be it nothing."""
-        has_target = self._machine.looked if isinstance(self._machine, SoloMembership) else self.in_group
-        return has_target and self._machine.change is None
+        """The member has all partitions that the group has for it, which may be none."""
+        has_target = (
+            self._membership.looked if isinstance(self._membership, SoloMembership) else self.in_group
+        )
+        return has_target and self._membership.change is None
 
     @property
     def rebalances(self) -> int:
-        return self._machine.rebalances
+        return self._membership.rebalances
 
     @property
     def problem(self) -> errors.TidelogError | None:
-        """What has ended it for good."""
-        return self._machine.problem
+        """The error that has ended the membership for good."""
+        return self._membership.problem
 
     def subscribe(
         self, topics: Collection[str], pattern: re.Pattern[str] | None, listener: RebalanceListener | None
@@ -121,45 +123,45 @@ class Rebalancer:
         for topic in topics:
             self._cluster.track(topic)
         self.listener = listener
-        self._member.subscribe(topics, pattern, regex_here=not self._by_coordinator)
+        self._task.subscribe(topics, pattern, regex_here=not self._by_coordinator)
 
     def poll_began(self) -> None:
-        self._member.poll_began()
+        self._task.poll_began()
 
     def poll_ended(self) -> None:
-        self._member.poll_ended()
+        self._task.poll_ended()
 
     async def attend(self) -> None:
         clock = self._cluster.environment.clock
-        while (change := self._machine.change) is not None:
+        while (change := self._membership.change) is not None:
             begun_ms = clock.monotonic_ms()
             await self._apply(change)
             self.rebalance_ms += clock.monotonic_ms() - begun_ms
 
     async def _apply(self, change: AssignmentChange) -> None:
         commits, listener = self._commits, self.listener
-        tell = self._tell if listener is None or not listener._own else call_here
+        call = self._call if listener is None or not listener._own else call_here
         if change.revoked:
             if commits is not None:
                 await commits.auto_now(change.revoked)
             if listener is not None:
-                await tell(listener.on_partitions_revoked, change.revoked)
+                await call(listener.on_partitions_revoked, change.revoked)
         if change.lost and listener is not None:
-            await tell(listener.on_partitions_lost, change.lost)
-        if self._machine.change is not change:
+            await call(listener.on_partitions_lost, change.lost)
+        if self._membership.change is not change:
             return  # The group went on without us meanwhile: there is another change to apply.
         for topic in {partition.topic for partition in change.added}:
             self._cluster.track(topic)
         if commits is not None:
             commits.dropped((*change.revoked, *change.lost))
         self._fetcher.assign(change.owned)
-        self._machine.applied()
-        self._member.wake()
+        self._membership.applied()
+        self._task.wake()
         if change.added and listener is not None:
-            await tell(listener.on_partitions_assigned, change.added)
+            await call(listener.on_partitions_assigned, change.added)
 
     async def close(self) -> None:
         try:
-            await self._member.close()
+            await self._task.close()
         finally:
             await self._channel.close()

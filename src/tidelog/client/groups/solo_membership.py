@@ -77,7 +77,7 @@ class SoloMembership:
             self._owned, self.change = self.change.owned, None
 
     def expired(self) -> None:
-        """Nobody else waits for its partitions."""
+        """No other member waits for its partitions."""
 
     def leave(self) -> CoordinatorRequest | None:
         self._topics = None

@@ -1,8 +1,8 @@
-"""The sticky assignment: as even as subscriptions allow, moving as little as possible.  Pure.
+"""The sticky assignment: as even as subscriptions allow, with as few moves as possible.  Pure.
 
 Claims on partitions count by generation: of two members that say they own one, the later generation is right;
-with equal generations neither is.  Then every free partition goes to its least busy subscriber, and as long
-as somebody has two more than another who could take one, one moves.
+with equal generations neither is.  Then every free partition goes to its subscriber with the fewest partitions; and
+while a member has two more than another subscriber, one partition moves.
 """
 
 from __future__ import annotations

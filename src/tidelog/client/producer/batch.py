@@ -33,7 +33,7 @@ Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is; offset -1 when the broker was asked not to say (acks=0)."""
+    """The place of an acknowledged record; the offset is -1 with acks=0, where brokers do not answer."""
 
     topic: str
     partition: int
@@ -106,7 +106,7 @@ class OutgoingBatch(Growing):
         self.stamp = stamp
 
     def split(self, codec: Codec) -> tuple[OutgoingBatch, OutgoingBatch]:
-        """Two halves, for a broker that finds the whole too large; they need stamps of their own."""
+        """Splits a batch that the broker finds too large into halves, which need stamps of their own."""
         assert self.packed and self.count > 1
         (batch,) = read_batches(self.data)
         records = batch.records()
@@ -146,7 +146,7 @@ class OutgoingBatch(Growing):
             try:
                 watcher()
             except BaseException:
-                # Also `sys.exit()`: it would end the thread of all clients, and the other watchers not be told.
+                # Also `sys.exit()`: it would end the thread of all clients, and skip the other watchers.
                 log.exception("a callback of a record sent to %s failed", self.partition)
 
     # Asked by `Delivery`
@@ -161,7 +161,7 @@ class OutgoingBatch(Growing):
         return RecordMetadata(topic, partition, offset, timestamp)
 
     def problem_of(self, index: int) -> errors.TidelogError | None:
-        # Everybody gets an exception of his own: a shared one would collect all their tracebacks.
+        # Each caller gets an exception of its own: a shared one would collect all their tracebacks.
         return None if self.problem is None else type(self.problem)(str(self.problem))
 
     def overdue(self, timeout: float) -> DeliveryTimedOut:

@@ -1,8 +1,8 @@
-"""The producer's memory: bytes of records that wait or are on their way, bounded by `buffer_memory`.  Whoever
-comes first gets room first, so a large record is not starved by small ones.
+"""The producer's buffer memory: the bytes of records that are not acknowledged yet, bounded by `buffer_memory`.
+Waiters get room in their order, so a large record is not starved by small ones.
 
-Room is taken on any thread as long as there is some (`Memory`, native); waiting for it and giving it back is
-the loop's business."""
+Any thread may take room while there is some (`Memory`, native); waiting for room and giving it back happens on the
+loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BufferMemory(Memory):
 
     @property
     def exhausted(self) -> bool:
-        """Somebody waits for room."""
+        """A caller waits for room."""
         return bool(self._waiting)
 
     async def take(self, size: int, timeout_ms: float) -> None:
@@ -30,7 +30,7 @@ class BufferMemory(Memory):
         place = (size, room)
         self._waiting.append(place)
         self.contended = True
-        # It may have been given back between the two looks.
+        # Room may have been given back between the two looks.
         self._hand_out()
         try:
             async with asyncio.timeout(timeout_ms / 1000):

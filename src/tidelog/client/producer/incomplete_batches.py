@@ -1,4 +1,5 @@
-"""The batches that are not settled yet, and whoever waits for them to be."""
+"""Batches that are neither acknowledged nor failed yet, and the callers that wait for them (`flush`,
+`abort_transaction`)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class IncompleteBatches:
 
     @property
     def awaited(self) -> bool:
-        """Somebody waits: nothing should linger."""
+        """A caller waits: no batch should linger."""
         return bool(self._waits)
 
     @property
@@ -26,7 +27,7 @@ class IncompleteBatches:
         self._batches.add(batch)
 
     def settled(self, batch: OutgoingBatch, instead: Iterable[OutgoingBatch] = ()) -> None:
-        """`instead`: the batches that it was split into."""
+        """`instead`: the batches that `batch` was split into."""
         replaced = set(instead)
         self._batches.discard(batch)
         self._batches |= replaced
@@ -38,7 +39,7 @@ class IncompleteBatches:
                     done.set_result(None)
 
     async def all_settled(self) -> None:
-        """Until those of now are."""
+        """Waits until all batches of this moment are settled."""
         if not self._batches:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

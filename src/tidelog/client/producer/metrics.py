@@ -1,4 +1,4 @@
-"""What a producer has done, counted: totals, and rates and averages of the last half minute.  Pure: the time is
+"""Metrics of a producer: totals, and rates and averages of the last half minute.  Pure: the time is
 passed in."""
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ProducerCounters:
     def metrics(
         self, now_s: float, *, waiting: int, in_flight: int, buffer_used: int, buffer_total: int
     ) -> ProducerMetrics:
-        # A copy: another thread may ask.
+        # A copy: another thread may call this.
         seen = [second for second in list(self._seconds) if second.second > int(now_s) - WINDOW_S]
         span_s = min(WINDOW_S, max(1.0, now_s - self._begun_s))
         batches, requests = sum(second.batches for second in seen), sum(second.requests for second in seen)

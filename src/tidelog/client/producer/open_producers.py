@@ -1,7 +1,7 @@
-"""Blocking producers that are not closed: what they have taken is delivered when the program ends.
+"""Blocking producers that were not closed: their records are delivered when the program ends.
 
-The interpreter's end stops the clients' thread wherever it is, so somebody must wait for it.  What a transaction has
-not committed is not waited for, and a forked child does not wait for its parent's producers.
+The interpreter's end would stop the clients' thread in the middle of its work, so an exit handler waits for
+deliveries.  Records of transactions are not waited for, and a forked child does not wait for its parent's producers.
 """
 
 from __future__ import annotations

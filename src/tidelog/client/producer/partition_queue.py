@@ -1,5 +1,5 @@
-"""One partition's batches, in order: what may be sent now, what an answer means for the rest.  Pure: no
-clock, no I/O.
+"""One partition's batches, in order: which may be sent now, and what an answer means for the others.  Pure: no clock,
+no I/O.
 
 Batches leave and are acknowledged in the order of their records, through retries and splits.  `sent` has
 those that were sent at least once and are not settled.  With idempotence each carries the next sequence
@@ -76,13 +76,13 @@ class PartitionQueue:
         return self.full[0] if self.full else growing
 
     def close_open(self) -> None:
-        """What grows is full."""
+        """Closes the growing batch: it counts as full."""
         growing = self.lane.close_open()
         if growing is not None:
             self.full.append(growing)
 
     def identify(self, producer_id: int, epoch: int) -> None:
-        """A new identity, or the one that it has."""
+        """Sets the producer id and epoch, if they are new."""
         if (producer_id, epoch) != (self._producer_id, self._epoch):
             self.identified(producer_id, epoch)
 
@@ -175,7 +175,7 @@ class PartitionQueue:
         self.settled(batch)
 
     def settled(self, batch: OutgoingBatch) -> None:
-        """Out of the way of the others."""
+        """Removes the batch from the queue."""
         batch.in_flight = False
         self.failures = 0
         if batch in self.sent:
@@ -184,7 +184,7 @@ class PartitionQueue:
             self.lane.drop(batch)
 
     def again(self, batch: OutgoingBatch, problem: errors.TidelogError, not_before_ms: float) -> None:
-        """It failed in a way that may pass."""
+        """Keeps the batch for a retry: its failure is retriable."""
         batch.in_flight = False
         batch.last_problem = problem
         batch.maybe_written = batch.maybe_written or isinstance(problem, OUTCOME_UNKNOWN)
@@ -208,7 +208,7 @@ class PartitionQueue:
             self._spare_epoch(new_id)
 
     def split(self, batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
-        """In place of a batch that the broker has refused as too large, and is known not to have."""
+        """Replaces a batch that the broker has refused as too large, and does not have, by two halves."""
         halves = batch.split(self._codec)
         at = self.sent.index(batch)
         self.sent[at : at + 1] = halves

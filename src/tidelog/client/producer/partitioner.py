@@ -1,4 +1,4 @@
-"""Which partition a record goes to.  Pure: the chance is passed in.
+"""Partitioners: which partition a record goes to.  Pure: random choices are passed in.
 
 Records with a key go where Kafka's Java client would send them (murmur2 of the key), so that both can write
 the same topic.  Records without one stick to a partition until about a batch of them is written there, then
@@ -23,7 +23,7 @@ class RandomChoice(Protocol):
 
 
 def by_key(topic: str, key: bytes | None, partitions: int) -> int | None:
-    """What "murmur2" does, for partitioners that want it for some records."""
+    """The partition that "murmur2" chooses, for partitioners that want it for some records."""
     return None if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -64,8 +64,8 @@ class Producer:
 
     `partitioner`: "murmur2" (records with a key go where the Java client sends them, others stick to a
     partition for a batch), "sticky", "round_robin", or a function of topic, key and number of partitions
-    that returns a partition, or None for any.  `key_serializer` and `value_serializer` make bytes of what is
-    sent: see `tidelog.schema`, or give a function.  `security`: TLS and logins, see `Security`.
+    that returns a partition, or None for any.  `key_serializer` and `value_serializer` turn objects into bytes: see
+    `tidelog.schema`, or give a function.  `security`: TLS and logins, see `Security`.
 
     With a `transactional_id`, records are written in transactions:
 
@@ -146,8 +146,8 @@ class Producer:
     # Beginning and end
 
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  With a `transactional_id`, ends
-        what an earlier producer of that name has left open.  `async with` does it for you."""
+        """Connects; raises `Unreachable` when no bootstrap address answers.  With a `transactional_id`, ends the
+        transaction that an earlier producer of that id has left open.  `async with` calls this."""
         if self._sender is not None or self._closed:
             self._running()
             return
@@ -175,8 +175,8 @@ class Producer:
             await self._stop(ClientClosed("the producer was closed by an error before this was delivered"))
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, then closes.  After `timeout` seconds it gives up: what is left fails, and
-        this raises.
+        """Delivers the records that were sent, then closes.  After `timeout` seconds the producer gives up: the other
+        records fail, and this raises `DeliveryTimedOut`.
 
             await producer.close(timeout=10)
         """
@@ -205,7 +205,7 @@ class Producer:
         await self._cluster.close()
 
     def __del__(self) -> None:
-        # Whoever does not close it hears how much that has cost.
+        # A producer that was not closed warns of the records that are lost.
         sender = getattr(self, "_sender", None)
         if sender is not None and not self._closed and (left := sender.waiting_records):
             warnings.warn(
@@ -222,7 +222,7 @@ class Producer:
 
     @property
     def abortable(self) -> bool:
-        """Something is open that can be aborted."""
+        """A transaction is open that can be aborted."""
         return self._transactions is not None and self._transactions.state.abortable
 
     def _running(self) -> Sender:
@@ -243,7 +243,7 @@ class Producer:
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Takes the record; await the result to know where it is.
+        """Sends a record; await the result to know its partition and offset.
 
             sent = await producer.send("orders", b"2 pears", key=b"alice")
 
@@ -299,7 +299,8 @@ class Producer:
         timestamp: int | None,
         partition: int | None,
     ) -> Delivery:
-        """Whatever keeps the intake from taking it: waited for, or raised."""
+        """Waits for metadata or memory that the intake lacks, then gives it the record; raises when that takes too
+        long."""
         clock, options, intake = self._environment.clock, self._options, sender.intake
         deadline_ms = clock.monotonic_ms() + options.max_block_ms
         if self._transactions is not None:
@@ -343,7 +344,7 @@ class Producer:
         timestamp: str | None = None,
         partition: int | str | None = None,
     ) -> BatchDelivery:
-        """Takes the rows of an Arrow table or record batch as records.
+        """Sends the rows of an Arrow table or record batch as records.
 
             table = pyarrow.table({"key": ["a", "b"], "value": [b"1", b"2"]})
             sent = await producer.send_batch("orders", table)
@@ -404,7 +405,7 @@ class Producer:
         return metadata
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Until everything sent so far is acknowledged or has failed; each `Delivery` knows which.
+        """Waits until every record sent so far is acknowledged or has failed; each `Delivery` knows which.
 
         await producer.flush(timeout=10)
         """
@@ -418,7 +419,7 @@ class Producer:
             ) from None
 
     def metrics(self) -> ProducerMetrics:
-        """What it has done so far, as plain values; `.prometheus()` of it is text for a scraper.
+        """What this client has done so far, as plain values; `.prometheus()` of the result is text for a scraper.
 
         print(producer.metrics().record_send_rate)
         """
@@ -427,7 +428,7 @@ class Producer:
     # Transactions
 
     async def begin_transaction(self) -> None:
-        """What is sent from now on is written all or nothing, for readers with
+        """Begins a transaction: its records become visible together or not at all, to readers with
         `isolation_level="read_committed"`.
 
             await producer.begin_transaction()
@@ -437,8 +438,8 @@ class Producer:
         sender.intake.admitting = True
 
     async def commit_transaction(self) -> None:
-        """Delivers what was sent, then makes it visible.  `TransactionAbortable`: something in it has failed,
-        abort it.  Anything `retriable`: it is not known how it ended, commit again.
+        """Delivers the transaction's records, then makes them visible.  After `TransactionAbortable` the transaction
+        can only be aborted; after an error that is `retriable` its outcome is unknown: commit again.
 
             await producer.commit_transaction()
         """
@@ -449,7 +450,7 @@ class Producer:
         await transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Takes back what was sent since the beginning; what has not left yet fails with
+        """Aborts the transaction: its records never become visible, and records that have not left yet fail with
         `TransactionAborted`.
 
             await producer.abort_transaction()
@@ -461,12 +462,12 @@ class Producer:
         await transactions.end(commit=False)
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers what was sent and leaves the transaction open, for `Admin.end_transaction` to end, maybe in another
-        process.  None: nothing was sent, so there is nothing to end.
+        """Delivers the transaction's records and leaves it open, for `Admin.end_transaction` to end, maybe in another
+        process.  Returns None when the transaction is empty: there is nothing to end.
 
             prepared = await producer.prepare_transaction()
 
-        The next `begin_transaction` aborts it, unless it has been ended by then."""
+        The next `begin_transaction` aborts the prepared transaction, unless it has been ended by then."""
         sender, transactions = self._transactional()
         transactions.state.in_transaction()
         sender.intake.admitting = False
@@ -474,7 +475,8 @@ class Producer:
         return transactions.prepare()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupMetadata) -> None:
-        """Commits the offsets of a consumer's group with the transaction: read, process and write, once.
+        """Commits offsets of a consumer group as part of the transaction, so that records are read, processed and
+        written exactly once.
 
             await producer.send_offsets_to_transaction({TopicPartition("orders", 0): 43}, "billing")
 

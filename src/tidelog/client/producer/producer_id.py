@@ -1,5 +1,5 @@
-"""The producer's identity towards brokers: asked for when first needed, and anew when its epochs are used
-up."""
+"""The producer id and epoch of an idempotent producer (InitProducerId): asked for when first needed, and again when
+the epochs of the id are used up."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ProducerIdentity:
         self._asking: asyncio.Task[None] | None = None
 
     def other_than(self, spent: int) -> ProducerId | None:
-        """The current one, unless it is `spent`; None: `ask` for one."""
+        """The current producer id, unless it is `spent`; None: `ask` for one."""
         if self._current is not None and self._current.id == spent:
             self._current = None
         return self._current
 
     def ask(self) -> asyncio.Task[None]:
-        """The question under way, or a new one."""
+        """The request under way, or a new one."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().create_task(self._ask(), name="producer id")
         return self._asking

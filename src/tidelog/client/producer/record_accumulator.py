@@ -1,7 +1,7 @@
-"""Where the records of each topic go: queues per partition, and the intake that fills them from any thread.
+"""The record accumulator: a queue of batches per partition, and the intake that fills them from any thread.
 
-Made when a topic is first sent to, made anew when its metadata change.  `Sender` owns the only instance.
-"""
+A topic's queues are made when its first record is sent; its route is renewed when its metadata change.  `Sender` owns
+the only instance."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RecordAccumulator:
         return batch
 
     def route(self, topic: Topic) -> None:
-        """From now on the topic's records are taken."""
+        """The intake takes the topic's records from now on."""
         lanes = []
         for partition_metadata in topic.partitions:
             partition = TopicPartition(topic.name, partition_metadata.index)
@@ -84,7 +84,7 @@ class RecordAccumulator:
         self.intake.routes[topic.name] = Route(topic, lanes, choice, turn)
 
     def follow(self) -> None:
-        """Partitions that were added, and leaders that were lost, change where records go."""
+        """Renews the routes of topics whose metadata have changed: partitions were added, leaders were lost."""
         topology = self._cluster.topology
         if topology is self._topology:
             return

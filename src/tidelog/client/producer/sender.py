@@ -1,5 +1,5 @@
-"""Ships the producer's batches: one queue per partition, several requests in flight per broker, no task of
-its own.
+"""The sender: sends the producer's batches, from one queue per partition, with several requests in flight per broker
+and no task of its own.
 
 Callers put records into batches on their own threads (`Intake`); everything else happens in `_pump`, on the
 loop, which runs when something changed: a batch was begun, an answer came, a connection opened, a timer ran
@@ -72,7 +72,7 @@ class Sender:
     # Called from any thread
 
     def wake(self, *_: Any) -> None:
-        """Something changed: look soon, once."""
+        """Runs the pump soon, once: something has changed."""
         if not self._pump_due and not self._closed:
             self._pump_due = True
             if threading.get_ident() == self._thread:
@@ -81,8 +81,8 @@ class Sender:
                 self._loop.call_soon_threadsafe(self._pump)
 
     def turn(self, wait_s_max: float) -> None:
-        """For a caller on a thread of its own that fills batches faster than the loop's thread comes to ship
-        them: stands back until that has looked at them."""
+        """For a caller on another thread that fills batches faster than the loop sends them: blocks until the pump
+        has run."""
         if threading.get_ident() == self._thread:
             return
         looked = threading.Lock()
@@ -109,19 +109,19 @@ class Sender:
         )
 
     async def flush(self) -> None:
-        """Until everything appended so far is settled, well or not."""
+        """Waits until every batch of this moment is acknowledged or has failed."""
         self._note_new()
         self.wake()
         await self._incomplete.all_settled()
 
     async def abandon(self, problem: errors.TidelogError) -> None:
-        """What has not left yet fails with `problem`; returns when what has is settled."""
+        """Batches that have not left yet fail with `problem`; returns when the others are settled."""
         self._note_new()
         self._fail_waiting(problem)
         await self._incomplete.all_settled()
 
     async def close(self, problem: errors.TidelogError) -> None:
-        """Stops at once; what is not settled fails with `problem`."""
+        """Stops at once; batches that are not settled fail with `problem`."""
         self._closed = True
         self.accumulator.close()
         if self._timer is not None:
@@ -157,7 +157,7 @@ class Sender:
             self._fail_all(errors.UnknownServerError(f"the producer failed: {bug!r}"))
 
     def _end_broken_transaction(self) -> None:
-        """What did not leave in time never will."""
+        """Batches that have not left fail: the transaction has failed."""
         problem = None if self._transactions is None else self._transactions.problem
         if problem is not None:
             self.intake.admitting = False
@@ -186,7 +186,7 @@ class Sender:
                     self._finish(queue, batch, problem, keep=batch.in_flight)
 
     def _send_ready(self, now_ms: float) -> None:
-        # What is in flight will make room by itself; small batches sent for it would only take its turns.
+        # Requests in flight will make room by themselves; small batches sent for that would only take their turns.
         stuck = self._memory.exhausted and not any(self._in_flight.values())
         hurry = self._incomplete.awaited or stuck
         progress = True
@@ -408,7 +408,7 @@ class Sender:
         time_ms: int = -1,
         keep: bool = False,
     ) -> None:
-        """`keep`: its place in the queue stays taken until the answer comes."""
+        """`keep`: the batch keeps its place in the queue until the answer comes."""
         if problem is None:
             queue.acknowledged(batch)
         elif not keep:
@@ -420,7 +420,7 @@ class Sender:
             batch.acknowledged(offset, time_ms)
         else:
             self.counters.failed(self._loop.time(), batch.count)
-            # What was given up before it ever left has broken nothing.
+            # A batch that never left has broken nothing.
             if self._transactions is not None and (
                 batch.attempts or not isinstance(problem, TransactionAborted)
             ):

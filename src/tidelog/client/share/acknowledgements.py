@@ -1,4 +1,4 @@
-"""What a share consumer has acquired, and what it says about it.  Pure.
+"""The records that a share consumer has acquired, and its acknowledgements of them.  Pure.
 
 A record is acquired when it is delivered, and stays so until it is acknowledged or its lock expires at the
 broker.  Acknowledgements are collected per partition until a request takes them along; offsets that were
@@ -21,7 +21,7 @@ RENEW = TYPES["renew"]
 
 
 class AcknowledgedRange(NamedTuple):
-    """Acknowledged alike, from `first` to `last`."""
+    """Offsets from `first` to `last`, acknowledged in the same way."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class Acknowledgements:
     def deliver(
         self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredRange]
     ) -> list[Record]:
-        """Of a fetch's records those that were acquired, with their delivery counts."""
+        """The acquired ones of a fetch's records, with their delivery counts."""
         by_offset = {record.offset: record for record in records}
         held = self._held.setdefault(partition, set())
         out: list[Record] = []
@@ -71,7 +71,7 @@ class Acknowledgements:
             self._held[partition].discard(offset)
 
     def acknowledge_all(self, how: str, but: Collection[tuple[str, int, int]] = ()) -> None:
-        """Whatever nothing was said about yet, `but` these."""
+        """Acknowledges all records in hand that are not acknowledged yet, `but` these."""
         for partition, offsets in list(self._held.items()):
             pending = self._unsent.setdefault(partition, {})
             for offset in list(offsets):
@@ -80,12 +80,12 @@ class Acknowledgements:
                     offsets.discard(offset)
 
     def holds(self, partition: TopicPartition, offset: int) -> bool:
-        """It is in hand, and nothing was said about it."""
+        """The record is in hand, and not acknowledged yet."""
         return offset in self._held.get(partition, ()) and offset not in self._unsent.get(partition, ())
 
     @property
     def held(self) -> int:
-        """In hand, and nothing said about it."""
+        """The number of records in hand that are not acknowledged yet."""
         return sum(
             len(offsets - self._unsent.get(partition, {}).keys()) for partition, offsets in self._held.items()
         )
@@ -96,7 +96,8 @@ class Acknowledgements:
     def take(
         self, partitions: Collection[TopicPartition], renewals: bool
     ) -> dict[TopicPartition, list[AcknowledgedRange]]:
-        """What was said about these, to be sent now; renewals, which keep the record in hand, or the others."""
+        """The acknowledgements of these partitions, to be sent now: either renewals, which keep the record in hand,
+        or all others."""
         out: dict[TopicPartition, list[AcknowledgedRange]] = {}
         for partition in partitions:
             pending = self._unsent.get(partition, {})
@@ -107,7 +108,7 @@ class Acknowledgements:
         return out
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """The broker has forgotten who holds these."""
+        """The broker has released the locks on these partitions."""
         for partition in partitions:
             self._held.pop(partition, None)
             self._unsent.pop(partition, None)

@@ -42,12 +42,11 @@ class ShareConsumer:
             async for record in consumer:
                 await do(record)
 
-    Each record is delivered to one consumer of the group, which has a lock on it for some time
-    (`share.record.lock.duration.ms` of the group).  With `acknowledgement_mode="implicit"` the records of a
-    poll count as accepted when the next poll comes, at `commit` and at `close`; those for which `acknowledge`
-    said something else, as it said.  With "explicit", `acknowledge` must be called for each of them before
-    the next poll.  A record that a deserializer refuses is rejected.  Leaving the `async with` block with an
-    exception gives back what was in hand.
+    Each record is delivered to one consumer of the group, which holds a lock on it for some time
+    (`share.record.lock.duration.ms` of the group).  With `acknowledgement_mode="implicit"` the records of a poll are
+    accepted by the next poll, by `commit` and by `close`, unless `acknowledge` said otherwise.  With "explicit",
+    `acknowledge` must be called for each record before the next poll.  A record that a deserializer refuses is
+    rejected.  Leaving the `async with` block with an exception releases the records in hand.
     """
 
     def __init__(
@@ -113,10 +112,10 @@ class ShareConsumer:
         self._acks = Acknowledgements()
         self._event = asyncio.Event()
         self._fetcher: ShareFetcher | None = None
-        self._member: MembershipTask | None = None
+        self._task: MembershipTask | None = None
         self._channel: Connections | None = None
         self._renewing: set[asyncio.Task[None]] = set()
-        self._hand: list[Record] = []
+        self._in_hand: list[Record] = []
         self._at = 0
         self._polls = 0
         self._closed = False
@@ -124,7 +123,7 @@ class ShareConsumer:
     # Opening and closing
 
     async def start(self) -> None:
-        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` does it for you."""
+        """Connects; raises `Unreachable` when no bootstrap address answers.  `async with` calls this."""
         if self._fetcher is not None or self._closed:
             self._running()
             return
@@ -147,18 +146,18 @@ class ShareConsumer:
         await self._close(in_hand="accept" if kind is None else "release")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Sends acknowledgements, gives back what was not handed out, leaves the group.
+        """Sends acknowledgements, releases records that were not handed out, leaves the group.
 
             await consumer.close(timeout=5)
 
-        After `timeout` seconds it gives up on that, closes all the same, and raises `RequestTimedOut`: what was in
-        hand is delivered again when its locks end."""
+        After `timeout` seconds the consumer gives up on that, closes its connections, and raises `RequestTimedOut`:
+        records in hand are delivered again when their locks expire."""
         try:
             async with asyncio.timeout(timeout):
                 await self._close(in_hand="accept")
         except TimeoutError:
             raise errors.RequestTimedOut(
-                f"acknowledgements were not sent, or the group was not left, within {timeout} s: what was in hand "
+                f"acknowledgements were not sent, or the group was not left, within {timeout} s: records in hand "
                 "may be delivered again"
             ) from None
 
@@ -171,17 +170,18 @@ class ShareConsumer:
         await asyncio.gather(*self._renewing, return_exceptions=True)
         try:
             if self._fetcher is not None:
-                # In a loop, all before the last record are done, and the last one if the loop was left in peace.
+                # In a loop, all records before the last one are processed, and the last one, too, unless the loop was
+                # left by an exception.
                 done = self._at if in_hand == "accept" else max(0, self._at - 1)
-                self._give_back([*self._hand[done:], *self._fetcher.buffered])
+                self._give_back([*self._in_hand[done:], *self._fetcher.buffered])
                 if not self._explicit:
-                    self._acknowledge_held(self._hand[:done], "accept")
+                    self._acknowledge_held(self._in_hand[:done], "accept")
                 self._acks.acknowledge_all("release" if self._explicit else in_hand)
                 await self._fetcher.close()
         finally:
             try:
-                if self._member is not None:
-                    await self._member.close()
+                if self._task is not None:
+                    await self._task.close()
             finally:
                 if self._channel is not None:
                     await self._channel.close()
@@ -191,7 +191,7 @@ class ShareConsumer:
         self._acknowledge_held(records, "release")
 
     def _acknowledge_held(self, records: Iterable[Record], how: How) -> None:
-        """Of those that are still in hand."""
+        """Acknowledges those of the records that are still in hand."""
         for record in records:
             where = TopicPartition(record.topic, record.partition)
             if self._acks.holds(where, record.offset):
@@ -200,7 +200,7 @@ class ShareConsumer:
     # Which topics
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """These topics, in place of what was subscribed before.
+        """Subscribes to these topics, in place of the topics that were subscribed to before.
 
         consumer.subscribe(["jobs"])
         """
@@ -215,40 +215,40 @@ class ShareConsumer:
             self._join()
 
     def subscription(self) -> set[str]:
-        """The topics that were asked for.
+        """The topics that were subscribed to.
 
         print(consumer.subscription())
         """
         return set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """What the coordinator lets this consumer read now; others may read the same.
+        """The partitions that this consumer reads now; other consumers of the group may read the same partitions.
 
         print(sorted(consumer.assignment()))
         """
         return set(self._running().assigned)
 
     def _join(self) -> None:
-        if self._member is None:
+        if self._task is None:
             self._channel = self._cluster.channel()
             member_id = new_member_id(self._environment.random)
-            machine = ShareMembership(self._group_id, member_id, self._options.client_rack or None)
+            membership = ShareMembership(self._group_id, member_id, self._options.client_rack or None)
             assert self._fetcher is not None
             self._fetcher.member_id = member_id
-            self._member = MembershipTask(
+            self._task = MembershipTask(
                 self._cluster,
                 CoordinatorLookup(self._cluster, CoordinatorType.GROUP, self._group_id, self._channel),
-                machine,
+                membership,
                 poll_interval_ms_max=self._max_poll_interval_ms,
                 notify=self._event.set,
                 progress=lambda: (self._polls, self._at),
             )
-        self._member.subscribe(self._topics, None)
+        self._task.subscribe(self._topics, None)
 
     # Records
 
     async def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[Record]:
-        """Records that nobody else has, at most `max_poll_records`; waits up to `timeout_ms` for them.
+        """Acquires records for this consumer alone, at most `max_poll_records`; waits up to `timeout_ms` for them.
 
             for record in await consumer.poll(timeout_ms=1000):
                 consumer.acknowledge(record)
@@ -256,17 +256,17 @@ class ShareConsumer:
         `record.delivery_count` says how often a record has been delivered, this time included."""
         fetcher = self._running()
         records_max = self._options.max_poll_records if max_records is None else max_records
-        rest = self._hand[self._at : self._at + records_max]
+        rest = self._in_hand[self._at : self._at + records_max]
         if rest:
             self._at += len(rest)
             return rest
-        self._hand, self._at = [], 0
+        self._in_hand, self._at = [], 0
         self._settle()
         clock = self._environment.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         self._polls += 1
-        if self._member is not None:
-            self._member.poll_began()
+        if self._task is not None:
+            self._task.poll_began()
         try:
             while True:
                 self._attend()
@@ -282,11 +282,11 @@ class ShareConsumer:
                 fetcher.fetch(records_max)
                 await self._wait(left_ms)
         finally:
-            if self._member is not None:
-                self._member.poll_ended()
+            if self._task is not None:
+                self._task.poll_ended()
 
     async def _taken(self, records_max: int) -> list[Record]:
-        """What a deserializer refuses is rejected: it would be refused the next time, too."""
+        """A record that the deserializer refuses is rejected: it would be refused the next time, too."""
         fetcher = self._running()
         records = fetcher.take(records_max)
         if not self._deserializers.active:
@@ -296,7 +296,7 @@ class ShareConsumer:
             count, problem = await self._deserializers.convert(records)
             good += records[:count]
             if isinstance(problem, SchemaUnavailable):
-                # Nothing is wrong with it: it waits here, for as long as its lock lasts.
+                # The record may be sound: it waits here, for as long as its lock lasts.
                 fetcher.buffered[:0] = records[count:]
                 if not good:
                     raise problem
@@ -308,9 +308,9 @@ class ShareConsumer:
         return good
 
     def acknowledge(self, record: Record, how: How = "accept") -> None:
-        """Says what became of a record: "accept", it is done with; "release", deliver it again; "reject", never
-        deliver it again; "renew", it takes longer, keep it locked for us.  Sent along with the next `poll`,
-        `commit` or `close`; a renewal at once.
+        """Says what became of a record: "accept", it is processed; "release", deliver it again; "reject", never
+        deliver it again; "renew", processing takes longer, extend its lock.  An acknowledgement is sent along with
+        the next `poll`, `commit` or `close`, a renewal at once.
 
             consumer.acknowledge(record, "release")
         """
@@ -322,8 +322,8 @@ class ShareConsumer:
             task.add_done_callback(self._renewing.discard)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Sends the acknowledgements now; raises when a broker has not taken one (`InvalidRecordState`: the
-        lock had expired, and somebody else may have the record).
+        """Sends the acknowledgements now; raises when a broker refuses one (`InvalidRecordState`: the lock had
+        expired, and another consumer may have the record).
 
             await consumer.commit()
         """
@@ -343,16 +343,16 @@ class ShareConsumer:
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            if self._at >= len(self._hand):
-                await self._fill_hand()
-            while self._at < len(self._hand):
+            if self._at >= len(self._in_hand):
+                await self._fill()
+            while self._at < len(self._in_hand):
                 self._at += 1
-                yield self._hand[self._at - 1]
+                yield self._in_hand[self._at - 1]
 
     # Inside
 
-    async def _fill_hand(self) -> None:
-        self._hand, self._at = await self.poll(ITERATION_WAIT_MS), 0
+    async def _fill(self) -> None:
+        self._in_hand, self._at = await self.poll(ITERATION_WAIT_MS), 0
 
     def _running(self) -> ShareFetcher:
         if self._closed:
@@ -374,32 +374,32 @@ class ShareConsumer:
             self._accept_handed_out()
 
     def _accept_handed_out(self) -> None:
-        """Everything but what nobody has seen yet."""
+        """Accepts all records but those that the application has not seen yet."""
         assert self._fetcher is not None
         unseen = {
             (record.topic, record.partition, record.offset)
-            for record in (*self._hand[self._at :], *self._fetcher.buffered)
+            for record in (*self._in_hand[self._at :], *self._fetcher.buffered)
         }
         self._acks.acknowledge_all("accept", unseen)
 
     def _attend(self) -> None:
-        if self._member is None:
+        if self._task is None:
             return
-        machine = self._member.machine
-        if machine.problem is not None:
-            raise machine.problem
+        membership = self._task.membership
+        if membership.problem is not None:
+            raise membership.problem
         fetcher = self._running()
         if fetcher.problem is not None:
             problem, fetcher.problem = fetcher.problem, None
             raise problem
-        if machine.change is not None:
-            fetcher.assign(machine.change.owned)
-            machine.applied()
-            self._member.wake()
+        if membership.change is not None:
+            fetcher.assign(membership.change.owned)
+            membership.applied()
+            self._task.wake()
 
     async def _wait(self, timeout_ms: float) -> None:
         try:
-            # What failed is tried again without anybody telling: look now and then.
+            # A failed request is retried after a while, without an event: look now and then.
             async with asyncio.timeout(min(timeout_ms, self._cluster.options.retry_backoff_ms) / 1000):
                 await self._event.wait()
         except TimeoutError:
@@ -414,7 +414,7 @@ class ShareConsumer:
 
 
 def _check_start(auto_offset_reset: object, group_id: str) -> None:
-    """Consumers have the option, so people try it here; one consumer cannot say it for a group."""
+    """`Consumer` has this option, so people try it here; but a share group's start is a setting of the group."""
     if auto_offset_reset is not None:
         raise TypeError(
             "auto_offset_reset is not an option of a share consumer: where a new group starts is a setting of the "

@@ -1,5 +1,5 @@
-"""A share consumer's dealings with the brokers that lead its partitions: records are fetched when they are
-asked for, since what is fetched is locked, and acknowledgements go along or by themselves.
+"""A share consumer's requests to the leaders of its partitions.  Records are fetched only when the application polls,
+since fetched records are locked; acknowledgements go along with a fetch, or in a request of their own.
 
 One request at a time per broker, in a task; `ShareConsumer` owns the only instance.
 """
@@ -87,7 +87,7 @@ class ShareFetcher:
             self._cluster.track(partition.topic)
 
     def fetch(self, records_max: int) -> None:
-        """From every broker that has something for us and is not asked already."""
+        """Fetches from every broker that leads assigned partitions and has no fetch under way."""
         by_node = self._by_node(self.assigned)
         for node, partitions in by_node.items():
             state = self._nodes.setdefault(node, _Node())
@@ -98,7 +98,7 @@ class ShareFetcher:
                 )
 
     async def acknowledge(self, timeout_ms: int) -> None:
-        """Sends what was said; raises when a broker has not taken it."""
+        """Sends the acknowledgements; raises when a broker refuses one."""
         pending = self._acks.pending()
         problems: list[errors.TidelogError] = []
         try:
@@ -111,7 +111,7 @@ class ShareFetcher:
         raise_all("some acknowledgements were not taken", problems)
 
     async def renew(self, timeout_ms: int) -> None:
-        """Sends the renewals, ahead of everything else that was said."""
+        """Sends the renewals, ahead of all other acknowledgements."""
         problems: list[errors.TidelogError] = []
         async with asyncio.timeout(timeout_ms / 1000):
             for node, partitions in self._by_node(self._acks.pending()).items():
@@ -130,14 +130,14 @@ class ShareFetcher:
                 for node, state in self._nodes.items():
                     await self._end_session(node, state)
         except TimeoutError:
-            log.warning("share sessions were not ended in time: what was in hand is delivered again later")
+            log.warning("share sessions were not ended in time: records in hand are delivered again later")
         finally:
             await self._channel.close()
 
     # Inside
 
     def _by_node(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """By the broker that leads each; what has none now is left for later."""
+        """The partitions by leader; partitions without a leader are left for later."""
         by_node: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             node = self._cluster.topology.leader(partition)
@@ -293,7 +293,7 @@ class ShareFetcher:
         return answer
 
     async def _end_session(self, node: int, state: _Node) -> None:
-        """The last word: acknowledgements, and what is still locked is free for others at once."""
+        """Sends the last acknowledgements and ends the session, which releases records that are still locked."""
         if state.session.epoch == 0:
             return
         led = [partition for partition, leader in self._leaders.items() if leader == node]

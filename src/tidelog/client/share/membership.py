@@ -17,7 +17,7 @@ class ShareMembership(ConsumerMembership):
 
     def applied(self) -> None:
         super().applied()
-        self._acknowledged = self._owned  # Nobody waits to hear of it.
+        self._acknowledged = self._owned  # The coordinator does not wait for this acknowledgement.
 
     def _leave_request(self) -> CoordinatorRequest:
         return self._ask(LEAVE_EPOCH)

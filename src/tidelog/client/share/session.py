@@ -1,7 +1,7 @@
-"""What one broker remembers of a share consumer's fetches, and the requests that keep to it.  Pure.
+"""Share sessions, the consumer's side: requests name only the partitions that have changed since the last one.  Pure.
 
-Like a fetch session: epoch 0 begins it and names everything, later ones name what changed, -1 ends it.  No
-acknowledgement can go along with epoch 0: whatever was acquired before belongs to a session that is gone.
+Like a fetch session: epoch 0 begins it and names all partitions, later epochs name changes, -1 ends it.  No
+acknowledgement can go along with epoch 0: records that were acquired before belong to a session that is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class ShareSessionHandler:
     def fetch_topics(
         self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """For the next fetch: what is new or acknowledged, and what is not wanted any more."""
+        """For the next fetch: partitions that are new or have acknowledgements, and partitions that are not wanted
+        any more."""
         new = [partition for partition in wanted if partition not in self._known or self.epoch == FIRST_EPOCH]
         named: dict[uuid.UUID, list[FetchPartition]] = {}
         for place in dict.fromkeys([*new, *acks]):

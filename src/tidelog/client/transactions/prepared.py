@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """Everything in it is acknowledged; `Admin.end_transaction` decides how it ends.  Until then it is open, and its
-    time runs.
+    """All records of the transaction are acknowledged; `Admin.end_transaction` commits or aborts it.  Until then it
+    is open, and its timeout runs.
 
-    `implicit`: which of the two protocols it was written with."""
+    `implicit`: true for the newer of the two transaction protocols."""
 
     transactional_id: str
     producer_id: int

@@ -1,7 +1,8 @@
-"""What a transactional producer may do now, and what a failure means for it.  Pure.
+"""The state of a transactional producer: which calls it allows now, and what a failure changes.  Pure.
 
-READY -> OPEN -> COMMITTING or ABORTING -> READY; or OPEN -> READY when somebody else is to end it.  A failure of what
-was sent leaves BROKEN, from where only an abort leads back; a fence or a refusal of the id is the end: DEAD.
+READY -> OPEN -> COMMITTING or ABORTING -> READY; or OPEN -> READY when another process is to end the transaction.  A
+batch that fails leads to BROKEN, from where only an abort leads back; a fenced producer or a refused id is DEAD for
+good.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FATAL = (
     errors.UnsupportedVersion,
     errors.UnsupportedForMessageFormat,
 )
-# The coordinator's word for the same; from a partition's leader they only end the transaction.
+# The same from the coordinator; from a partition's leader these errors only end the transaction.
 FATAL_FROM_COORDINATOR = (*FATAL, errors.InvalidProducerEpoch, errors.InvalidTxnState)
 
 
@@ -36,11 +37,12 @@ class TransactionState:
         self.phase = TransactionPhase.READY
         self.problem: errors.TidelogError | None = None
         self.started = False
-        """The coordinator may know of the transaction: it has to be told how it ends."""
+        """The coordinator may know of the transaction, and must hear of its end."""
         self.count_lost = False
-        """Something failed in it: sequence numbers may have gaps, the next one needs another epoch."""
+        """A batch of the transaction failed: sequence numbers may have gaps, and the next transaction needs another
+        epoch."""
         self.handed_over = False
-        """The last one is for somebody else to end: the next one needs the coordinator's word for its epoch."""
+        """Another process ends the last transaction: the next one must ask the coordinator for its epoch."""
 
     def begun(self) -> None:
         self._alive()
@@ -60,7 +62,7 @@ class TransactionState:
             raise errors.InvalidTxnState("no transaction is open: begin_transaction() first")
 
     def committing(self) -> None:
-        """To be called again when it was not known whether the first attempt has succeeded."""
+        """Called again when the outcome of the first attempt is unknown."""
         self._alive()
         if self.phase is TransactionPhase.BROKEN:
             raise self._must_abort()
@@ -69,7 +71,7 @@ class TransactionState:
         self.phase = TransactionPhase.COMMITTING
 
     def prepared(self) -> None:
-        """It is complete, and somebody else ends it."""
+        """The transaction is complete, and another process ends it."""
         self.ended()
         self.handed_over = True
 
@@ -88,7 +90,7 @@ class TransactionState:
         return self.phase in (TransactionPhase.OPEN, TransactionPhase.BROKEN, TransactionPhase.ABORTING)
 
     def check_commit(self) -> None:
-        """Everything is settled: may the coordinator be asked to commit?"""
+        """Called when all batches are settled; raises unless the coordinator may be asked to commit."""
         self._alive()
         if self.phase is TransactionPhase.BROKEN:
             raise self._must_abort()

@@ -1,4 +1,4 @@
-"""The transactional producer's dealings with coordinators; `TransactionState` (pure) decides what is allowed.
+"""The transactional producer's requests to coordinators; `TransactionState` (pure) decides which are allowed.
 
 Both protocols: where the cluster's `transaction.version` is 2, produce requests and offset commits add
 themselves to the transaction and every end of one brings a new epoch; before that, partitions and groups are
@@ -72,7 +72,8 @@ class ProducerTransactions:
         )
 
     async def start(self) -> None:
-        """Fences whoever used the id before, ends what he left open, and learns the identity."""
+        """Fences the producer that used the id before, ends the transaction that it left open, and gets a producer id
+        and epoch."""
         await self._identify(ProducerId(-1, -1))
 
     async def close(self) -> None:
@@ -109,7 +110,7 @@ class ProducerTransactions:
         return partition in self._added
 
     def add(self, partition: TopicPartition) -> asyncio.Task[None]:
-        """The question under way, or a new one; it never fails: see `problem`."""
+        """The request under way, or a new one; the task never fails: see `problem`."""
         if partition not in self._added:
             self._wanted.add(partition)
         if self._adding is None or self._adding.done():
@@ -151,7 +152,7 @@ class ProducerTransactions:
     # The end
 
     async def end(self, commit: bool) -> None:
-        """When all that was sent is settled."""
+        """Called when all batches are settled."""
         if commit:
             self.state.check_commit()
         if self.state.started:
@@ -167,7 +168,8 @@ class ProducerTransactions:
         self.state.ended()
 
     def prepare(self) -> PreparedTransaction | None:
-        """When all that was sent is settled: what somebody else needs to end it.  None: there is nothing to end."""
+        """Called when all batches are settled: returns what another process needs to end the transaction, or None
+        when the transaction is empty."""
         self.state.in_transaction()
         started, implicit = self.state.started, self.produce_transaction.implicit
         self.state.prepared()
@@ -219,7 +221,7 @@ class ProducerTransactions:
         self.state.count_lost = False
 
     async def _ask_coordinator(self, request: Request, response: type[R], most: int | None) -> R:
-        """The transaction coordinator's answer; what it refuses for good is the state's business too."""
+        """The transaction coordinator's answer; an error that is not retriable also changes the state."""
         subject = f"transactional id {self.id!r}"
         try:
             return await self._ask(

@@ -14,7 +14,7 @@ from tidelog.metadata.leaderless import brokers_text
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.metadata.image import Image, Partition, Topic
+    from tidelog.metadata.image import Image, PartitionImage, TopicImage
 
 
 @dataclass
@@ -86,17 +86,17 @@ def condition(image: Image, min_default: int) -> Condition:
     return found
 
 
-def min_in_sync(image: Image, topic: Topic, default: int) -> int:
+def min_in_sync(image: Image, topic: TopicImage, default: int) -> int:
     text = image.topic_overrides(topic.name).get("min.insync.replicas", "")
     return int(text) if text.isdecimal() else default
 
 
-def behind(partition: Partition) -> bool:
+def behind(partition: PartitionImage) -> bool:
     """A replica that is being added does not count before it is there."""
     return under_replicated(partition.replicas, partition.adding, partition.in_sync)
 
 
-def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
+def troubles(image: Image, topic: TopicImage) -> Iterator[tuple[str, str]]:
     """Levels and words for what is wrong with a topic."""
     live = {one.node_id for one in image.reachable_brokers}
     offline = sum(one.leader not in live for one in topic.partitions)
@@ -107,7 +107,7 @@ def troubles(image: Image, topic: Topic) -> Iterator[tuple[str, str]]:
         yield "warn", f"{late} under-replicated"
 
 
-def why_leaderless(partition: Partition, live: Collection[NodeId]) -> list[str]:
+def why_leaderless(partition: PartitionImage, live: Collection[NodeId]) -> list[str]:
     """Sentences: what a partition without a leader waits for, and why replicas are in doubt.  `live`: brokers that may
     lead."""
     if partition.leader is not None or choose_leader(partition, live, live) is not None:

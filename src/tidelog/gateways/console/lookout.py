@@ -15,7 +15,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog._speed.tally import TIME_BOUNDS_MS
-from tidelog.config.facts import parse_damaged
+from tidelog.config.damaged_partitions import parse_damaged
 from tidelog.errors import TidelogError
 from tidelog.gateways.console import peers
 from tidelog.gateways.console.condition import condition

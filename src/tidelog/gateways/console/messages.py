@@ -25,7 +25,7 @@ from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
     from tidelog.client.consumer.fetch.assigned_partition import Record
-    from tidelog.metadata.image import Topic
+    from tidelog.metadata.image import TopicImage
 
 LIMITS = (20, 50, 100, 200)
 OFFSET_MAX = 2**63 - 1
@@ -69,7 +69,7 @@ async def messages(console: Console, request: Request) -> Response:
     )
 
 
-def query_of(topic: Topic, request: Request) -> Query:
+def query_of(topic: TopicImage, request: Request) -> Query:
     chosen = asked(request, "partition")
     partitions: tuple[int, ...] = tuple(range(len(topic.partitions)))
     if chosen:
@@ -127,7 +127,7 @@ def time_of(text: str) -> int:
         raise Problem(400, f"{text!r} is no time: write it like 2026-01-31T09:00, in UTC") from None
 
 
-def _form(topic: Topic, request: Request) -> Markup:
+def _form(topic: TopicImage, request: Request) -> Markup:
     given = request.query_params
     places = {"": "all"} | {str(one.index): str(one.index) for one in topic.partitions[:1000]}
     limits = {str(one): str(one) for one in LIMITS}
@@ -267,7 +267,7 @@ def _read_headers(record: Record) -> list[tuple[str, Readable]]:
     return [(name, readable(value, True)) for name, value in record.headers]
 
 
-def _neighbours(topic: Topic, index: int, offset: int) -> Markup:
+def _neighbours(topic: TopicImage, index: int, offset: int) -> Markup:
     around: dict[str, str | int] = {"partition": index, "from": "offset", "offset": max(0, offset - 10)}
     return h.p(
         h.a("What is around it", href=path("topics", topic.name, "messages", **around)), class_="muted small"

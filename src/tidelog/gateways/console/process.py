@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.routes import PRODUCE
-from tidelog.config.facts import show_damaged
+from tidelog.config.damaged_partitions import show_damaged
 from tidelog.storage.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tidelog.gateways.http.problem import Problem
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.metadata.image import Partition, Topic
+    from tidelog.metadata.image import PartitionImage, TopicImage
 
 TABS = (
     ("Partitions", ()),
@@ -31,7 +31,7 @@ TABS = (
 )
 
 
-def topic_of(console: Console, request: Request) -> Topic:
+def topic_of(console: Console, request: Request) -> TopicImage:
     name = request.path_params["topic"]
     found = console.around.image.topics.get(name)
     if found is None:
@@ -83,7 +83,7 @@ async def topic_live(console: Console, request: Request) -> Response:
     return part(_figures(console, topic_of(console, request)))
 
 
-def _figures(console: Console, found: Topic) -> list[Child]:
+def _figures(console: Console, found: TopicImage) -> list[Child]:
     history, look = console.lookout.history, console.lookout.look
     rates = history.rates(history.ends.of(found.name))
     settings = console.around.image.topic_overrides(found.name)
@@ -117,7 +117,7 @@ def _each(replicas: int) -> str:
     return "one replica each" if replicas == 1 else f"{replicas} replicas each"
 
 
-async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Markup:
+async def _partitions(console: Console, found: TopicImage, indexes: list[int]) -> Markup:
     image, look = console.around.image, console.lookout.look
     live_nodes = {one.node_id for one in image.reachable_brokers}
     leading = {one.node_id for one in image.live_brokers}
@@ -157,7 +157,7 @@ async def _partitions(console: Console, found: Topic, indexes: list[int]) -> Mar
     return table(columns, rows, "No partitions.", f"Partitions of {found.name}")
 
 
-def _state(partition: Partition, live: set[NodeId]) -> Child:
+def _state(partition: PartitionImage, live: set[NodeId]) -> Child:
     reasons = why_leaderless(partition, live)
     if reasons:
         return [badge("offline", "bad"), [h.p(reason, class_="muted small") for reason in reasons]]
@@ -210,7 +210,7 @@ async def _readers(console: Console, name: str) -> Markup:
     return table(columns, rows, "No group has committed an offset for it.", f"Groups that read {name}")
 
 
-def _deeds(request: Request, found: Topic) -> Markup:
+def _deeds(request: Request, found: TopicImage) -> Markup:
     return card(
         form(
             request,

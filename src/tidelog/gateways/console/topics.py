@@ -17,10 +17,10 @@ from tidelog.gateways.console.markup import Child, Markup, h, path
 from tidelog.gateways.console.overview import per_second, problem_of
 from tidelog.gateways.console.table import Column, Pages, Sort, badge, card, table
 from tidelog.gateways.http.problem import Problem
-from tidelog.metadata.names import INTERNAL
+from tidelog.metadata.topics.names import INTERNAL
 
 if TYPE_CHECKING:
-    from tidelog.metadata.image import Topic
+    from tidelog.metadata.image import TopicImage
 
 COLUMNS = (
     Column("Topic", key="name"),
@@ -104,7 +104,7 @@ class Facts:
         return rates[-1] if rates else None
 
 
-def _row(console: Console, facts: Facts, topic: Topic) -> list[Child]:
+def _row(console: Console, facts: Facts, topic: TopicImage) -> list[Child]:
     wrong = list(troubles(console.around.image, topic))
     return [
         h.a(topic.name, href=path("topics", topic.name), class_="name"),

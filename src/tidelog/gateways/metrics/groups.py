@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.page import Page
-from tidelog.groups.classic import ClassicGroup
+from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.group import Group
-from tidelog.groups.share_state import UNKNOWN_START, lag_of
-from tidelog.transactions.transaction import State
+from tidelog.groups.share.group_state import UNKNOWN_START, lag_of
+from tidelog.transactions.transaction import TransactionStatus
 
 SLICE = 50
 SETTLED = frozenset({"Stable", "Empty", "Dead"})
@@ -76,12 +76,12 @@ def transactions(around: Surroundings, page: Page) -> Iterator[None]:
     for shard in coordinated.coordinator.shards():
         for one in shard.machine:
             states[one.state.title] += 1
-            if one.state is State.ONGOING:
+            if one.state is TransactionStatus.ONGOING:
                 oldest_ms = max(oldest_ms, now_ms - one.started_ms)
             number += 1
             if number % SLICE == 0:
                 yield
-    for state in State:
+    for state in TransactionStatus:
         page.put("mq_transactions", states[state.title], state.title)
     page.put("mq_transaction_oldest_open_ms", oldest_ms)
     page.put("mq_transactions_committed_total", coordinated.committed)

@@ -9,7 +9,7 @@ from tidelog.client.cluster.topology import under_replicated
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.page import Page, labels_of
 from tidelog.metadata.elections import awaited, choose_leader
-from tidelog.metadata.image import Partition as Known
+from tidelog.metadata.image import PartitionImage
 from tidelog.replication.partition import Partition
 from tidelog.types import NodeId
 
@@ -28,7 +28,7 @@ class _Census:
         self.awaiting: Counter[NodeId] = Counter()
         self.needing_recovery = self.in_doubt = self.with_eligible = 0
 
-    def add(self, one: Known, in_sync_min: int) -> None:
+    def add(self, one: PartitionImage, in_sync_min: int) -> None:
         self.homes.update(one.replicas)
         self.here += self._node in one.replicas
         self.in_doubt += len(one.doubts)
@@ -43,7 +43,7 @@ class _Census:
             self.not_preferred += one.replicas[0] != self._node
             self.moving += bool(one.adding or one.removing)
 
-    def _add_leaderless(self, one: Known) -> None:
+    def _add_leaderless(self, one: PartitionImage) -> None:
         if choose_leader(one, self._live, self._live) is None:
             nodes = awaited(one, self._live)
             self.awaiting.update(nodes)

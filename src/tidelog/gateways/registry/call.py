@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tidelog.registry.asked import version_asked
 from tidelog.registry.coordinator import SchemaRegistry
-from tidelog.registry.entries import Stored
+from tidelog.registry.records import SchemaVersion
 from tidelog.registry.refusal import Refusal, malformed
+from tidelog.registry.requests import parse_version
 from tidelog.registry.schema import Schema
 from tidelog.registry.state import within
 from tidelog.registry.subjects import Subject, canonical, context_key
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     @property
     def version(self) -> int:
-        return version_asked(self.names[1])
+        return parse_version(self.names[1])
 
     @property
     def scope(self) -> str | None:
@@ -113,7 +113,7 @@ def told_schema(schema: Schema, text: str | None = None) -> dict[str, Any]:
     return body
 
 
-def told_version(stored: Stored, text: str | None = None) -> dict[str, Any]:
+def told_version(stored: SchemaVersion, text: str | None = None) -> dict[str, Any]:
     body = {
         "subject": stored.subject,
         "version": stored.version,

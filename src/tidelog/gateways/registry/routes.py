@@ -25,7 +25,7 @@ from tidelog.gateways.registry import schemas, subjects
 from tidelog.gateways.registry.call import Call, Plain
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.registry import refusal
-from tidelog.registry.coordinator import FORWARDED, NotHere, SchemaRegistry
+from tidelog.registry.coordinator import FORWARDED, NotRegistryLeader, SchemaRegistry
 from tidelog.registry.refusal import Refusal
 from tidelog.registry.subjects import context_named
 from tidelog.types import NodeId
@@ -138,7 +138,7 @@ class _Gateway:
         while True:
             try:
                 return _told(await handler(call))
-            except NotHere as elsewhere:
+            except NotRegistryLeader as elsewhere:
                 if came_through is not None:
                     problem = refusal.not_forwarded(f"broker {self._around.node_id} does not lead")
                     body = {"error_code": problem.number, "message": str(problem)}

@@ -7,11 +7,11 @@ from typing import Any
 from tidelog.gateways.registry.call import Call, Plain, told_schema, told_version
 from tidelog.gateways.registry.subjects import SUBJECTS_MAX, formatted, matches
 from tidelog.registry import decisions
-from tidelog.registry.entries import Stored
+from tidelog.registry.records import SchemaVersion
 from tidelog.registry.refusal import compatibility_not_set, malformed, mode_not_set, schema_not_found
 from tidelog.registry.schema import TYPES
 from tidelog.registry.settings import config_of, mode_of
-from tidelog.registry.state import Context, RegistryState
+from tidelog.registry.state import RegistryState, SchemaContext
 from tidelog.registry.subjects import DEFAULT_CONTEXT, Subject, context_named
 
 SCHEMAS_MAX = 1000
@@ -25,8 +25,8 @@ async def types(call: Call) -> Any:
 async def schemas(call: Call) -> Any:
     prefix, deleted, latest_only = call.prefix, call.flag("deleted"), call.flag("latestOnly")
 
-    def ask(state: RegistryState) -> list[Stored]:
-        found: list[Stored] = []
+    def ask(state: RegistryState) -> list[SchemaVersion]:
+        found: list[SchemaVersion] = []
         for name in sorted(state.subjects):
             if matches(name, prefix):
                 versions = state.versions(name, deleted)
@@ -43,7 +43,7 @@ def _id(call: Call) -> int:
     return int(text)
 
 
-def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str, list[Stored]]:
+def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str, list[SchemaVersion]]:
     """The context in which the id is meant, and the versions with it there."""
     named = Subject.of(subject or "")
     context = state.contexts.get(named.context)
@@ -58,7 +58,7 @@ def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str,
     raise schema_not_found(wanted)
 
 
-def _stored(state: RegistryState, context: Context, wanted: int) -> list[Stored]:
+def _stored(state: RegistryState, context: SchemaContext, wanted: int) -> list[SchemaVersion]:
     found = (state.subjects[key.subject][key.version] for key in context.users[wanted])
     return sorted(found, key=lambda one: (one.subject, one.version))
 
@@ -66,13 +66,13 @@ def _stored(state: RegistryState, context: Context, wanted: int) -> list[Stored]
 async def by_id(call: Call) -> Any:
     wanted, subject, with_max = _id(call), call.subject_of_id, call.flag("fetchMaxId")
 
-    def ask(state: RegistryState) -> tuple[Stored, int]:
+    def ask(state: RegistryState) -> tuple[SchemaVersion, int]:
         context, found = _users(state, wanted, subject)
         return found[0], state.id_max(context)
 
     if call.query.get("format"):
 
-        def understand(state: RegistryState, formats: Any) -> tuple[tuple[Stored, str], int]:
+        def understand(state: RegistryState, formats: Any) -> tuple[tuple[SchemaVersion, str], int]:
             stored, id_max = ask(state)
             return formatted(state, formats, stored, call), id_max
 
@@ -99,11 +99,11 @@ async def versions_of_id(call: Call) -> Any:
     return [{"subject": one.subject, "version": one.version} for one in await _versions_of_id(call)]
 
 
-async def _versions_of_id(call: Call) -> list[Stored]:
+async def _versions_of_id(call: Call) -> list[SchemaVersion]:
     wanted, subject, deleted = _id(call), call.subject_of_id, call.flag("deleted")
     only = None if subject is None else Subject.of(subject).name or None
 
-    def ask(state: RegistryState) -> list[Stored]:
+    def ask(state: RegistryState) -> list[SchemaVersion]:
         _, found = _users(state, wanted, subject)
         return [
             one
@@ -117,7 +117,7 @@ async def _versions_of_id(call: Call) -> list[Stored]:
 async def by_guid(call: Call) -> Any:
     guid = call.names[0].lower()
 
-    def ask(state: RegistryState) -> Stored:
+    def ask(state: RegistryState) -> SchemaVersion:
         for versions in state.subjects.values():
             for stored in versions.values():
                 if stored.schema.guid == guid:

@@ -6,10 +6,10 @@ from typing import Any
 
 from tidelog.gateways.registry.call import Call, Plain, told_version
 from tidelog.registry import decisions
-from tidelog.registry.asked import asked
-from tidelog.registry.entries import Stored
 from tidelog.registry.formats import Formats
+from tidelog.registry.records import SchemaVersion
 from tidelog.registry.refusal import schema_not_found, subject_not_found
+from tidelog.registry.requests import read_schema_request
 from tidelog.registry.settings import without_alias
 from tidelog.registry.state import RegistryState
 from tidelog.registry.subjects import ANY_CONTEXT, Subject
@@ -60,7 +60,7 @@ async def versions(call: Call) -> Any:
 async def version(call: Call) -> Any:
     wanted, deleted = call.version, call.flag("deleted")
 
-    def ask(state: RegistryState) -> Stored:
+    def ask(state: RegistryState) -> SchemaVersion:
         return decisions.version_of(state, without_alias(state, call.subject), wanted, deleted)
 
     if not call.query.get("format"):
@@ -68,7 +68,9 @@ async def version(call: Call) -> Any:
     return told_version(*await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call)))
 
 
-def formatted(state: RegistryState, formats: Formats, stored: Stored, call: Call) -> tuple[Stored, str]:
+def formatted(
+    state: RegistryState, formats: Formats, stored: SchemaVersion, call: Call
+) -> tuple[SchemaVersion, str]:
     """The schema's text in the form that was asked for: `resolved`, or `serialized` for Protobuf."""
     how = call.query.get("format", "")
     parsed = formats.parse(stored.schema, state.resolve(stored.subject, stored.schema))
@@ -90,8 +92,8 @@ async def referenced_by(call: Call) -> Any:
 
 
 async def register(call: Call) -> Any:
-    given, normalize = asked(call.body), call.flag("normalize")
-    stored: Stored = await call.registry.change(
+    given, normalize = read_schema_request(call.body), call.flag("normalize")
+    stored: SchemaVersion = await call.registry.change(
         lambda state, formats: decisions.register(
             state, formats, without_alias(state, call.subject), given, normalize
         )
@@ -100,9 +102,9 @@ async def register(call: Call) -> Any:
 
 
 async def look_up(call: Call) -> Any:
-    given, normalize, deleted = asked(call.body), call.flag("normalize"), call.flag("deleted")
+    given, normalize, deleted = read_schema_request(call.body), call.flag("normalize"), call.flag("deleted")
 
-    def ask(state: RegistryState, formats: Formats) -> tuple[Stored, str | None]:
+    def ask(state: RegistryState, formats: Formats) -> tuple[SchemaVersion, str | None]:
         subject = without_alias(state, call.subject)
         stored = decisions.look_up(state, formats, subject, given, normalize, deleted)
         return formatted(state, formats, stored, call) if call.query.get("format") else (stored, None)
@@ -115,7 +117,7 @@ async def with_metadata(call: Call, keys: list[str], values: list[str]) -> Any:
     wanted = dict(zip(keys, values, strict=False))
     deleted = call.flag("deleted")
 
-    def ask(state: RegistryState) -> Stored:
+    def ask(state: RegistryState) -> SchemaVersion:
         found = state.versions(without_alias(state, call.subject), deleted)
         if not found:
             raise subject_not_found(call.subject)
@@ -155,7 +157,7 @@ async def check_all(call: Call) -> Any:
 
 
 async def _check(call: Call, wanted: int | None) -> Any:
-    given, normalize = asked(call.body), call.flag("normalize")
+    given, normalize = read_schema_request(call.body), call.flag("normalize")
     verbose = call.flag("verbose")
 
     def ask(state: RegistryState, formats: Formats) -> list[str]:

@@ -148,7 +148,7 @@ def _is_name(topic: Any) -> bool:
 
 
 def _compiled(text: str) -> Any:
-    from tidelog.groups.regex import compiled
+    from tidelog.groups.consumer.regex import compiled
 
     try:
         return compiled(text)  # of RE2, whose time is bounded whatever somebody sends

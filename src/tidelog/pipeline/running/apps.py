@@ -1,7 +1,7 @@
-"""The folder of each application: what it runs (`app.json`), how it does (`status.json`), its checkpoints and log.
+"""The folder of each application: what it runs (`app.json`), its status (`status.json`), its checkpoints and log.
 
-A running application holds the lock of its folder; the lock ends with its process, however that ends.  Files are
-replaced whole, so that readers never see half of one."""
+A running application holds the lock of its folder; the lock ends with the process, however the process ends.  Files are
+replaced as a whole, so that readers never see half a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -29,7 +29,7 @@ def default_home() -> Path:
 
 @dataclass(frozen=True)
 class App:
-    """What `tidelog pipeline run` was asked for; enough to start it again."""
+    """The arguments of `tidelog pipeline run`; enough to start the application again."""
 
     name: str
     source: str  # a file or folder, absolute
@@ -38,13 +38,13 @@ class App:
     settings: dict[str, str] = field(default_factory=dict)
     metrics: str | None = None
     until_done: bool = False
-    submitted: tuple[str, ...] | None = None  # through spark-submit, with these words of its own
+    submitted: tuple[str, ...] | None = None  # the arguments for spark-submit; None: without spark-submit
     pid: int = 0
     started_ms: int = 0
 
     @classmethod
     def of_json(cls, stored: dict[str, Any]) -> App:
-        """What is not known any more is left out."""
+        """Reads stored arguments; fields that no longer exist are left out."""
         given = {name: value for name, value in stored.items() if name in cls.__dataclass_fields__}
         if given.get("submitted") is not None:
             given["submitted"] = tuple(given["submitted"])
@@ -54,7 +54,9 @@ class App:
 class AppFolder:
     def __init__(self, home: Path, name: str) -> None:
         if not NAME.fullmatch(name):
-            raise PipelineError(f"a pipeline's name has letters, digits, '.', '_' and '-', not {name!r}")
+            raise PipelineError(
+                f"a pipeline's name consists of letters, digits, '.', '_' and '-', not {name!r}"
+            )
         self.name = name
         self.path = home / name
         self._lock: IO[str] | None = None
@@ -72,7 +74,7 @@ class AppFolder:
         return self.path / "metrics.prom"
 
     def take(self) -> None:
-        """Holds the lock until this process ends; refuses when another has it."""
+        """Takes the lock until this process ends; raises an error if another process has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = (self.path / "lock").open("a")
         try:
@@ -80,7 +82,7 @@ class AppFolder:
         except BlockingIOError:
             lock.close()
             raise PipelineError(
-                f"pipeline {self.name!r} runs already: tidelog pipeline stop {self.name}, or give this one --name"
+                f"pipeline {self.name!r} is already running: tidelog pipeline stop {self.name}, or give this one --name"
             ) from None
         self._lock = lock
 

@@ -1,7 +1,7 @@
-"""How far a query had come, from the checkpoint that Spark keeps of it: what `status` tells before the first batch.
+"""Reads a query's positions from Spark's checkpoint, which `status` shows before the first batch.
 
-`offsets/N` has the ends of micro-batch N, one line for each source behind two of Spark's own; `commits/N` is there when
-it was done."""
+`offsets/N` has the ends of micro-batch N, one line per source after two lines of Spark's own; `commits/N` exists once the
+batch is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINES_OF_SPARK = 2
 
 
 def positions_of(folder: str) -> Offsets:
-    """Nothing for a query that is new, or whose checkpoint is not on this machine."""
+    """The positions after the last finished batch; empty for a new query, or if the checkpoint is on another machine."""
     done = [int(name) for name in _names(folder, "commits") if name.isdigit()]
     if not done:
         return {}

@@ -1,4 +1,4 @@
-"""From a file or folder to pipelines: Python files define them, SQL files are made into one."""
+"""Loads pipelines from a file or folder: Python files define pipelines, a SQL file becomes one pipeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 if TYPE_CHECKING:
     from tidelog.pipeline.streams.pipeline import Pipeline
@@ -17,12 +17,12 @@ KINDS = (".py", ".sql")
 
 def files_of(source: Path) -> list[Path]:
     if source.is_dir():
-        found = sorted(
-            one for one in source.iterdir() if one.suffix in KINDS and not one.name.startswith(("_", "."))
+        files = sorted(
+            file for file in source.iterdir() if file.suffix in KINDS and not file.name.startswith(("_", "."))
         )
-        if not found:
+        if not files:
             raise PipelineError(f"{source} has no .py or .sql files")
-        return found
+        return files
     if not source.exists():
         raise PipelineError(f"there is no file {source}")
     if source.suffix not in KINDS:
@@ -31,7 +31,7 @@ def files_of(source: Path) -> list[Path]:
 
 
 def load(source: Path, app: str, bootstrap: str) -> list[Pipeline]:
-    """The pipelines of all files; none of them has been started."""
+    """The pipelines of all files, not yet started."""
     pipelines: list[Pipeline] = []
     for path in files_of(source):
         pipelines += _python(path) if path.suffix == ".py" else _sql(path, app, bootstrap)
@@ -39,8 +39,8 @@ def load(source: Path, app: str, bootstrap: str) -> list[Pipeline]:
         raise PipelineError(
             f"{source} defines no pipeline: pipeline = Pipeline('name'), and .to(topic) at the end"
         )
-    names = [one.name for one in pipelines]
-    twice = next((one for one in names if names.count(one) > 1), None)
+    names = [pipeline.name for pipeline in pipelines]
+    twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise PipelineError(
             f"{source} defines two pipelines named {twice!r}: their checkpoints would be the same"
@@ -66,7 +66,7 @@ def _python(path: Path) -> list[Pipeline]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # Neighbours of the file can be imported by it; its own functions travel to the executors whole.
+    # The file can import other files of its folder; its own functions are pickled whole for the executors.
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

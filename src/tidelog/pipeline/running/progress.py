@@ -1,4 +1,4 @@
-"""What Spark reports of a query's micro-batches, folded into what people and scrapers read.  Pure."""
+"""The progress of a query: Spark's reports on its micro-batches, summed up for people and for metrics.  Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Offsets = dict[str, dict[str, int]]  # by topic and partition, as checkpoints ha
 
 @dataclass
 class QueryProgress:
-    """One output of a pipeline, since this run began."""
+    """The progress of one output of a pipeline, since this run began."""
 
     name: str
     state: str = "running"  # starting, running, ended, failed
@@ -33,7 +33,7 @@ class QueryProgress:
     positions: Offsets = field(default_factory=dict)
 
     def reported(self, progress: Mapping[str, Any], now_ms: int) -> None:
-        """A micro-batch, or an idle moment, as Spark's listener tells it."""
+        """Spark's listener has reported a micro-batch, or that the query is idle."""
         rows = int(progress.get("numInputRows") or 0)
         if int(progress.get("batchId", -1)) != self.batch or rows:
             self.batches += 1
@@ -43,30 +43,30 @@ class QueryProgress:
         self.processed_per_s = _rate(progress.get("processedRowsPerSecond"))
         self.batch_ms = int((progress.get("durationMs") or {}).get("triggerExecution", 0))
         operators = progress.get("stateOperators") or []
-        self.state_rows = sum(int(one.get("numRowsTotal", 0)) for one in operators)
-        self.state_bytes = sum(int(one.get("memoryUsedBytes", 0)) for one in operators)
-        self.late_rows += sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in operators)
+        self.state_rows = sum(int(operator.get("numRowsTotal", 0)) for operator in operators)
+        self.state_bytes = sum(int(operator.get("memoryUsedBytes", 0)) for operator in operators)
+        self.late_rows += sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
         self.watermark = (progress.get("eventTime") or {}).get("watermark")
         self.updated_ms = now_ms
         sources = progress.get("sources") or []
-        self.positions = the_furthest_behind(offsets_of(one.get("endOffset")) for one in sources)
+        self.positions = the_furthest_behind(offsets_of(source.get("endOffset")) for source in sources)
 
     def ends(self, ends: Ends) -> None:
-        """The ends of the logs now: what is between them and the positions is the lag."""
-        known = [
+        """Computes the lag from the ends of the logs: the records between the positions and the ends."""
+        lags = [
             ends[topic, int(index)] - offset
             for topic, partitions in self.positions.items()
             for index, offset in partitions.items()
             if (topic, int(index)) in ends
         ]
-        self.lag = sum(max(0, one) for one in known) if known else None
+        self.lag = sum(max(0, lag) for lag in lags) if lags else None
 
     def json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def _rate(value: Any) -> float:
-    """Spark says NaN or Infinity of a batch that took no time."""
+    """A rate as a number; Spark reports NaN or Infinity for a batch that took no time."""
     try:
         rate = float(value)
     except (TypeError, ValueError):
@@ -75,18 +75,18 @@ def _rate(value: Any) -> float:
 
 
 def the_furthest_behind(sources: Iterable[Offsets]) -> Offsets:
-    """Of several reads of one topic the one that is behind counts."""
-    found: Offsets = {}
+    """The positions of all sources together; if several sources read a topic, the one that is furthest behind counts."""
+    offsets: Offsets = {}
     for source in sources:
         for topic, partitions in source.items():
-            mine = found.setdefault(topic, {})
+            mine = offsets.setdefault(topic, {})
             for index, offset in partitions.items():
                 mine[index] = min(mine.get(index, offset), offset)
-    return found
+    return offsets
 
 
 def offsets_of(stored: Any) -> Offsets:
-    """The positions of our source; other sources keep theirs in other ways."""
+    """The positions of a tidelog source; empty for other sources, which store theirs in other forms."""
     if isinstance(stored, str):
         try:
             stored = json.loads(stored)
@@ -136,7 +136,9 @@ def prometheus(app: str, queries: Mapping[str, QueryProgress]) -> str:
                 lines.append(f"{full}{_labels(app, query.name)} {value}")
     full = "tidelog_pipeline_up"
     lines += [f"# HELP {full} 1 while the query runs.", f"# TYPE {full} gauge"]
-    lines += [f"{full}{_labels(app, one.name)} {int(one.state == 'running')}" for one in queries.values()]
+    lines += [
+        f"{full}{_labels(app, query.name)} {int(query.state == 'running')}" for query in queries.values()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""The process of an application: it loads pipelines, starts them, and writes down how they do until they end.
+"""The process of an application: it loads pipelines, starts them, and writes their status until they end.
 
-SIGTERM and SIGINT stop it in order; after anything worse the next run goes on from the checkpoints."""
+SIGTERM and SIGINT stop it in order; after a crash the next run continues from the checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder
 from tidelog.pipeline.running.checkpoints import positions_of
 from tidelog.pipeline.running.loading import load
@@ -30,19 +30,19 @@ STATUS_EVERY_S = 1.0
 ERROR_CHARS_MAX = 2000
 
 
-class Runner:
+class PipelineRunner:
     def __init__(self, folder: AppFolder, app: App, say: Callable[[str], None]) -> None:
         self._folder, self._app = folder, app
         self._say = say
         self._asked = threading.Event()
         self._loading = False
         self._lock = threading.Lock()
-        self._queries: dict[str, QueryProgress] = {}  # by the name Spark knows
+        self._queries: dict[str, QueryProgress] = {}  # by the query's name in Spark
         self._pipelines: list[Pipeline] = []
         self._admin: Any = None
 
     def run(self) -> bool:
-        """True if all of it ended well or was asked to stop."""
+        """Runs the application; true if all queries ended without an error, or if it was asked to stop."""
         self._folder.take()
         self._folder.write_app(self._app)
         self._folder.write_status({"state": "starting"})
@@ -69,7 +69,7 @@ class Runner:
     def _stop(self, *_: Any) -> None:
         self._asked.set()
         if self._loading:
-            raise _Stopped  # A file may do anything, and take any time for it.
+            raise _Stopped  # Loading a file may take any time, because the file may do anything.
 
     def _load(self) -> list[Pipeline]:
         self._loading = True
@@ -89,12 +89,16 @@ class Runner:
             for pipeline in self._pipelines:
                 only = pipeline.wanted.only or tuple(pipeline.outputs())
                 for name in only:
-                    known = name if len(self._pipelines) == 1 else f"{pipeline.name}.{name}"
-                    progress = QueryProgress(known, "starting", positions=positions_of(pipeline.folder(name)))
+                    shown_name = name if len(self._pipelines) == 1 else f"{pipeline.name}.{name}"
+                    progress = QueryProgress(
+                        shown_name, "starting", positions=positions_of(pipeline.folder(name))
+                    )
                     self._queries[f"{pipeline.name}.{name}"] = progress
                 pipeline.start(*only, until_done=self._app.until_done or pipeline.wanted.until_done)
             self._write("running")
-            self._say(f"running {self._app.name}: {', '.join(one.name for one in self._queries.values())}")
+            self._say(
+                f"running {self._app.name}: {', '.join(query.name for query in self._queries.values())}"
+            )
             failed = self._watch()
         finally:
             for pipeline in self._pipelines:
@@ -104,7 +108,7 @@ class Runner:
         return not failed
 
     def _watch(self) -> bool:
-        """Until all have ended, one has failed (true), or somebody asked to stop."""
+        """Waits until all queries have ended, one has failed (true), or the application was asked to stop."""
         while True:
             waits = False
             failed = False
@@ -125,16 +129,16 @@ class Runner:
     def _reported(self, text: str) -> None:
         progress = json.loads(text)
         with self._lock:
-            one = self._queries.get(progress.get("name") or "")
-            if one is not None:
-                one.reported(progress, time.time_ns() // 1_000_000)
+            query = self._queries.get(progress.get("name") or "")
+            if query is not None:
+                query.reported(progress, time.time_ns() // 1_000_000)
 
     def _look_up_ends(self) -> None:
         with self._lock:
             wanted = {
                 TopicPartition(topic, int(index))
-                for one in self._queries.values()
-                for topic, partitions in one.positions.items()
+                for query in self._queries.values()
+                for topic, partitions in query.positions.items()
                 for index in partitions
             }
         if not wanted:
@@ -142,19 +146,21 @@ class Runner:
         try:
             if self._admin is None:
                 self._admin = self._pipelines[0].admin()
-            found = self._admin.list_offsets(dict.fromkeys(wanted, "latest"))
+            offsets = self._admin.list_offsets(dict.fromkeys(wanted, "latest"))
         except (TidelogError, ExceptionGroup):
-            return  # The broker is away: the lag of the last time stands, and the query says what it thinks.
-        ends = {(one.topic, one.partition): offset.offset for one, offset in found.items()}
+            return  # The broker cannot be reached: the last lag stays, and the query itself reports the problem.
+        ends = {
+            (partition.topic, partition.partition): offset.offset for partition, offset in offsets.items()
+        }
         with self._lock:
             for query in self._queries.values():
                 query.ends(ends)
 
     def _write(self, state: str) -> None:
         with self._lock:
-            queries = {one.name: one.json() for one in self._queries.values()}
+            queries = {query.name: query.json() for query in self._queries.values()}
             text = prometheus(self._app.name, self._queries)
-        errors = [one["error"] for one in queries.values() if one["error"]]
+        errors = [query["error"] for query in queries.values() if query["error"]]
         self._folder.write_status(
             {"state": state, "error": errors[0] if errors else None, "queries": queries}
         )
@@ -170,11 +176,11 @@ class Runner:
             def do_GET(self) -> None:
                 with runner._lock:
                     body = prometheus(runner._app.name, runner._queries).encode()
-                there = self.path.split("?")[0] == "/metrics"
-                self.send_response(200 if there else 404)
+                is_metrics = self.path.split("?")[0] == "/metrics"
+                self.send_response(200 if is_metrics else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.end_headers()
-                self.wfile.write(body if there else b"there is /metrics\n")
+                self.wfile.write(body if is_metrics else b"there is /metrics\n")
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -210,7 +216,7 @@ def _listener(reported: Callable[[str], None]) -> Any:
 
 
 class _Stopped(BaseException):
-    """Somebody asked to stop while files were loaded."""
+    """The application was asked to stop while files were loaded."""
 
 
 OURS = re.compile(r"(?:^|[\s(])tidelog\.[a-z_.]+\.[A-Z]\w*: ")
@@ -219,15 +225,15 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def reason_of(problem: BaseException) -> str:
-    """What a person needs of Spark's long stories: our own message where there is one, else what Python raised, else
-    the first line."""
+    """The part of Spark's long error that a person needs: Tidelog's own message if there is one, otherwise the error that
+    Python raised, otherwise the first line."""
     text = str(problem) or type(problem).__name__
-    ours = [found.end() for found in OURS.finditer(text)]
+    ours = [match.end() for match in OURS.finditer(text)]
     ours += [at + len(mark) for mark in RAISED if (at := text.rfind(mark)) >= 0]
     if ours:
         return _first_line(text[max(ours) :])
     if TRACEBACK in text:
-        # Frames are indented; the line behind them names the error.
+        # Frames are indented; the line after them names the error.
         behind = text.rsplit(TRACEBACK, 1)[1].splitlines()
         raised = next((line for line in behind if line.strip() and not line[0].isspace()), None)
         if raised is not None:

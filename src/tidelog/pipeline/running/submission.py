@@ -1,4 +1,4 @@
-"""The call of spark-submit for an application."""
+"""The spark-submit command of an application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.pipeline.running.apps import App
 
 
 def submission(app: App, home: str) -> tuple[list[str], dict[str, str]]:
-    """The command, and what its environment needs; the driver runs here, the executors on the cluster."""
+    """The command and its environment variables; the driver runs on this machine, the executors on the cluster."""
     from pyspark.find_spark_home import _find_spark_home
 
     from tidelog.pipeline.running import submitted

@@ -1,6 +1,6 @@
-"""The streams and tables that were declared: which topic they are, how its records are read, and what by.
+"""The catalog of declared streams and tables: their topics, and how the records are read.
 
-Kept in a file where one is given, so that the next session knows them."""
+If a path is given, the catalog is kept in that file, so that the next session has it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tidelog.pipeline.sql.statements import Kind, SqlError
+from tidelog.pipeline.sql.statements import RelationKind, SqlError
 
 PROPERTIES = (
     "topic",
@@ -24,7 +24,7 @@ PROPERTIES = (
     "partitions",
     "replicas",
 )
-OF_SOURCE = ("schema", "message", "registry", "subject")  # handed on to the source that decodes
+OF_SOURCE = ("schema", "message", "registry", "subject")  # passed on to the source, which decodes
 FORMATS = ("json", "text", "bytes", "avro", "protobuf")
 WATERMARK = "10 seconds"
 OnError = Literal["fail", "skip"]
@@ -32,7 +32,7 @@ OnError = Literal["fail", "skip"]
 
 @dataclass(frozen=True)
 class Relation:
-    kind: Kind
+    kind: RelationKind
     name: str
     topic: str
     format: str
@@ -55,9 +55,9 @@ class Catalog:
         self._relations: dict[str, Relation] = {}
         if path is not None and path.exists():
             try:
-                for one in json.loads(path.read_text(encoding="utf-8")):
-                    one["columns"] = tuple((name, kind) for name, kind in one["columns"])
-                    self._relations[one["name"].lower()] = Relation(**one)
+                for stored in json.loads(path.read_text(encoding="utf-8")):
+                    stored["columns"] = tuple((name, kind) for name, kind in stored["columns"])
+                    self._relations[stored["name"].lower()] = Relation(**stored)
             except (ValueError, TypeError, KeyError) as problem:
                 raise SqlError(f"the catalog {path} is damaged ({problem}): remove it") from None
 
@@ -80,5 +80,5 @@ class Catalog:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text(json.dumps([asdict(one) for one in self], indent=1) + "\n", encoding="utf-8")
+        new.write_text(json.dumps([asdict(relation) for relation in self], indent=1) + "\n", encoding="utf-8")
         os.replace(new, self._path)

@@ -1,5 +1,5 @@
-"""Spark's SQL as sqlglot reads it, with what sqlglot lacks: quotes are doubled to stand for themselves, and clauses
-that stand between a table's name and its alias know where they are in the text."""
+"""sqlglot's dialect of Spark SQL, with two additions: doubled quotes stand for one quote, and clauses between a table's
+name and its alias have their positions in the text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class PlacingParser(SparkParser):
         first = self._curr
         return self._placed(first, super()._parse_table_sample(as_modifier))
 
-    def _placed(self, first: Any, found: Placed | None) -> Placed | None:
-        if found is not None:
-            found.meta.update({START: first.start, END: self._prev.end})
-        return found
+    def _placed(self, first: Any, clause: Placed | None) -> Placed | None:
+        if clause is not None:
+            clause.meta.update({START: first.start, END: self._prev.end})
+        return clause
 
 
 class SparkText(Spark):

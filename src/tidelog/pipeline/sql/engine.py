@@ -1,6 +1,7 @@
-"""Statements, carried out: queries by Spark, continuous ones as pipelines with a topic at their end.
+"""Executes SQL statements: queries run on Spark, and continuous queries are pipelines that write to a topic.
 
-In the shell a continuous query starts at once; `tidelog pipeline run FILE.sql` collects them and starts them together."""
+In the shell a continuous query starts at once; `tidelog pipeline run FILE.sql` collects the queries and starts them
+together."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.sql import statements
 from tidelog.pipeline.sql.catalog import Catalog, Relation
-from tidelog.pipeline.sql.declaring import check_columns, declared
-from tidelog.pipeline.sql.live import Live
-from tidelog.pipeline.sql.planning import Plan, planned
+from tidelog.pipeline.sql.declarations import check_columns, declared
+from tidelog.pipeline.sql.live_rows import LiveRows
+from tidelog.pipeline.sql.query_plan import QueryPlan, planned
 from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
 from tidelog.pipeline.sql.schemas import has_schema, with_schema
 from tidelog.pipeline.sql.statements import SqlError, parse_script
@@ -33,7 +34,7 @@ LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
-class Said:
+class Notice:
     text: str
 
 
@@ -44,11 +45,11 @@ class Rows:
     live: bool = False
 
 
-Result = Said | Rows
+Result = Notice | Rows
 
 
 class Engine:
-    """`pipeline` has the session, the broker and the options; without `starting` its outputs are only defined."""
+    """`pipeline`: has the session, the broker and the options; without `starting` its outputs are only defined."""
 
     def __init__(
         self,
@@ -62,19 +63,19 @@ class Engine:
         self._starting = starting
         self._until_done = until_done
         self.catalog = catalog or Catalog()
-        self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and what runs it
-        self._watched: Live | None = None
+        self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and its pipeline
+        self._watched: LiveRows | None = None
         self._cancelled = False
 
     def script(self, text: str, where: str = "") -> list[Result]:
-        """Everything in a text, in order; an error names the file."""
+        """Executes all statements of a text, in order; an error names the file."""
         try:
-            return [self.execute(one) for one in parse_script(text)]
+            return [self.execute(statement) for statement in parse_script(text)]
         except SqlError as problem:
             raise SqlError(f"{where}: {problem}" if where else str(problem)) from None
 
     def results(self, text: str) -> Iterator[Result]:
-        """Statement by statement, for somebody who looks at each before the next; none follows after `cancel`."""
+        """Executes statement by statement, each when its result is requested; no statement follows after `cancel`."""
         self._cancelled = False
         for statement in parse_script(text):
             if not self._cancelled:
@@ -96,14 +97,13 @@ class Engine:
         return work[type(statement)](statement)
 
     def wait(self) -> None:
-        """Until the continuous queries have ended."""
+        """Waits until the continuous queries have ended."""
         for _, running in list(self.queries.values()):
             while not self._cancelled and not running.wait(LOOK_EVERY_S):
                 pass
 
     def cancel(self) -> None:
-        """Ends the statement that another thread carries out, or its wait for what it has started.  Continuous queries go
-        on."""
+        """Ends the statement that another thread executes, or its wait for the queries.  Continuous queries go on."""
         self._cancelled = True
         if self._watched is not None:
             self._watched.stop()
@@ -115,12 +115,12 @@ class Engine:
 
     # Queries
 
-    def _plan(self, query: statements.Query, streaming: bool) -> Plan:
+    def _plan(self, query: statements.SqlQuery, streaming: bool) -> QueryPlan:
         return planned(self._pipeline, self.catalog, query, streaming, self.topics)
 
     def topics(self) -> list[str]:
         with self._admin() as admin:
-            return sorted(one.name for one in admin.list_topics())
+            return sorted(topic.name for topic in admin.list_topics())
 
     def _admin(self) -> Any:
         return self._pipeline.admin()
@@ -130,33 +130,34 @@ class Engine:
         if query.emit is None:
             self._can_be_cancelled()
             rows = self._plan(query, streaming=False).df
-            return Rows(rows.columns, (tuple(one) for one in rows.toLocalIterator()))
+            return Rows(rows.columns, (tuple(row) for row in rows.toLocalIterator()))
         if not self._starting:
             raise SqlError(
-                "SELECT ... EMIT CHANGES shows rows to a person: in a file, CREATE STREAM ... AS SELECT"
+                "SELECT ... EMIT CHANGES shows rows to a person: in a file, use CREATE STREAM ... AS SELECT"
             )
         plan = self._plan(query, streaming=True)
-        self._watched = Live(plan.df, plan.mode, query.limit, self._until_done)
+        self._watched = LiveRows(plan.df, plan.mode, query.limit, self._until_done)
         return Rows(plan.df.columns, iter(self._watched), live=True)
 
     def _can_be_cancelled(self) -> None:
-        """The jobs that this thread starts from now on; those of continuous queries have groups of their own."""
+        """Makes the jobs that this thread starts from now on cancellable; continuous queries have job groups of their
+        own."""
         self._pipeline.spark.sparkContext.setJobGroup(STATEMENT, "a statement", interruptOnCancel=True)
 
     def _explain(self, statement: statements.Explain) -> Result:
         plan = self._plan(statement.query, streaming=statement.query.emit is not None)
         text: str = plan.df._jdf.queryExecution().explainString(_explain_mode(plan.df, "formatted"))
-        return Said(text.strip())
+        return Notice(text.strip())
 
     # Streams and tables
 
     def _create(self, statement: statements.Create) -> Result:
-        known = self.catalog.get(statement.name)
-        if known is not None and not statement.replace:
+        existing = self.catalog.get(statement.name)
+        if existing is not None and not statement.replace:
             if statement.if_not_exists:
-                return Said(f"{known.kind} {known.name} is there already")
+                return Notice(f"{existing.kind} {existing.name} already exists")
             raise SqlError(
-                f"there is a {known.kind} {known.name} already: CREATE OR REPLACE, or DROP it first"
+                f"{existing.kind} {existing.name} already exists: CREATE OR REPLACE, or DROP it first"
             )
         relation = declared(statement)
         if statement.query is None:
@@ -168,29 +169,29 @@ class Engine:
             self._make_topic(relation, statement.properties)
             self._end(statement.name)
             self.catalog.add(relation)
-            return Said(f"{relation.kind} {relation.name} is topic {relation.topic}")
+            return Notice(f"{relation.kind} {relation.name} is topic {relation.topic}")
         plan = self._plan(statement.query, streaming=True)
-        check_columns([one for one in plan.df.columns if one != "_key"])
+        check_columns([column for column in plan.df.columns if column != "_key"])
         keys = (relation.key,) if relation.key is not None else plan.keys if statement.kind == "table" else ()
-        for one in keys:
-            if one not in plan.df.columns:
-                raise SqlError(f"the key {one!r} is not among the columns: {', '.join(plan.df.columns)}")
+        for column in keys:
+            if column not in plan.df.columns:
+                raise SqlError(f"the key {column!r} is not among the columns: {', '.join(plan.df.columns)}")
         key = keys[0] if len(keys) == 1 else None
         relation = with_schema(replace(relation, columns=columns_of(plan.df.schema), key=key))
         self._make_topic(relation, statement.properties)
-        # What takes the place of another goes on where that one was; what is new begins anew.
+        # A replacement continues where the replaced query was; a new stream or table begins without a checkpoint.
         self._end(statement.name)
-        if known is None:
+        if existing is None:
             self._forget(statement.name)
         name = self._continuous(statement.name, plan, keys, relation)
         self.catalog.add(relation)
-        return Said(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
+        return Notice(f"{relation.kind} {relation.name} is written to topic {relation.topic} by query {name}")
 
     def _make_topic(self, relation: Relation, properties: dict[str, str]) -> None:
         from tidelog.client.admin.topics import NewTopic
 
         with self._admin() as admin:
-            if relation.topic in {one.name for one in admin.list_topics()}:
+            if relation.topic in {topic.name for topic in admin.list_topics()}:
                 return
             counts = {}
             for name, default in (("partitions", 1), ("replicas", -1)):
@@ -208,10 +209,10 @@ class Engine:
             admin.create_topics([new])
 
     def _continuous(
-        self, name: str, plan: Plan, keys: tuple[str, ...], target: Relation, told_apart: str = ""
+        self, name: str, plan: QueryPlan, keys: tuple[str, ...], target: Relation, told_apart: str = ""
     ) -> str:
-        """A pipeline of its own in the shell; an output of the file's pipeline else.  `told_apart`: what tells its
-        checkpoint from that of others with its name."""
+        """Starts a continuous query: in the shell as its own pipeline, otherwise as an output of the file's pipeline.
+        `told_apart`: distinguishes its checkpoint from those of other queries with its name."""
         taken = {*self.queries}
         number, unique = 1, name
         while unique in taken:
@@ -229,24 +230,24 @@ class Engine:
         return unique
 
     def _end(self, name: str) -> None:
-        """The query of this name, if there is one, writes no more."""
-        found = next((one for one in self.queries if one.lower() == name.lower()), None)
-        if found is None:
+        """Ends the query with this name, if there is one."""
+        query = next((query_name for query_name in self.queries if query_name.lower() == name.lower()), None)
+        if query is None:
             return
-        _, running = self.queries.pop(found)
+        _, running = self.queries.pop(query)
         if self._starting:
             running.stop()
         else:
-            running.take_back(found)
+            running.take_back(query)
 
     def _forget(self, name: str) -> None:
-        """Where the queries that wrote to a stream or table in this shell had come to.  Files keep theirs: they are run
-        again and again."""
+        """Removes the checkpoints of queries that wrote to a stream or table in this shell.  Files keep theirs, because
+        files run again and again."""
         folder = Path(self._pipeline.checkpoint)
         if self._starting and folder.is_dir():
-            for one in folder.iterdir():
-                if one.name == name or one.name.startswith(f"{_insert_name(name)}."):
-                    shutil.rmtree(one)
+            for checkpoint in folder.iterdir():
+                if checkpoint.name == name or checkpoint.name.startswith(f"{_insert_name(name)}."):
+                    shutil.rmtree(checkpoint)
 
     # Writing
 
@@ -257,13 +258,13 @@ class Engine:
         if statement.query is not None and statement.query.emit is not None:
             plan = self._plan(statement.query, streaming=True)
             plan = replace(plan, df=_named(plan.df, statement, target))
-            # The same statement goes on where it was when it is said again.
+            # The same statement, executed again, continues where it was.
             text = statement.query.text[statement.query.start : statement.query.end]
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             name = self._continuous(
                 _insert_name(target.name), plan, _keys(target, plan.df), target, f".{digest}"
             )
-            return Said(f"{target.name} is written to by query {name}")
+            return Notice(f"{target.name} is written to by query {name}")
         self._can_be_cancelled()
         if statement.rows is not None:
             rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows}")
@@ -272,7 +273,7 @@ class Engine:
             rows = self._plan(statement.query, streaming=False).df
         rows = _named(rows, statement, target)
         stream = Stream(self._pipeline, rows, _keys(target, rows))
-        # Read once: what is counted is what is written.
+        # Read once, so that the records counted are the records written.
         how = _encoding(target)
         records, of_sink = encoded(stream, how.pop("format"), how.pop("key"), how.pop("value"), how)
         records = records.persist()
@@ -283,21 +284,25 @@ class Engine:
             records.write.format("tidelog").options(**options).mode("append").save()
         finally:
             records.unpersist()
-        return Said(f"{count} records written to {target.topic}")
+        return Notice(f"{count} records written to {target.topic}")
 
-    # About them
+    # Catalog
 
     def _show(self, statement: statements.Show) -> Result:
         if statement.what == "topics":
             with self._admin() as admin:
-                found = admin.list_topics()
-            rows: list[tuple[Any, ...]] = sorted((one.name, len(one.partitions)) for one in found)
+                topics = admin.list_topics()
+            rows: list[tuple[Any, ...]] = sorted((topic.name, len(topic.partitions)) for topic in topics)
             return Rows(["topic", "partitions"], iter(rows))
         if statement.what == "queries":
             rows = [(name, topic, _state(running)) for name, (topic, running) in self.queries.items()]
             return Rows(["query", "topic", "state"], iter(rows))
         kind = statement.what.removesuffix("s")
-        rows = [(one.name, one.topic, one.format, one.key) for one in self.catalog if one.kind == kind]
+        rows = [
+            (relation.name, relation.topic, relation.format, relation.key)
+            for relation in self.catalog
+            if relation.kind == kind
+        ]
         return Rows([kind, "topic", "format", "key"], iter(rows))
 
     def _describe(self, statement: statements.Describe) -> Result:
@@ -323,16 +328,16 @@ class Engine:
         names = list(self.queries) if statement.name is None else [statement.name]
         for name in names:
             if name not in self.queries:
-                there = ", ".join(self.queries) or "none"
-                raise SqlError(f"there is no query {name!r}: there are {there}")
+                running = ", ".join(self.queries) or "none"
+                raise SqlError(f"there is no query {name!r}: the queries are {running}")
             self._end(name)
-        return Said(f"terminated {', '.join(names) or 'nothing'}")
+        return Notice(f"terminated {', '.join(names) or 'nothing'}")
 
     def _drop(self, statement: statements.Drop) -> Result:
         relation = self.catalog.get(statement.name)
         if relation is None or relation.kind != statement.kind:
             if statement.if_exists:
-                return Said(f"there is no {statement.kind} {statement.name}")
+                return Notice(f"there is no {statement.kind} {statement.name}")
             raise SqlError(f"there is no {statement.kind} {statement.name!r}")
         writers = [name for name, (topic, _) in self.queries.items() if topic == relation.topic]
         if writers:
@@ -342,14 +347,14 @@ class Engine:
         if statement.delete_topic:
             with self._admin() as admin:
                 admin.delete_topics([relation.topic])
-        return Said(f"{relation.kind} {relation.name} dropped")
+        return Notice(f"{relation.kind} {relation.name} dropped")
 
     def _set(self, statement: statements.Set) -> Result:
         try:
             self._pipeline.spark.conf.set(statement.name, statement.value)
         except Exception as problem:
             raise SqlError(str(problem).split("\n")[0]) from None
-        return Said(f"{statement.name} is {statement.value}")
+        return Notice(f"{statement.name} is {statement.value}")
 
 
 def _encoding(target: Relation) -> dict[str, Any]:
@@ -369,7 +374,7 @@ def _keys(target: Relation, df: DataFrame) -> tuple[str, ...]:
 
 
 def _named(rows: DataFrame, statement: statements.Insert, target: Relation) -> DataFrame:
-    """Columns of a query have the names of the target's, by position, unless they have them already."""
+    """Names the columns of a query like those of the target, by position, unless they have the same names already."""
     wanted = list(statement.columns) or [name for name, _ in target.columns]
     if not wanted and target.format == "text":
         wanted = ["key", "value"]
@@ -377,14 +382,14 @@ def _named(rows: DataFrame, statement: statements.Insert, target: Relation) -> D
         raise SqlError(
             f"{len(rows.columns)} columns are given, {target.name} has {len(wanted)}: {', '.join(wanted)}"
         )
-    known = dict(target.columns)
+    types = dict(target.columns)
     for name in statement.columns:
-        if known and name not in known:
-            raise SqlError(f"{target.name} has no column {name!r}: there are {', '.join(known)}")
+        if types and name not in types:
+            raise SqlError(f"{target.name} has no column {name!r}: its columns are {', '.join(types)}")
     same = not statement.columns and set(rows.columns) == set(wanted)
     if not same:
         rows = rows.toDF(*wanted)
-    return rows.selectExpr(*[f"CAST(`{name}` AS {known.get(name, 'STRING')}) AS `{name}`" for name in wanted])
+    return rows.selectExpr(*[f"CAST(`{name}` AS {types.get(name, 'STRING')}) AS `{name}`" for name in wanted])
 
 
 def _state(running: Pipeline) -> str:
@@ -392,7 +397,9 @@ def _state(running: Pipeline) -> str:
         "running" if query.isActive else "failed" if query.exception() is not None else "ended"
         for query in running.queries.values()
     ]
-    return next((one for one in ("failed", "running") if one in states), "ended" if states else "defined")
+    return next(
+        (state for state in ("failed", "running") if state in states), "ended" if states else "defined"
+    )
 
 
 def _explain_mode(df: DataFrame, mode: str) -> Any:

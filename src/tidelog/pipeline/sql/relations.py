@@ -1,6 +1,6 @@
-"""A relation as a DataFrame: the past of a topic, its records as they come, or the latest row of each key.
+"""A relation as a DataFrame: a topic's past, its records as a stream, or the latest row of each key.
 
-A topic that nobody declared has its key and value as text."""
+A topic that was not declared has its key and value as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def undeclared(topic: str) -> Relation:
 
 
 def frame(pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None) -> DataFrame:
-    """`version` is time travel: up to an offset or a time, or between two of them."""
+    """`version`: time travel, up to an offset or a time, or between two of them."""
     if relation.kind == "table":
         rows = _records(pipeline, relation, streaming, version)
         if streaming:
@@ -46,7 +46,7 @@ def _records(
     pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None
 ) -> DataFrame:
     options: dict[str, Any] = dict(relation.options)
-    # JSON that has a registry or a JSON Schema is the source's to decode, too.
+    # The source also decodes JSON that has a registry or a JSON Schema.
     decoded = relation.format in ("avro", "protobuf") or (relation.format == "json" and bool(options))
     if decoded:
         options["format"] = relation.format
@@ -60,8 +60,8 @@ def _records(
         raw = raw.where(travelled(version, "_" if decoded else ""))
     if decoded:
         of_table = relation.kind == "table"
-        found = decoded_by_source(raw, relation.on_error, pipeline.name, deletions=of_table).rows
-        return found.where("_key IS NOT NULL") if of_table else found
+        decoded_rows = decoded_by_source(raw, relation.on_error, pipeline.name, deletions=of_table).rows
+        return decoded_rows.where("_key IS NOT NULL") if of_table else decoded_rows
     if relation.format == "json":
         return _json(pipeline, relation, raw)
     metadata = [F.col(name).alias(f"_{name}") for name in METADATA if name in raw.columns]
@@ -73,7 +73,7 @@ def _records(
             f"{relation.name} is of format {relation.format}: it has two columns, of the key and the value"
         )
     key, value = (
-        F.col(one).cast(kind).alias(name) for one, name in zip(("key", "value"), names, strict=True)
+        F.col(column).cast(kind).alias(name) for column, name in zip(("key", "value"), names, strict=True)
     )
     return raw.select(key, value, *metadata, F.col("value").isNull().alias("_deleted"))
 
@@ -84,7 +84,7 @@ def _json(pipeline: Pipeline, relation: Relation, raw: DataFrame) -> DataFrame:
         raw = raw.where("key IS NOT NULL")
     rows = decode_json(raw, whole, relation.on_error, pipeline.name, deletions=True).rows
     if relation.key is not None and relation.kind == "table":
-        # The primary key is the record's key; a value may repeat it, and need not.
+        # The primary key is the record's key; the value may repeat it.
         kind = whole[relation.key].dataType
         rows = rows.withColumn(
             relation.key, F.coalesce(F.col(relation.key), F.col("_key").cast("string").cast(kind))
@@ -93,24 +93,24 @@ def _json(pipeline: Pipeline, relation: Relation, raw: DataFrame) -> DataFrame:
 
 
 def travelled(version: exp.Version, prefix: str = "") -> Column:
-    """AS OF: up to and with it.  FROM a TO b: b is not in it; BETWEEN a AND b: it is."""
+    """The condition of a time travel clause.  AS OF a includes a; FROM a TO b excludes b; BETWEEN a AND b includes b."""
     kind, this = str(version.args.get("kind")), str(version.this).upper()
     column = F.col(f"{prefix}timestamp" if this == "TIMESTAMP" else f"{prefix}offset")
 
-    def bound(one: Any) -> Column:
-        text = one.sql(dialect="spark")
+    def bound(expression: Any) -> Column:
+        text = expression.sql(dialect="spark")
         value = F.expr(text)
         return value.cast("timestamp") if this == "TIMESTAMP" else value.cast("bigint")
 
     expression = version.expression
     if kind == "AS OF":
         return column <= bound(expression)
-    begin, end = (bound(one) for one in expression.expressions)
+    begin, end = (bound(limit) for limit in expression.expressions)
     upper = column < end if kind == "FROM" else column <= end
     return (column >= begin) & upper
 
 
 def columns_of(schema: StructType) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (one.name, one.dataType.simpleString()) for one in schema.fields if one.name not in OF_RECORD
+        (field.name, field.dataType.simpleString()) for field in schema.fields if field.name not in OF_RECORD
     )

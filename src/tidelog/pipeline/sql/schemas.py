@@ -1,26 +1,28 @@
-"""Streams and tables of Avro and Protobuf, and of JSON with a schema: columns from the schema, or the schema from them."""
+"""Schemas of streams and tables in Avro, Protobuf or JSON: the columns come from the schema, or the schema from the
+columns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.pipeline.encoding import encoding_of
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.source_options import Decoding
+from tidelog.pipeline.options.source import ValueOptions
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.sql.catalog import Relation
 from tidelog.pipeline.sql.relations import columns_of
 from tidelog.pipeline.sql.statements import SqlError
 from tidelog.pipeline.streams.decode import struct_type
-from tidelog.pipeline.value_format import value_format
+from tidelog.pipeline.values.encoding import encoding_of
+from tidelog.pipeline.values.value_format import value_format
 
 
 def has_schema(relation: Relation) -> bool:
-    """Its own, or that of a registry."""
+    """True if the relation has a schema of its own or from a registry."""
     return "schema" in relation.options or "registry" in relation.options
 
 
 def with_schema(relation: Relation) -> Relation:
-    """Checked before anything is made: the schema has the columns.  A subject that is new gets its first schema."""
+    """The relation with the columns of its schema; checks that the schema has the declared columns.  A new subject gets its
+    first schema."""
     given = relation.options
     if relation.format not in ("avro", "protobuf") and not (
         relation.format == "json" and has_schema(relation)
@@ -28,7 +30,7 @@ def with_schema(relation: Relation) -> Relation:
         return relation
     if not has_schema(relation):
         raise SqlError(f"format {relation.format} needs WITH (registry = 'http://...'), or (schema = '...')")
-    wanted = Decoding(
+    wanted = ValueOptions(
         relation.format,
         given.get("schema"),
         given.get("message"),
@@ -40,10 +42,10 @@ def with_schema(relation: Relation) -> Relation:
         if relation.columns:
             encoding_of(wanted, relation.topic, struct_type(relation.schema))
             return relation
-        found = columns_of(value_format(wanted, (relation.topic,)).fields)
+        columns = columns_of(value_format(wanted, (relation.topic,)).fields)
     except PipelineError as problem:
         raise SqlError(f"{relation.name}: {problem}") from None
-    if relation.key is not None and relation.key not in (name for name, _ in found):
-        names = ", ".join(name for name, _ in found)
+    if relation.key is not None and relation.key not in (name for name, _ in columns):
+        names = ", ".join(name for name, _ in columns)
         raise SqlError(f"the key {relation.key!r} is not among the columns: {names}")
-    return replace(relation, columns=found)
+    return replace(relation, columns=columns)

@@ -1,6 +1,6 @@
-"""Our statements around a query: CREATE STREAM and TABLE, INSERT INTO, EMIT, SHOW, TERMINATE, on sqlglot's tokens.
+"""Parses Tidelog's statements: CREATE STREAM and TABLE, INSERT INTO, EMIT, SHOW, TERMINATE, on sqlglot's tokens.
 
-Queries themselves are sqlglot's to parse.  Pure: texts in, statements out; errors carry the line and column."""
+sqlglot parses the queries themselves.  Pure: text in, statements out; errors have the line and column."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.sql.dialect import SparkText
 
 Emit = Literal["changes", "final"]
-Kind = Literal["stream", "table"]
+RelationKind = Literal["stream", "table"]
 GLUED = (TokenType.DASH, TokenType.DOT, TokenType.VAR, TokenType.NUMBER)
 
 
 class SqlError(PipelineError):
-    """What is wrong, with the line and column where it is."""
+    """An error in a statement, with its line and column."""
 
     def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(text if line is None else f"line {line}, column {column}: {text}")
@@ -30,8 +30,8 @@ class SqlError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Query:
-    """`text` is the whole script; the query is what lies from `start` on and below `end`."""
+class SqlQuery:
+    """`text`: the whole script; the query is the text from `start` up to `end`, exclusive."""
 
     tree: exp.Expression
     emit: Emit | None
@@ -42,7 +42,7 @@ class Query:
     end: int
 
     def position(self, name: str) -> tuple[int | None, int | None]:
-        """Where the text first says `name`."""
+        """Line and column of the first `name` in the text."""
         for token in self.tokens:
             if token.text.lower() == name.lower():
                 return token.line, token.col - len(token.text) + 1
@@ -51,12 +51,12 @@ class Query:
 
 @dataclass(frozen=True)
 class Create:
-    kind: Kind
+    kind: RelationKind
     name: str
     columns: tuple[tuple[str, str], ...]  # names and Spark's types
     key: str | None
     properties: dict[str, str]
-    query: Query | None
+    query: SqlQuery | None
     replace: bool
     if_not_exists: bool
 
@@ -66,17 +66,17 @@ class Insert:
     name: str
     columns: tuple[str, ...]
     rows: str | None  # VALUES (...), as it was written
-    query: Query | None
+    query: SqlQuery | None
 
 
 @dataclass(frozen=True)
 class Select:
-    query: Query
+    query: SqlQuery
 
 
 @dataclass(frozen=True)
 class Explain:
-    query: Query
+    query: SqlQuery
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Drop:
-    kind: Kind
+    kind: RelationKind
     name: str
     delete_topic: bool
     if_exists: bool
@@ -112,7 +112,7 @@ Statement = Create | Insert | Select | Explain | Show | Describe | Terminate | D
 
 
 def parse_script(text: str) -> Iterator[Statement]:
-    """The statements of a text, each parsed when it is its turn."""
+    """The statements of a text, each parsed when it is requested."""
     try:
         tokens = sqlglot.tokenize(text, dialect=SparkText)
     except TokenError:
@@ -133,21 +133,21 @@ def parse_script(text: str) -> Iterator[Statement]:
 def _statement(text: str, tokens: list[Token]) -> Statement:
     first = tokens[0]
     if first.text.upper() != "EXPLAIN":
-        return _Parser(text, tokens).statement()
-    # sqlglot takes what follows this word as one piece: the word is blanked out, and the rest read again.
+        return _SqlParser(text, tokens).statement()
+    # sqlglot reads everything after EXPLAIN as one token: so EXPLAIN is blanked out, and the rest is read again.
     blank = _blank(text[: first.end + 1]) + text[first.end + 1 : tokens[-1].end + 1]
     rest = sqlglot.tokenize(blank, dialect=SparkText)
     if not rest:
         raise SqlError("a query is expected after EXPLAIN", first.line, first.col + 1)
-    return Explain(_Parser(blank, rest)._query())
+    return Explain(_SqlParser(blank, rest)._query())
 
 
 def _blank(text: str) -> str:
-    return "".join("\n" if one == "\n" else " " for one in text)
+    return "".join("\n" if character == "\n" else " " for character in text)
 
 
 def is_complete(text: str) -> bool:
-    """Whether what was typed ends with a semicolon outside of quotes and comments."""
+    """True if the text ends with a semicolon outside of quotes and comments."""
     try:
         tokens = sqlglot.tokenize(text, dialect=SparkText)
     except TokenError:
@@ -156,7 +156,7 @@ def is_complete(text: str) -> bool:
 
 
 @dataclass
-class _Parser:
+class _SqlParser:
     text: str
     tokens: list[Token]
     at: int = field(default=0)
@@ -219,19 +219,19 @@ class _Parser:
         if self.at < len(self.tokens):
             raise self._wrong("the statement should end here")
 
-    def _wrong(self, said: str) -> SqlError:
+    def _wrong(self, problem: str) -> SqlError:
         if self.at >= len(self.tokens):
             last = self.tokens[-1]
-            return SqlError(f"{said}, and the statement ends", last.line, last.col + 1)
+            return SqlError(f"{problem}, and the statement ends", last.line, last.col + 1)
         token = self.tokens[self.at]
-        return SqlError(f"{said}, not {token.text!r}", token.line, token.col - len(token.text) + 1)
+        return SqlError(f"{problem}, not {token.text!r}", token.line, token.col - len(token.text) + 1)
 
     # Statements
 
     def _create(self) -> Statement:
         self._need("CREATE")
         replace = self._take("OR", "REPLACE")
-        kind: Kind
+        kind: RelationKind
         if self._take("STREAM"):
             kind = "stream"
         elif self._take("TABLE"):
@@ -247,7 +247,9 @@ class _Parser:
             query = self._query()
         self._end()
         if query is not None and columns:
-            raise SqlError(f"{name} has columns and a query: the columns are those of the query")
+            raise SqlError(
+                f"{name} has both columns and a query: leave the columns out, they come from the query"
+            )
         return Create(kind, name, columns, key, properties, query, replace, exists)
 
     def _columns(self) -> tuple[tuple[tuple[str, str], ...], str | None]:
@@ -262,29 +264,32 @@ class _Parser:
         else:
             raise self._wrong("a parenthesis is not closed")
         tree = self._parsed(begin, self.at, "CREATE TABLE t ")
-        found, key = [], None
-        for one in tree.this.expressions:
-            if not isinstance(one, exp.ColumnDef) or one.kind is None:
+        columns, key = [], None
+        for column in tree.this.expressions:
+            if not isinstance(column, exp.ColumnDef) or column.kind is None:
                 token = self.tokens[begin]
-                raise SqlError(f"columns are names and types, not {one.sql()!r}", token.line, token.col)
-            found.append((one.name, one.kind.sql(dialect=SparkText)))
-            if any(isinstance(each.kind, exp.PrimaryKeyColumnConstraint) for each in one.constraints):
-                key = one.name
-        return tuple(found), key
+                raise SqlError(f"columns are names and types, not {column.sql()!r}", token.line, token.col)
+            columns.append((column.name, column.kind.sql(dialect=SparkText)))
+            if any(
+                isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint)
+                for constraint in column.constraints
+            ):
+                key = column.name
+        return tuple(columns), key
 
     def _properties(self) -> dict[str, str]:
         self._need("(")
-        found: dict[str, str] = {}
+        properties: dict[str, str] = {}
         while not self._take(")"):
             name = self._name("a property").lower()
             self._need("=")
             if self.at >= len(self.tokens):
                 raise self._wrong("a value is expected here")
-            found[name] = self.tokens[self.at].text
+            properties[name] = self.tokens[self.at].text
             self.at += 1
             if not self._take(",") and self._word() != ")":
                 raise self._wrong(", or ) is expected here")
-        return found
+        return properties
 
     def _insert(self) -> Statement:
         self._need("INSERT", "INTO")
@@ -328,7 +333,7 @@ class _Parser:
 
     def _drop(self) -> Statement:
         self.at += 1
-        kind: Kind
+        kind: RelationKind
         if self._take("STREAM"):
             kind = "stream"
         elif self._take("TABLE"):
@@ -353,16 +358,16 @@ class _Parser:
 
     # Queries
 
-    def _query(self) -> Query:
+    def _query(self) -> SqlQuery:
         begin, end = self.at, len(self.tokens)
         emit: Emit | None = None
         limit: int | None = None
         if end - begin > 4 and self.tokens[end - 2].token_type is TokenType.LIMIT and self._emits(end - 4):
-            said = self.tokens[end - 1]
-            if said.token_type is not TokenType.NUMBER or not said.text.isdigit():
+            token = self.tokens[end - 1]
+            if token.token_type is not TokenType.NUMBER or not token.text.isdigit():
                 self.at = end - 1
                 raise self._wrong("a number of rows is expected here")
-            limit = int(said.text)
+            limit = int(token.text)
             end -= 2
         if self._emits(end - 2):
             word = self.tokens[end - 1].text.lower()
@@ -377,13 +382,14 @@ class _Parser:
         tree = self._parsed(begin, end)
         tokens = tuple(self.tokens[begin:end])
         self.at = len(self.tokens)
-        return Query(tree, emit, limit, tokens, self.text, tokens[0].start, tokens[-1].end + 1)
+        return SqlQuery(tree, emit, limit, tokens, self.text, tokens[0].start, tokens[-1].end + 1)
 
     def _emits(self, at: int) -> bool:
         return at >= 0 and self.tokens[at].text.upper() == "EMIT"
 
     def _parsed(self, begin: int, end: int, before: str = "") -> exp.Expression:
-        """Parsed by sqlglot; what comes before is blank, so that its lines and columns are those of the text."""
+        """Parses tokens with sqlglot; the text before them is blanked out, so that lines and columns stay those of the
+        text."""
         first, last = self.tokens[begin], self.tokens[end - 1]
         lead = _blank(self.text[: first.start])
         if before:
@@ -397,8 +403,8 @@ class _Parser:
         except ParseError as problem:
             error = problem.errors[0] if problem.errors else {}
             word = str(error.get("highlight") or "")
-            said = str(error.get("description") or "this is no SQL").split(" but got")[0].rstrip(".")
+            reason = str(error.get("description") or "this is not SQL").split(" but got")[0].rstrip(".")
             column = int(error.get("col") or 0) - max(0, len(word) - 1)
-            raise SqlError(f"{said} at {word!r}", int(error.get("line") or 0), column) from None
+            raise SqlError(f"{reason} at {word!r}", int(error.get("line") or 0), column) from None
         assert isinstance(tree, exp.Expression)
         return tree

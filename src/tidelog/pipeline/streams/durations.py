@@ -1,8 +1,8 @@
-"""Lengths of time as people write them: `10 minutes`, `1 hour 30 minutes`, `500 ms`.  Pure."""
+"""Durations as people write them: `10 minutes`, `1 hour 30 minutes`, `500 ms`.  Pure."""
 
 from __future__ import annotations
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 UNITS_MS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
@@ -17,7 +17,7 @@ MS_MAX = 10_000 * 365 * 86_400_000
 
 
 def duration_ms(text: str | None) -> int | None:
-    """None stays None; what is no length of time is refused."""
+    """Parses a duration; None stays None."""
     if text is None:
         return None
     words = text.split()
@@ -28,14 +28,12 @@ def duration_ms(text: str | None) -> int | None:
         for number, unit in zip(words[::2], words[1::2], strict=True):
             total += float(number) * UNITS_MS[unit.lower()]
     except (ValueError, KeyError):
-        raise PipelineError(
-            f"{text!r} is no length of time: write it like '10 minutes' or '500 ms'"
-        ) from None
+        raise PipelineError(f"{text!r} is not a duration: write it like '10 minutes' or '500 ms'") from None
     if not 1 <= total <= MS_MAX:
-        raise PipelineError(f"{text!r} is no length of time: it has to be above zero, and no more than ages")
+        raise PipelineError(f"{text!r} is not a duration: it must be at least 1 ms, and at most 10,000 years")
     return int(total)
 
 
 def spark_interval(text: str) -> str:
-    """As Spark reads it."""
+    """The duration in Spark's notation."""
     return f"{duration_ms(text)} milliseconds"

@@ -1,7 +1,7 @@
-"""Joins: two streams within a time (Spark's own), a stream with a table, and two tables (on state, by key).
+"""Joins: of two streams within a time (Spark's own join), of a stream with a table, and of two tables (on state, by key).
 
-A join with a table keeps the table's latest row for each key in RocksDB, so a row of the stream meets the table as it
-was at that row's time, as far as both arrive in order."""
+A join with a table keeps the table's latest row for each key in RocksDB.  So a row of the stream is joined with the table as
+it was at that row's time, if both arrive in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import spark_interval
 from tidelog.pipeline.streams.rows import Row
@@ -40,7 +40,7 @@ def _names(on: str | list[str] | None, keys: tuple[str, ...]) -> list[str]:
 
 def _check_how(how: str) -> None:
     if how not in HOWS:
-        raise PipelineError(f"a join is {', '.join(HOWS)}, not {how!r}")
+        raise PipelineError(f"a join is one of {', '.join(HOWS)}, not {how!r}")
 
 
 def stream_stream(
@@ -53,11 +53,11 @@ def stream_stream(
         side.check_appended("a join")
     if within is None:
         raise PipelineError(
-            "a join of two streams needs a time: within='10 minutes'; without it nothing is forgotten"
+            "a join of two streams needs a time: within='10 minutes'; without it all state would be kept"
         )
     if not (left.watermarked and right.watermarked):
         raise PipelineError(
-            "a join of two streams forgets by event time: give both a .watermark(column, delay)"
+            "a join of two streams drops old state by event time: give both a .watermark(column, delay)"
         )
     left_time, right_time = time_column(left), time_column(right)
     other, moved = _apart(left.df, right.df, names)
@@ -68,8 +68,8 @@ def stream_stream(
         other[right_time] <= left.df[left_time] + apart
     )
     condition = near
-    for one in equal:
-        condition = condition & one
+    for equality in equal:
+        condition = condition & equality
     joined = left.df.join(other, condition, {"outer": "full_outer"}.get(how, how))
     if how in ("right", "outer"):
         joined = joined.withColumns({name: F.coalesce(name, moved[name]) for name in names})
@@ -79,9 +79,9 @@ def stream_stream(
 
 
 def _apart(left: DataFrame, right: DataFrame, names: list[str]) -> tuple[DataFrame, dict[str, str]]:
-    """`right` with `right_` before what `left` has too; the metadata of its records goes."""
-    metadata = [one for one in right.columns if one.startswith("_") and one not in TIMES]
-    right = right.drop(*[one for one in metadata if one not in names])
+    """`right` with `right_` before the names of columns that `left` also has, and without the metadata of its records."""
+    metadata = [name for name in right.columns if name.startswith("_") and name not in TIMES]
+    right = right.drop(*[name for name in metadata if name not in names])
     moved = {name: f"right_{name}" for name in right.columns if name in left.columns or name in names}
     for old, new in moved.items():
         right = right.withColumnRenamed(old, new)
@@ -93,16 +93,16 @@ def stream_table(
 ) -> Stream:
     if how not in ("inner", "left"):
         raise PipelineError(
-            f"a stream joins a table as inner or left, not {how!r}: the table's rows are no events"
+            f"a stream joins a table as inner or left, not {how!r}: the table's rows are not events"
         )
     names = _names(on, stream.keys)
     if len(names) != 1:
         raise PipelineError(
-            f"a table goes by one column, {table.key!r}: join(table, on='column of the stream')"
+            f"a table has one key column, {table.key!r}: join(table, on='column of the stream')"
         )
     (name,) = names
     stream._check_columns(stream.df, names)
-    fields = {one: f"table_{one}" if one in stream.df.columns else one for one in table.fields}
+    fields = {name: f"table_{name}" if name in stream.df.columns else name for name in table.fields}
     if not snapshot:
         stream.check_appended("a join with a table")
         table.changes.check_appended("a join with a table")
@@ -125,27 +125,27 @@ def stream_table(
 
 
 def _table_side(table: Table, name: str = "_table") -> DataFrame:
-    fields = F.struct(*[F.col(one) for one in table.fields])
+    fields = F.struct(*[F.col(name) for name in table.fields])
     order = F.col("_offset") if "_offset" in table.df.columns else F.lit(0).cast("bigint")
     change = F.struct(order.alias("order"), F.col("_deleted").alias("deleted"), fields.alias("fields"))
     return table.df.select(F.col(table.key).alias("_join"), change.alias(name))
 
 
 def _declared(table: Table) -> str:
-    return ", ".join(f"`{one}` {table.df.schema[one].dataType.simpleString()}" for one in table.fields)
+    return ", ".join(f"`{name}` {table.df.schema[name].dataType.simpleString()}" for name in table.fields)
 
 
 class Lookup:
-    """Rows of the table renew the state, rows of the stream meet it.
+    """Rows of the table update the state; rows of the stream are joined with it.
 
-    In one micro-batch the table's changes come first: a customer and an order that arrive together meet."""
+    Within a micro-batch the table's changes come first, so a customer and an order that arrive together are joined."""
 
     def __init__(self, fields: list[tuple[str, str]], left: bool) -> None:
         self._fields = fields
         self._left = left
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
         events, changes = [], []
         for row in rows:
@@ -154,19 +154,19 @@ class Lookup:
             else:
                 changes.append(row["_table"])
         _renew(context.stores.table, changes)
-        known = context.stores.table.get() if events else None
+        table_row = context.stores.table.get() if events else None
         for event in events:
-            if known is not None:
-                yield {**event, **{new: known[old] for old, new in self._fields}}
+            if table_row is not None:
+                yield {**event, **{new: table_row[old] for old, new in self._fields}}
             elif self._left:
                 yield event
 
 
 def _renew(store: Any, changes: list[Any]) -> None:
-    """The last change counts.  A key's records are in one partition, so offsets tell their order."""
+    """Applies the last change.  A key's records are in one partition, so their offsets give the order."""
     if not changes:
         return
-    last = max(enumerate(changes), key=lambda one: (one[1]["order"], one[0]))[1]
+    last = max(enumerate(changes), key=lambda numbered: (numbered[1]["order"], numbered[0]))[1]
     if last["deleted"]:
         store.clear()
     else:
@@ -182,9 +182,9 @@ def table_table(left: Table, right: Table, how: How) -> Table:
     if left.df.schema[left.key].dataType != right.df.schema[right.key].dataType:
         raise PipelineError(f"the keys {left.key!r} and {right.key!r} have different types")
     both = _table_side(left, "_left").unionByName(_table_side(right, "_right"), allowMissingColumns=True)
-    names = {one: f"right_{one}" if one in (*left.fields, left.key) else one for one in right.fields}
+    names = {name: f"right_{name}" if name in (*left.fields, left.key) else name for name in right.fields}
     key = StructField(left.key, left.df.schema[left.key].dataType)
-    made = [left.df.schema[one] for one in left.fields]
+    made = [left.df.schema[name] for name in left.fields]
     made += [StructField(new, right.df.schema[old].dataType) for old, new in names.items()]
     shape = StructType([key, *made, StructField(DELETED, BooleanType())])
     call = Meet(left.key, left.fields, list(names.items()), how)
@@ -212,7 +212,7 @@ def _meeting(left: Table, right: Table, names: dict[str, str], how: How) -> Call
 
 
 class Meet:
-    """The state of both tables for a key; a row, or a deletion, when what they make together changes."""
+    """Keeps the rows of both tables for a key, and emits the joined row, or a deletion, when it changes."""
 
     def __init__(self, key: str, left: list[str], right: list[tuple[str, str]], how: How) -> None:
         self._key = key
@@ -220,20 +220,20 @@ class Meet:
         self._how = how
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
         stores = context.stores
         given = list(rows)
         _renew(stores.left, [row["_left"] for row in given if row["_left"] is not None])
         _renew(stores.right, [row["_right"] for row in given if row["_right"] is not None])
         left, right = stores.left.get(), stores.right.get()
-        there = {
+        has_row = {
             "inner": left is not None and right is not None,
             "left": left is not None,
             "right": right is not None,
             "outer": left is not None or right is not None,
         }[self._how]
-        if there:
+        if has_row:
             mine = {name: left[name] for name in self._left} if left is not None else {}
             others = {new: right[old] for old, new in self._right} if right is not None else {}
             stores.shown.set(True)

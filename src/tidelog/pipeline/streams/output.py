@@ -1,4 +1,4 @@
-"""Where a stream goes: a topic, files, or a function for every micro-batch.  Each starts one Spark query."""
+"""The outputs of a pipeline: a topic, files, or a function for every micro-batch.  Each output is one Spark query."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Output(Protocol):
 
     @property
     def clocked(self) -> bool:
-        """State goes by the machine's clock: Spark runs batches for ever, and never thinks that it is done."""
+        """True if state uses the machine's clock: then Spark runs empty batches without end, and never stops by itself."""
 
     def start(self, query: str, checkpoint: str, trigger: str | None, until_done: bool) -> StreamingQuery: ...
 
 
-# Spark gives the process that plans a source ten seconds to begin, which a busy machine may not keep.
+# Spark gives the process that plans a source ten seconds to start, which may be too short on a busy machine.
 SLOW_START = "Python worker failed to connect back"
 STARTS_MAX = 8
 LOOK_EVERY_S = 0.05
@@ -34,7 +34,8 @@ LOOK_EVERY_S = 0.05
 def started(
     output: Output, query: str, checkpoint: str, trigger: str | None, until_done: bool
 ) -> StreamingQuery:
-    """Returns when the query has its sources: queries that begin one after the other do not starve each other."""
+    """Starts a query and returns when its sources are planned: queries that start one after the other do not starve each
+    other."""
     for number in range(STARTS_MAX):
         running = output.start(query, checkpoint, trigger, until_done)
         while running.isActive and running.status["message"].startswith("Initializing"):
@@ -46,10 +47,10 @@ def started(
 
 
 def caught_up(query: StreamingQuery) -> bool:
-    """The last micro-batch found nothing to read, or none was needed.
+    """True if the last micro-batch found nothing to read, or no micro-batch was needed.
 
-    The first one of a run may be one that an earlier run had begun and not finished: it reads what that one was to
-    read, and says nothing about what came since."""
+    The first micro-batch of a run may be one that an earlier run began and did not finish.  It reads what it was to read
+    then, and so does not show whether later records exist."""
     reports: Any = query.recentProgress
     if len(reports) > 1:
         return int(reports[-1]["numInputRows"]) == 0
@@ -79,7 +80,8 @@ class TopicOutput:
         if self.mode == "append":
             writer = writer.format("tidelog").options(**options)
         else:
-            # Spark gives sinks written in Python no updates: they go as batches, each with the query's name and number.
+            # Spark does not support update mode for sinks in Python: so every micro-batch is written as a batch, and the
+            # sink finds the query's id and the batch's number in the task.
             writer = writer.foreachBatch(TopicBatches(options))
         started: StreamingQuery = writer.start()
         return started

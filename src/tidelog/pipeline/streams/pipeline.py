@@ -1,4 +1,4 @@
-"""A pipeline: streams of topics, what is made of them, and where it goes; each output is one Spark query.
+"""A pipeline: reads topics as streams, transforms them, and writes outputs; each output is one Spark query.
 
 clicks = Pipeline("clicks", bootstrap="127.0.0.1:9092")
 (
@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.connection_options import ALIASES, KNOWN, connection_of
-from tidelog.pipeline.option_text import OptionText, PipelineError
-from tidelog.pipeline.sink_options import ENCODING
+from tidelog.pipeline.options.connection import ALIASES, KNOWN, connection_of
+from tidelog.pipeline.options.sink import ENCODING
+from tidelog.pipeline.options.text import OptionText, PipelineError
 from tidelog.pipeline.streams.decode import (
     Decoded,
     OnError,
@@ -63,8 +63,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 DEAD_LETTERS = "dead-letters"
 
 
-class Wanted(NamedTuple):
-    """What a file says of running its pipeline, for whoever runs it."""
+class StartRequest(NamedTuple):
+    """How a file wants its pipeline to be started; the command that runs the file starts it."""
 
     only: tuple[str, ...] = ()
     until_done: bool = False
@@ -87,12 +87,14 @@ class Pipeline:
     ) -> None:
         """`checkpoint`: a folder that survives restarts (default: `pipelines/NAME` in the current one).
 
-        `trigger`: how often micro-batches begin ('500 ms'); by default one after the other.  `settings` are Spark's,
-        `options` those of every source and sink (security, for example).  Where nothing is said, `tidelog pipeline
-        run` and TIDELOG_BOOTSTRAP decide on the broker, the checkpoint and the master.
+        `trigger`: how often micro-batches begin ('500 ms'); by default one after the other.  `settings`: Spark's settings.
+        `options`: options of every source and sink (security, for example).  `tidelog pipeline run` and TIDELOG_BOOTSTRAP
+        provide the defaults of the broker, the checkpoint and the master.
         """
         if not NAME.fullmatch(name):
-            raise PipelineError(f"a pipeline's name has letters, digits, '.', '_' and '-', not {name!r}")
+            raise PipelineError(
+                f"a pipeline's name consists of letters, digits, '.', '_' and '-', not {name!r}"
+            )
         self.name = name
         self.bootstrap = bootstrap or os.environ.get("TIDELOG_BOOTSTRAP", "127.0.0.1:9092")
         folder = os.environ.get("TIDELOG_CHECKPOINTS", "pipelines")
@@ -109,7 +111,7 @@ class Pipeline:
         self._running: dict[str, Output] = {}
         self._until_done = False
         self._starts_left = 0
-        self.wanted = Wanted()
+        self.wanted = StartRequest()
         DEFINED.append(self)
 
     @property
@@ -134,11 +136,11 @@ class Pipeline:
         on_error: OnError | None = None,
         **options: Any,
     ) -> Stream:
-        """The records of topics, from now to the end of days.
+        """The records of topics, as an endless stream.
 
-        With a `schema` (SQL: 'id bigint, at timestamp') values are JSON and become columns; `format` avro and protobuf
-        take the schema's text or a `registry`, as `format("tidelog")` does; without, the columns are Kafka's.
-        `on_error`: fail, skip, or dead_letter for records that do not fit.  Other options are the source's.
+        With a `schema` (SQL: 'id bigint, at timestamp') values are JSON and become columns.  The formats avro and protobuf
+        take the schema's text or a `registry`, as `format("tidelog")` does.  Without a schema, the columns are Kafka's.
+        `on_error`: fail, skip, or dead_letter for records that do not fit the schema.  Other options go to the source.
         """
         on_error = on_error or ("fail" if self.dead_letters is None else "dead_letter")
         if on_error == "dead_letter" and self.dead_letters is None:
@@ -160,18 +162,18 @@ class Pipeline:
         on_error: OnError | None = None,
         **options: Any,
     ) -> Table:
-        """A compacted topic as a table: `key` names the column that the records' keys become."""
+        """A compacted topic as a table.  `key`: the name of the column for the records' keys."""
         on_error = on_error or ("fail" if self.dead_letters is None else "dead_letter")
         if schema is None and format is None and "registry" not in options:
-            raise PipelineError("a table has columns: schema='name string, city string', or a registry")
+            raise PipelineError("a table needs columns: schema='name string, city string', or a registry")
         if schema is not None and format in (None, "json"):
-            schema = StructType([one for one in struct_type(schema).fields if one.name != key])
+            schema = StructType([field for field in struct_type(schema).fields if field.name != key])
 
         def rows(streaming: bool) -> Decoded:
             given = {"starting": "earliest", **({"groupId": self.name} if streaming else {}), **options}
-            found = self._decoded(topic, given, schema, format, on_error, streaming, deletions=True)
+            decoded = self._decoded(topic, given, schema, format, on_error, streaming, deletions=True)
             text = F.col("_key") if key_type == "binary" else F.col("_key").cast("string").cast(key_type)
-            return Decoded(found.rows.where("_key IS NOT NULL").withColumn(key, text), found.dead)
+            return Decoded(decoded.rows.where("_key IS NOT NULL").withColumn(key, text), decoded.dead)
 
         decoded = rows(True)
         if decoded.dead is not None:
@@ -179,15 +181,15 @@ class Pipeline:
         return Table(self, Stream(self, decoded.rows, (key,)), key, lambda: rows(False).rows)
 
     def from_df(self, df: DataFrame) -> Stream:
-        """A streaming DataFrame from anywhere."""
+        """A stream from any streaming DataFrame."""
         if not df.isStreaming:
             raise PipelineError(
-                "from_df takes a streaming DataFrame (spark.readStream), and this one is a batch"
+                "from_df takes a streaming DataFrame (spark.readStream), and this DataFrame is a batch"
             )
         return Stream(self, df)
 
     def read(self, topics: str | list[str] | None, options: Mapping[str, Any], streaming: bool) -> DataFrame:
-        """Kafka's columns of topics, as a batch or a stream; options are the source's."""
+        """The records of topics in Kafka's columns, as a batch or a stream.  `options`: options of the source."""
         reader: Any = self.spark.readStream if streaming else self.spark.read
         reader = reader.format("tidelog").option("bootstrap", self.bootstrap)
         if topics is not None:
@@ -198,7 +200,7 @@ class Pipeline:
         return frame
 
     def another(self, name: str, checkpoint: str) -> Pipeline:
-        """A pipeline beside this one: same session, broker and options."""
+        """Another pipeline with the same session, broker and options."""
         return Pipeline(
             name,
             bootstrap=self.bootstrap,
@@ -211,11 +213,11 @@ class Pipeline:
         )
 
     def admin(self) -> Admin:
-        """A client of the same broker, with the same security."""
+        """An admin client of the same broker, with the same security options."""
         from tidelog.client.blocking.admin import Admin
 
-        known = {one.lower() for one in (*KNOWN, *ALIASES)}
-        given = {name: one for name, one in self.options.items() if name.lower() in known}
+        option_names = {name.lower() for name in (*KNOWN, *ALIASES)}
+        given = {name: value for name, value in self.options.items() if name.lower() in option_names}
         settings = connection_of(
             OptionText({**given, "bootstrap": self.bootstrap}, KNOWN, ALIASES, "pipeline")
         )
@@ -232,7 +234,7 @@ class Pipeline:
         deletions: bool = False,
     ) -> Decoded:
         if format not in (None, "json", "avro", "protobuf"):
-            raise PipelineError(f"format is json, avro or protobuf, not {format!r}")
+            raise PipelineError(f"the format is json, avro or protobuf, not {format!r}")
         if format in ("avro", "protobuf") or "registry" in options:
             given = {"format": format or "json", "mode": mode_of(on_error, deletions), **options}
             if schema is not None:
@@ -245,7 +247,7 @@ class Pipeline:
         return decode_json(raw, struct_type(schema), on_error, self.name, deletions=deletions)
 
     def add_dead(self, rows: DataFrame) -> None:
-        """Rows that failed, for the dead-letter topic."""
+        """Adds rows that failed, for the dead-letter topic."""
         self._dead.append(rows)
 
     # Out
@@ -262,10 +264,10 @@ class Pipeline:
         guarantee: str | None = None,
         **options: Any,
     ) -> None:
-        """A topic as output: values are JSON of all columns, `format` avro or protobuf of them with a `schema` or a
-        `registry` (and `subject`, `message`), or bytes or text of `value` (SQL); keys are those of `key_by`, or `key`
-        (SQL)."""
-        schema = {one: options.pop(one) for one in ENCODING if one in options}
+        """Writes a stream to a topic.  Values are JSON of all columns; with `format` avro or protobuf they are encoded by a
+        `schema` or a `registry` (and `subject`, `message`); with bytes or text they are `value` (SQL).  Keys are those of
+        `key_by`, or `key` (SQL)."""
+        schema = {name: options.pop(name) for name in ENCODING if name in options}
         rows, of_sink = encoded(stream, format, key, value, schema)
         given = {"bootstrap": self.bootstrap, **self.options, **options, **of_sink, "topic": topic}
         given["guarantee"] = guarantee or self.guarantee
@@ -276,9 +278,9 @@ class Pipeline:
     ) -> None:
         if stream.mode != "append":
             raise PipelineError(
-                "rows that are renewed cannot be appended to files: .suppress() the windows, or write them to a topic"
+                "rows that change later cannot be appended to files: .suppress() the windows, or write them to a topic"
             )
-        given = {one: str(value) for one, value in options.items() if one != "partition_by"}
+        given = {name: str(value) for name, value in options.items() if name != "partition_by"}
         by = options.get("partition_by") or ()
         columns = (by,) if isinstance(by, str) else tuple(by)
         called = name or os.path.basename(path.rstrip("/"))
@@ -293,16 +295,16 @@ class Pipeline:
     def _add(self, output: Output) -> None:
         if output.name in self._outputs or output.name == DEAD_LETTERS:
             raise PipelineError(
-                f"there is an output {output.name!r} already: give this one a name of its own, name=..."
+                f"an output {output.name!r} already exists: give this output another name, name=..."
             )
         if self.queries:
-            raise PipelineError("the pipeline runs: outputs are added before it starts")
+            raise PipelineError("the pipeline is running: outputs must be added before it starts")
         self._outputs[output.name] = output
 
     def take_back(self, name: str) -> None:
-        """An output that was added, and is not wanted after all."""
+        """Removes an output that was added."""
         if self.queries:
-            raise PipelineError("the pipeline runs: outputs are taken back before it starts")
+            raise PipelineError("the pipeline is running: outputs must be removed before it starts")
         del self._outputs[name]
 
     # Running
@@ -312,7 +314,7 @@ class Pipeline:
             raise PipelineError(f"pipeline {self.name!r} has no output: end a stream with .to(topic)")
         if not self._dead or self.dead_letters is None:
             return dict(self._outputs)
-        rows = reduce(lambda one, other: one.unionByName(other), self._dead)
+        rows = reduce(lambda union, other: union.unionByName(other), self._dead)
         given = {
             "bootstrap": self.bootstrap,
             **self.options,
@@ -322,16 +324,17 @@ class Pipeline:
         return {**self._outputs, DEAD_LETTERS: TopicOutput(DEAD_LETTERS, rows, "append", given)}
 
     def start(self, *only: str, until_done: bool = False) -> dict[str, StreamingQuery]:
-        """Starts every output (or `only` these) as a query; with `until_done` they end when what is there now has been
-        processed.  In a file that `tidelog pipeline run` reads, it only says what is wanted: the command starts it."""
+        """Starts every output (or `only` these) as a query; with `until_done` the queries end when they have processed the
+        records that exist now.  In a file that `tidelog pipeline run` reads, this method only records what to start, and
+        the command starts it."""
         if any(query.isActive for query in self.queries.values()):
-            raise PipelineError(f"pipeline {self.name!r} runs already")
+            raise PipelineError(f"pipeline {self.name!r} is already running")
         outputs = self.outputs()
         for name in only:
             if name not in outputs:
-                raise PipelineError(f"there is no output {name!r}: there are {', '.join(outputs)}")
+                raise PipelineError(f"there is no output {name!r}: the outputs are {', '.join(outputs)}")
         if _reading_files:
-            self.wanted = Wanted(only, until_done)
+            self.wanted = StartRequest(only, until_done)
             return {}
         self.queries, self._running, self._until_done = {}, outputs, until_done
         self._starts_left = STARTS_MAX
@@ -344,7 +347,7 @@ class Pipeline:
         return dict(self.queries)
 
     def folder(self, output: str) -> str:
-        """The checkpoint of one output."""
+        """The checkpoint folder of one output."""
         return os.path.join(self.checkpoint, _file_name(output))
 
     def _begin(self, name: str) -> None:
@@ -354,12 +357,12 @@ class Pipeline:
             )
 
     def run(self, *only: str, until_done: bool = False) -> None:
-        """Starts, and waits for the end; the first output that fails stops the others and is raised."""
+        """Starts the pipeline and waits until it ends.  If an output fails, the others are stopped and its error raised."""
         self.start(*only, until_done=until_done)
         self.wait()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until all queries have ended (true), or for so many seconds."""
+        """Waits until all queries have ended (true), or for at most `timeout` seconds (false)."""
         import time
 
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -368,7 +371,7 @@ class Pipeline:
                 self.settle()
                 active = [query for query in self.queries.values() if query.isActive]
                 failed = [query.exception() for query in self.queries.values() if not query.isActive]
-                problem = next((one for one in failed if one is not None), None)
+                problem = next((exception for exception in failed if exception is not None), None)
                 if problem is not None:
                     raise problem
                 if not active:
@@ -381,7 +384,8 @@ class Pipeline:
             raise
 
     def settle(self) -> None:
-        """Stops what is done and would not end by itself; starts again what a busy machine did not let begin."""
+        """Stops queries that are done and would not end by themselves; restarts queries that a busy machine was too slow to
+        start."""
         for name, query in list(self.queries.items()):
             if query.isActive:
                 if self._until_done and self._running[name].clocked and caught_up(query):
@@ -399,20 +403,20 @@ class Pipeline:
     def query(
         self, output: str, *, store: str | None = None, operator: int = 0, batch: int | None = None
     ) -> DataFrame:
-        """The state of an output as its last checkpoint has it; `store` names one of `process`'s stores."""
+        """The state of an output in its last checkpoint.  `store`: the name of a store of `process`."""
         from tidelog.pipeline.streams.state import state_of
 
         return state_of(self.spark, self.folder(output), store, operator, batch)
 
 
-# Every pipeline that was defined in this process: what `tidelog pipeline run FILE.py` starts.
+# Every pipeline that was defined in this process: `tidelog pipeline run FILE.py` starts them.
 DEFINED: list[Pipeline] = []
 _reading_files = False
 
 
 @contextmanager
 def defined_in_files() -> Iterator[None]:
-    """What runs here defines pipelines for another to start: `run` and `start` return at once."""
+    """Within this context pipelines are only defined, and the caller starts them: `run` and `start` return at once."""
     global _reading_files
     _reading_files = True
     try:

@@ -1,4 +1,4 @@
-"""`process`: a function of one key, its rows, and the state it keeps, on Spark's transformWithState.
+"""`process`: runs a function over the rows of one key, with state and timers, on Spark's transformWithState.
 
 def rule(key, rows, context):
     total = context.stores.total
@@ -17,33 +17,33 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams.rows import Row
-from tidelog.pipeline.streams.stores import Declared, Opening
+from tidelog.pipeline.streams.stores import Declared, StoreOpener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Time = Literal["none", "event", "processing"]
 MODES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
-Function = Callable[[Any, Iterator[Row], "Context"], Iterable[Any] | None]
-OnTimer = Callable[[Any, int, "Context"], Iterable[Any] | None]
+Function = Callable[[Any, Iterator[Row], "ProcessContext"], Iterable[Any] | None]
+OnTimer = Callable[[Any, int, "ProcessContext"], Iterable[Any] | None]
 
 
 class Stores:
     """The declared stores as attributes."""
 
-    def __init__(self, handle: Any, openings: Mapping[str, Opening]) -> None:
-        for name, one in openings.items():
-            setattr(self, name, one.opened(handle, name))
+    def __init__(self, handle: Any, openings: Mapping[str, StoreOpener]) -> None:
+        for name, opener in openings.items():
+            setattr(self, name, opener.opened(handle, name))
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 
 
-class Timers:
-    """Moments, in milliseconds since 1970, at which `on_timer` is called for this key."""
+class KeyTimers:
+    """The times, in milliseconds since 1970, at which `on_timer` is called for this key."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -58,16 +58,16 @@ class Timers:
         return iter(list(self._handle.listTimers()))
 
 
-class Context:
-    """`now_ms` is the machine's time, `watermark_ms` that of the events (-1 without a watermark)."""
+class ProcessContext:
+    """`now_ms`: the machine's time; `watermark_ms`: the watermark of the events, -1 without one."""
 
-    def __init__(self, stores: Stores, timers: Timers, now_ms: int, watermark_ms: int) -> None:
+    def __init__(self, stores: Stores, timers: KeyTimers, now_ms: int, watermark_ms: int) -> None:
         self.stores, self.timers = stores, timers
         self.now_ms, self.watermark_ms = now_ms, watermark_ms
 
 
-class Process(StatefulProcessor):
-    """What Spark calls on the executors, once for each key with new rows or due timers."""
+class KeyedProcessor(StatefulProcessor):
+    """Called by Spark on the executors, once for each key with new rows or expired timers."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Process(StatefulProcessor):
         single_key: bool,
     ) -> None:
         self._function, self._on_timer = function, on_timer
-        self._openings = {name: Opening(one) for name, one in declared.items()}
+        self._openings = {name: StoreOpener(store) for name, store in declared.items()}
         self._schema = schema
         self._single_key = single_key
 
     def init(self, handle: Any) -> None:
         self._stores = Stores(handle, self._openings)
-        self._timers = Timers(handle)
+        self._timers = KeyTimers(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:  # noqa: N802, N803
-        given = (Row(one.asDict()) for one in rows)
+        given = (Row(row.asDict()) for row in rows)
         yield from self._rows(self._function(self._key(key), given, self._context(timerValues)))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[SparkRow]:  # noqa: N802, N803
@@ -101,8 +101,8 @@ class Process(StatefulProcessor):
     def _key(self, key: Any) -> Any:
         return key[0] if self._single_key else tuple(key)
 
-    def _context(self, times: Any) -> Context:
-        return Context(
+    def _context(self, times: Any) -> ProcessContext:
+        return ProcessContext(
             self._stores, self._timers, times.getCurrentProcessingTimeInMs(), times.getCurrentWatermarkInMs()
         )
 
@@ -113,7 +113,7 @@ class Process(StatefulProcessor):
                 unknown = result.keys() - set(names)
                 if unknown:
                     raise PipelineError(
-                        f"process returned fields its schema has not: {', '.join(sorted(unknown))}"
+                        f"process returned fields that are not in its schema: {', '.join(sorted(unknown))}"
                     )
                 values = [result.get(name) for name in names]
             else:
@@ -124,24 +124,24 @@ class Process(StatefulProcessor):
 
 
 def time_mode(
-    declared: Mapping[str, Declared], on_timer: bool, watermarked: bool, asked: Time | None
+    declared: Mapping[str, Declared], on_timer: bool, watermarked: bool, wanted: Time | None
 ) -> Time:
-    """Times to live run on the machine's clock; timers on the events' where there is a watermark."""
-    lives = any(one.ttl is not None for one in declared.values())
-    if asked is None:
-        asked = "processing" if lives else "event" if on_timer and watermarked else "none"
-        if on_timer and asked == "none":
-            asked = "processing"
-    if lives and asked != "processing":
-        raise PipelineError(f"a store's ttl runs on the machine's clock: it does not go with time={asked!r}")
-    if asked == "event" and not watermarked:
+    """The time mode of `process`: a store's ttl uses the machine's clock; timers use event time if there is a watermark."""
+    lives = any(store.ttl is not None for store in declared.values())
+    if wanted is None:
+        wanted = "processing" if lives else "event" if on_timer and watermarked else "none"
+        if on_timer and wanted == "none":
+            wanted = "processing"
+    if lives and wanted != "processing":
+        raise PipelineError(f"a store's ttl uses the machine's clock: it does not go with time={wanted!r}")
+    if wanted == "event" and not watermarked:
         raise PipelineError("timers on event time need .watermark(column, delay) first")
-    if on_timer and asked == "none":
+    if on_timer and wanted == "none":
         raise PipelineError("on_timer needs time='event' or time='processing'")
-    return asked
+    return wanted
 
 
 def processed(
-    frame: DataFrame, keys: list[Any], process: Process, schema: StructType, time: Time
+    frame: DataFrame, keys: list[Any], process: KeyedProcessor, schema: StructType, time: Time
 ) -> DataFrame:
     return frame.groupBy(*keys).transformWithState(process, schema, "Append", MODES[time])

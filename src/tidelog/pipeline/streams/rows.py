@@ -1,7 +1,7 @@
-"""A user's function over the rows of a stream, on the executors: rows come and go as Arrow batches.
+"""Runs a user's function over the rows of a stream, on the executors; rows come and go as Arrow batches.
 
-A row is a dict whose fields are attributes too.  With `caught`, what raises or does not fit the schema is not an
-error of the query but a row with `_error` and the input as JSON, for the dead-letter topic."""
+A row is a dict whose fields are also attributes.  With `caught`, an exception or a result that does not fit the schema does
+not fail the query, but becomes a row with `_error` and the input as JSON, for the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from tidelog.pipeline.option_text import PipelineError
-from tidelog.pipeline.record_frame import arrow_schema
+from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.source.record_schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow
 
 Kind = Literal["map", "flat_map", "filter"]
 REASON_CHARS_MAX = 500
-# What a failed row carries beside the fields of the result, which are null in it.
+# The columns of a failed row beside the fields of the result, which are null.
 FAILED = StructType(
     [
         StructField("_error", StringType()),
@@ -38,11 +38,11 @@ class Row(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a row has no field {name!r}: there are {', '.join(self)}") from None
+            raise AttributeError(f"the row has no field {name!r}: its fields are {', '.join(self)}") from None
 
 
 class RowFunction:
-    """What Spark's `mapInArrow` calls; pickled to the executors together with the user's function."""
+    """Called by Spark's `mapInArrow`; pickled to the executors together with the user's function."""
 
     def __init__(
         self, function: Callable[[Row], Any], kind: Kind, schema: StructType, step: str, caught: bool
@@ -78,7 +78,7 @@ class RowFunction:
             yield self._with_failures(good, failed) if self._caught else good
         if self._caught:
             return
-        # Spark wants at least the shape of an empty answer where a partition had no batches.
+        # For a partition without batches Spark needs an empty batch with the schema.
         yield pyarrow.RecordBatch.from_pylist([], schema=wanted)
 
     def _results(self, row: Row) -> list[dict[str, Any]]:
@@ -87,14 +87,14 @@ class RowFunction:
             return [row] if result else []
         if self._kind == "map":
             return [] if result is None else [self._fields(result)]
-        return [] if result is None else [self._fields(one) for one in result]
+        return [] if result is None else [self._fields(output) for output in result]
 
     def _fields(self, result: Any) -> dict[str, Any]:
         if isinstance(result, dict):
             unknown = result.keys() - set(self._schema.names)
             if unknown:
                 raise ValueError(
-                    f"the function returned fields that its schema has not: {', '.join(sorted(unknown))}"
+                    f"the function returned fields that are not in its schema: {', '.join(sorted(unknown))}"
                 )
             return result
         if is_dataclass(result) and not isinstance(result, type):
@@ -116,20 +116,20 @@ class RowFunction:
             raise PipelineError(f"{self._step} raised {reason} for {dict(row)!r:.300}") from problem
         value = row.get("value")
         if not isinstance(value, bytes):
-            fields = {name: one for name, one in row.items() if not name.startswith("_")}
+            fields = {name: field for name, field in row.items() if not name.startswith("_")}
             value = json.dumps(fields, default=str, ensure_ascii=False).encode()
         key = row.get("key", row.get("_key"))
         return {
             "_error": f"{self._step}: {reason}",
             "_failed_key": key if isinstance(key, bytes) else None if key is None else str(key).encode(),
             "_failed_value": value,
-            "_failed_from": json.dumps([_either(row, one) for one in ("topic", "partition", "offset")]),
+            "_failed_from": json.dumps([_either(row, name) for name in ("topic", "partition", "offset")]),
         }
 
     def _fitting(
         self, made: list[dict[str, Any]], origins: list[Row], wanted: Any, failed: list[dict[str, Any]]
     ) -> pyarrow.RecordBatch:
-        """The rows that fit the schema; those that do not are failures of the rows they come from."""
+        """The results that fit the schema; a result that does not fit is a failure of the row it comes from."""
         import pyarrow
 
         try:

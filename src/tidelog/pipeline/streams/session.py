@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: settings that suit streams on one machine, all of which may be overridden."""
+"""The Spark session of a pipeline, with settings for streams on one machine; all of them can be overridden."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 OF_STATE = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-    # Uploads what changed instead of whole snapshots: the quickest commits of state.
+    # Uploads changes instead of whole snapshots: the fastest way to commit state.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 SETTINGS = {
@@ -27,7 +27,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "true",
-    # What goes between Spark and Python in small pieces waits less without TCP.
+    # Small messages between Spark and Python have less latency without TCP.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 ON_THIS_MACHINE = {
@@ -42,7 +42,7 @@ LOCAL = "local[*]"
 
 
 def session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The running session if there is one, else a new one.  spark-submit decides the master where it started us."""
+    """The running session if there is one, otherwise a new one.  Under spark-submit, spark-submit decides the master."""
     need_spark()
     from pyspark.sql import SparkSession
 
@@ -67,7 +67,7 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
 
 
 def _shuffle_partitions(master: str | None) -> int:
-    """Each partition of state costs a task in every micro-batch: as many as there are cores, no more."""
+    """One partition per core, since each partition of state costs a task in every micro-batch."""
     cores = os.cpu_count() or 1
     if master is None or master == LOCAL:
         return cores
@@ -79,7 +79,8 @@ def _shuffle_partitions(master: str | None) -> int:
 
 @contextmanager
 def state_settings(spark: SparkSession) -> Iterator[None]:
-    """A query takes the settings of the moment it starts: state in RocksDB, also in a session that others made."""
+    """Sets the state settings while a query starts, because the query keeps the settings of that moment: so state is in
+    RocksDB even in a session that the user created."""
     before = {name: spark.conf.get(name, None) for name in OF_STATE}
     for name, value in OF_STATE.items():
         spark.conf.set(name, value)

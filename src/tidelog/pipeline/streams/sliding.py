@@ -1,7 +1,7 @@
-"""Sliding windows: for every row, an aggregate over the rows of its key in the time that ends with it.
+"""Sliding windows: for every row, an aggregate over the rows with the same key in the time that ends with the row.
 
-Spark has none, so the rows of a window are kept in state and go on as a list, which Spark's functions of lists then
-aggregate.  A row that comes out of order also renews the windows of later rows that it belongs to."""
+Spark does not have them.  So state keeps the rows of a window and emits them as a list, which Spark's list functions
+aggregate.  A row that arrives out of order also updates the windows of the later rows that it belongs to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import duration_ms
 from tidelog.pipeline.streams.rows import Row
@@ -49,31 +49,33 @@ class Sliding:
         """`count`, `sum`, `min`, `max`, `avg`, `first`, `last`, `collect_list` and `collect_set` of any expression."""
         stream = self.stream
         if not stream.keys:
-            raise PipelineError("sliding windows go by keys: .key_by(column) first")
+            raise PipelineError("sliding windows need keys: .key_by(column) first")
         if not aggregates:
-            raise PipelineError('aggregate needs names and what they are: aggregate(total="sum(amount)")')
+            raise PipelineError('aggregate needs names and expressions: aggregate(total="sum(amount)")')
         parsed = {name: parse(text) for name, text in aggregates.items()}
-        arguments = [F.expr(one.argument).alias(f"_a{at}") for at, one in enumerate(parsed.values())]
+        arguments = [
+            F.expr(aggregate.argument).alias(f"_a{at}") for at, aggregate in enumerate(parsed.values())
+        ]
         narrow = stream.df.select(*stream.keys, F.col(time_column(stream)).alias("_at"), *arguments)
         kept = StructType([narrow.schema["_at"], *(narrow.schema[f"_a{at}"] for at in range(len(parsed)))])
-        declared = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in kept.fields)
-        keys = [narrow.schema[one] for one in stream.keys]
-        times = [StructField(one, TimestampType()) for one in ("window_start", "window_end")]
+        declared = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in kept.fields)
+        keys = [narrow.schema[name] for name in stream.keys]
+        times = [StructField(name, TimestampType()) for name in ("window_start", "window_end")]
         shape = StructType([*keys, *times, StructField("_rows", ArrayType(kept))])
         slide = Slide(
             duration_ms(self.size) or 0, duration_ms(self.grace) or 0, kept.names, list(stream.keys)
         )
         wide = replace(stream, df=narrow).process(slide, shape, stores={"rows": List(declared)}, time="none")
         values = [
-            F.expr(one.over(f"_a{at}", kept[f"_a{at}"].dataType)).alias(name)
-            for at, (name, one) in enumerate(parsed.items())
+            F.expr(aggregate.over(f"_a{at}", kept[f"_a{at}"].dataType)).alias(name)
+            for at, (name, aggregate) in enumerate(parsed.items())
         ]
         df = wide.df.select(*stream.keys, "window_start", "window_end", *values)
         return replace(wide, df=df, keys=stream.keys, time="window_end")
 
 
 class Slide:
-    """Keeps the rows that a window can still need, and yields the windows that new rows changed."""
+    """Keeps the rows that a window can still need, and yields the windows that new rows have changed."""
 
     def __init__(self, size_ms: int, grace_ms: int, fields: list[str], keys: list[str]) -> None:
         self._size, self._grace = timedelta(milliseconds=size_ms), timedelta(milliseconds=grace_ms)
@@ -81,25 +83,25 @@ class Slide:
         self._keys = keys
 
     def __call__(
-        self, key: Any, rows: Iterator[Row], context: processing.Context
+        self, key: Any, rows: Iterator[Row], context: processing.ProcessContext
     ) -> Iterator[dict[str, Any]]:
-        held = [{**one, "_at": _utc(one["_at"])} for one in context.stores.rows]
-        newest = max((one["_at"] for one in held), default=datetime.min.replace(tzinfo=UTC) + self._grace)
+        held = [{**row, "_at": _utc(row["_at"])} for row in context.stores.rows]
+        newest = max((row["_at"] for row in held), default=datetime.min.replace(tzinfo=UTC) + self._grace)
         changed = set()
-        for row in sorted(rows, key=lambda one: _utc(one["_at"])):
+        for row in sorted(rows, key=lambda row: _utc(row["_at"])):
             at = _utc(row["_at"])
             if at < newest - self._grace:
                 continue
             newest = max(newest, at)
             held.append({name: row[name] for name in self._fields} | {"_at": at})
-            changed |= {at, *(one["_at"] for one in held if at < one["_at"] <= at + self._size)}
-        held.sort(key=lambda one: one["_at"])
+            changed |= {at, *(later["_at"] for later in held if at < later["_at"] <= at + self._size)}
+        held.sort(key=lambda row: row["_at"])
         for end in sorted(changed):
             begin = end - self._size
-            window = [one for one in held if begin <= one["_at"] <= end]
+            window = [row for row in held if begin <= row["_at"] <= end]
             named = dict(zip(self._keys, key if isinstance(key, tuple) else (key,), strict=True))
             yield {**named, "window_start": begin, "window_end": end, "_rows": window}
-        context.stores.rows.set(one for one in held if one["_at"] >= newest - self._grace - self._size)
+        context.stores.rows.set(row for row in held if row["_at"] >= newest - self._grace - self._size)
 
 
 def _utc(moment: datetime) -> datetime:
@@ -114,12 +116,10 @@ class Aggregate:
 
     def over(self, field: str, kind: DataType) -> str:
         """SQL for this aggregate over `field` of the structs in `_rows`."""
-        every = f"filter(transform(_rows, one -> one.{field}), one -> one IS NOT NULL)"
+        every = f"filter(transform(_rows, row -> row.{field}), value -> value IS NOT NULL)"
         if self.distinct or self.function == "collect_set":
             every = f"array_distinct({every})"
-        total = (
-            f"aggregate({every}, CAST(0 AS {_wide(kind)}), (sum, one) -> CAST(sum + one AS {_wide(kind)}))"
-        )
+        total = f"aggregate({every}, CAST(0 AS {_wide(kind)}), (sum, value) -> CAST(sum + value AS {_wide(kind)}))"
         return {
             "count": f"CAST(size({every}) AS BIGINT)",
             "sum": f"CASE WHEN size({every}) > 0 THEN {total} END",
@@ -141,11 +141,13 @@ def parse(text: str) -> Aggregate:
     try:
         call = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.ParseError as problem:
-        raise PipelineError(f"{text!r} is no SQL: {str(problem).splitlines()[0]}") from None
+        raise PipelineError(f"{text!r} is not SQL: {str(problem).splitlines()[0]}") from None
     name = call.sql_name().lower() if isinstance(call, exp.Func) else ""
     name = {"array_agg": "collect_list", "array_unique_agg": "collect_set"}.get(name, name)
     if name not in KNOWN:
-        raise PipelineError(f"{text!r} is no aggregate for sliding windows: there are {', '.join(KNOWN)}")
+        raise PipelineError(
+            f"{text!r} is not an aggregate for sliding windows: the aggregates are {', '.join(KNOWN)}"
+        )
     inner = call.this
     distinct = isinstance(inner, exp.Distinct)
     if distinct:

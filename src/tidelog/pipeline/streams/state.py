@@ -1,4 +1,4 @@
-"""The state of a query, as its last checkpoint has it, through Spark's state reader."""
+"""Reads the state of a query from its last checkpoint, with Spark's state reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def state_of(
     spark: SparkSession, checkpoint: str, store: str | None, operator: int, batch: int | None
 ) -> DataFrame:
-    """Keys and values as columns; `batch` is an earlier checkpoint."""
+    """The keys and values as columns.  `batch`: the number of an earlier batch."""
     if "://" not in checkpoint and not os.path.isdir(os.path.join(checkpoint, "state")):
         raise PipelineError(f"there is no state in {checkpoint}: the output keeps none, or has not run yet")
     reader = spark.read.format("statestore").option("operatorId", operator)
@@ -37,6 +37,6 @@ def state_of(
         if not isinstance(field.dataType, StructType):
             columns[field.name] = F.col(field.name)
             continue
-        for one in field.dataType.names:
-            columns.setdefault(one, F.col(f"{field.name}.`{one}`").alias(one))
+        for name in field.dataType.names:
+            columns.setdefault(name, F.col(f"{field.name}.`{name}`").alias(name))
     return frame.select(*columns.values())

@@ -1,6 +1,6 @@
-"""State that a `process` function keeps for each key: values, lists and maps, in RocksDB, with a time to live.
+"""The state that a `process` function keeps for each key: values, lists and maps, in RocksDB, with a time to live.
 
-Fields are named once, in the declaration; functions read and write them as rows or as single values."""
+The declaration names the fields; functions read and write them as rows or as single values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Value:
 
 @dataclass(frozen=True)
 class List:
-    """Many, in the order they were added."""
+    """A list of values or rows, in the order in which they were added."""
 
     schema: str
     ttl: str | None = None
@@ -32,7 +32,7 @@ class List:
 
 @dataclass(frozen=True)
 class Map:
-    """Values by a key of their own: `Map("country string", "count int")`."""
+    """Values by a key of the map: `Map("country string", "count int")`."""
 
     key: str
     schema: str
@@ -42,10 +42,10 @@ class Map:
 Declared = Value | List | Map
 
 
-class Shape:
-    """A declaration such as `double` or `count int, total double`, and rows in and out of it.
+class StoreSchema:
+    """The schema of a store, declared as `double` or `count int, total double`; converts rows to and from state.
 
-    Made on the driver, where Spark can read the text, and pickled to the executors."""
+    It is made on the driver, where Spark can parse the text, and pickled to the executors."""
 
     def __init__(self, text: str) -> None:
         # `double` is one column without a name; `a int` and `a int, b int` have names.
@@ -62,23 +62,23 @@ class Shape:
         return (value,)
 
     def unpacked(self, values: Any) -> Any:
-        known = [aware(one) for one in values]
-        return known[0] if self.single else Row(zip(self.type.names, known, strict=True))
+        fields = [aware(field) for field in values]
+        return fields[0] if self.single else Row(zip(self.type.names, fields, strict=True))
 
 
 def aware(value: Any) -> Any:
-    """Times of rows are in UTC; those that come out of state are local and do not say so."""
+    """Timestamps of rows are in UTC; Spark's state returns them in local time and without a zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, list):
-        return [aware(one) for one in value]
+        return [aware(element) for element in value]
     if isinstance(value, dict):
-        return {name: aware(one) for name, one in value.items()}
+        return {name: aware(element) for name, element in value.items()}
     return value
 
 
 class ValueStore:
-    def __init__(self, handle: Any, name: str, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(self, handle: Any, name: str, shape: StoreSchema, ttl_ms: int | None) -> None:
         self._shape = shape
         self._state = handle.getValueState(name, shape.type, ttl_ms)
 
@@ -94,20 +94,20 @@ class ValueStore:
 
 
 class ListStore:
-    def __init__(self, handle: Any, name: str, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(self, handle: Any, name: str, shape: StoreSchema, ttl_ms: int | None) -> None:
         self._shape = shape
         self._state = handle.getListState(name, shape.type, ttl_ms)
 
     def __iter__(self) -> Iterator[Any]:
         if self._state.exists():
-            # Taken at once: an iterator that is left half way confuses the next call to the state.
+            # Read at once: an iterator that is not exhausted disturbs the next call to the state.
             yield from [self._shape.unpacked(values) for values in list(self._state.get())]
 
     def append(self, value: Any) -> None:
         self._state.appendValue(self._shape.packed(value))
 
     def set(self, values: Iterable[Any]) -> None:
-        packed = [self._shape.packed(one) for one in values]
+        packed = [self._shape.packed(value) for value in values]
         if packed:
             self._state.put(packed)
         else:
@@ -118,7 +118,9 @@ class ListStore:
 
 
 class MapStore:
-    def __init__(self, handle: Any, name: str, key: Shape, shape: Shape, ttl_ms: int | None) -> None:
+    def __init__(
+        self, handle: Any, name: str, key: StoreSchema, shape: StoreSchema, ttl_ms: int | None
+    ) -> None:
         self._key, self._shape = key, shape
         self._state = handle.getMapState(name, key.type, shape.type, ttl_ms)
 
@@ -149,12 +151,12 @@ class MapStore:
         return self._key.packed(key) if isinstance(key, dict | tuple) else (key,)
 
 
-class Opening:
+class StoreOpener:
     """A declared store, ready to be opened on an executor."""
 
     def __init__(self, declared: Declared) -> None:
-        self._shape = Shape(declared.schema)
-        self._key = Shape(declared.key) if isinstance(declared, Map) else None
+        self._shape = StoreSchema(declared.schema)
+        self._key = StoreSchema(declared.key) if isinstance(declared, Map) else None
         self._many = isinstance(declared, List)
         self._ttl_ms = duration_ms(declared.ttl)
 

@@ -1,4 +1,4 @@
-"""A stream: a DataFrame, what its rows are keyed by, which column is their time, and how it is to be written.
+"""A stream: a DataFrame with its key columns, its time column and its output mode.
 
 Every method returns a new stream; nothing runs until the pipeline starts."""
 
@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import joins, processing, sliding, windows
 from tidelog.pipeline.streams.decode import dead_letters, struct_type
 from tidelog.pipeline.streams.durations import spark_interval
@@ -33,26 +33,26 @@ class Stream:
     pipeline: Pipeline
     df: DataFrame
     keys: tuple[str, ...] = ()
-    time: str | None = None  # the column that windows go by
+    time: str | None = None  # the column with the time that windows use
     watermarked: bool = False
     mode: str = "append"  # or "update": rows are newer versions of earlier ones
-    closes: bool = False  # windows that a watermark will close
-    clocked: bool = False  # state that goes by the machine's clock
+    closes: bool = False  # the stream has windows that a watermark will close
+    clocked: bool = False  # the stream has state that uses the machine's clock
 
     # Rows
 
     def map(self, function: Callable[[Row], Any], schema: str | StructType | None = None) -> Stream:
-        """Calls `function(row)`; what it returns (a dict, tuple or dataclass) is the new row, None is none."""
+        """Calls `function(row)`; the dict, tuple or dataclass it returns is the new row; None drops the row."""
         return self._python(function, "map", schema)
 
     def flat_map(
         self, function: Callable[[Row], Iterable[Any] | None], schema: str | StructType | None = None
     ) -> Stream:
-        """Calls `function(row)`; each of what it returns or yields is a row."""
+        """Calls `function(row)`; every item that it returns or yields is a new row."""
         return self._python(function, "flat_map", schema)
 
     def filter(self, condition: Expression | Callable[[Row], Any]) -> Stream:
-        """Keeps rows for which an SQL text, a Column or a function is true; Spark runs the first two fastest."""
+        """Keeps rows for which an SQL text, a Column or a function is true; SQL texts and Columns run faster."""
         if isinstance(condition, str | Column):
             return replace(self, df=self.df.where(condition))
         return self._python(condition, "filter", None)
@@ -60,26 +60,31 @@ class Stream:
     where = filter
 
     def select(self, *columns: Expression, **named: Expression) -> Stream:
-        """SQL texts or Columns, and new ones by name: `select("id", total="price * count")`."""
-        made = [*map(_column, columns), *(_column(one).alias(name) for name, one in named.items())]
+        """Selects SQL texts or Columns, and new columns by name: `select("id", total="price * count")`."""
+        made = [
+            *map(_column, columns),
+            *(_column(expression).alias(name) for name, expression in named.items()),
+        ]
         chosen = self.df.select(*made)
-        kept = tuple(one for one in self.keys if one in chosen.columns)
+        kept = tuple(key for key in self.keys if key in chosen.columns)
         time = self.time if self.time in chosen.columns else None
         return replace(self, df=chosen, keys=kept if len(kept) == len(self.keys) else (), time=time)
 
     def with_columns(self, **named: Expression) -> Stream:
-        return replace(self, df=self.df.withColumns({name: _column(one) for name, one in named.items()}))
+        return replace(
+            self, df=self.df.withColumns({name: _column(expression) for name, expression in named.items()})
+        )
 
     def drop(self, *columns: str) -> Stream:
         keys = () if set(columns) & set(self.keys) else self.keys
         return replace(self, df=self.df.drop(*columns), keys=keys)
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> Stream:
-        """Any change of the DataFrame."""
+        """Applies any function to the DataFrame."""
         return replace(self, df=function(self.df))
 
     def branch(self, *conditions: Expression) -> list[Stream]:
-        """One stream for each condition, the first that is true taking the row, and one of what is left."""
+        """One stream for each condition, and one for the remaining rows; a row goes to the first condition that is true."""
         taken: Column = F.lit(False)
         branches = []
         for condition in conditions:
@@ -89,12 +94,12 @@ class Stream:
         return [*branches, replace(self, df=self.df.where(~taken))]
 
     def merge(self, *others: Stream) -> Stream:
-        """The rows of all; columns by name, null where a stream has none of that name."""
+        """The rows of all streams, with columns matched by name; a column that a stream does not have is null."""
         df = self.df
         for other in others:
             df = df.unionByName(other.df, allowMissingColumns=True)
-        watermarked = self.watermarked and all(one.watermarked for one in others)
-        clocked = self.clocked or any(one.clocked for one in others)
+        watermarked = self.watermarked and all(other.watermarked for other in others)
+        clocked = self.clocked or any(other.clocked for other in others)
         return replace(self, df=df, watermarked=watermarked, clocked=clocked)
 
     def _python(self, function: Callable[[Row], Any], kind: Kind, schema: str | StructType | None) -> Stream:
@@ -111,7 +116,7 @@ class Stream:
             self.pipeline.add_dead(dead_letters(failed, key, value, error, place, self.pipeline.name))
             df = df.where("_error IS NULL").drop(*FAILED.names)
         keys = self.keys if set(self.keys) <= set(df.columns) else ()
-        # A function's rows are new rows: Spark knows no watermark for them.
+        # A function's rows are new rows: they have no watermark in Spark.
         return replace(
             self, df=df, keys=keys, time=self.time if self.time in df.columns else None, watermarked=False
         )
@@ -119,53 +124,57 @@ class Stream:
     # Keys, time, windows
 
     def key_by(self, *columns: str, **named: Expression) -> Stream:
-        """What aggregates, joins, `process` and the keys of written records go by."""
-        df = self.df.withColumns({name: _column(one) for name, one in named.items()}) if named else self.df
+        """Sets the key columns, which aggregates, joins, `process` and the keys of written records use."""
+        df = (
+            self.df.withColumns({name: _column(expression) for name, expression in named.items()})
+            if named
+            else self.df
+        )
         keys = (*columns, *named)
         self._check_columns(df, keys)
         return replace(self, df=df, keys=keys)
 
     def watermark(self, column: str, delay: str) -> Stream:
-        """`column` is the time of a row; rows that come more than `delay` behind the newest are late and left out."""
+        """Sets the time column and its watermark: rows more than `delay` behind the newest row are late and left out."""
         self._check_columns(self.df, (column,))
         return replace(
             self, df=self.df.withWatermark(column, spark_interval(delay)), time=column, watermarked=True
         )
 
     def tumbling(self, size: str) -> windows.Windowed:
-        """Windows of `size`, one after the other."""
+        """Consecutive windows of `size`."""
         return windows.Windowed(self, windows.fixed(self, size, size))
 
     def hopping(self, size: str, every: str) -> windows.Windowed:
-        """Windows of `size` that begin `every` so often, and overlap."""
+        """Windows of `size` that begin at intervals of `every`, and so overlap."""
         return windows.Windowed(self, windows.fixed(self, size, every))
 
     def session(self, gap: str) -> windows.Windowed:
-        """Windows that end when a key is silent for `gap`; each is a row once the watermark has passed its end."""
+        """Windows that end when a key has no rows for `gap`; a window is emitted once the watermark has passed its end."""
         return windows.Windowed(self, windows.session(self, gap), final=True)
 
     def sliding(self, size: str, *, grace: str | None = None) -> sliding.Sliding:
-        """For every row a window of the rows of its key up to `size` before it; rows more than `grace` behind the
-        newest of their key (default: `size`) are late and left out."""
+        """For every row, a window of the rows with the same key in the time `size` before it.  Rows more than `grace`
+        (default: `size`) behind the newest row of their key are late and left out."""
         return sliding.Sliding(self, size, grace or size)
 
     # State
 
     def aggregate(self, **aggregates: Expression) -> Stream:
-        """For each key, over all of its rows so far: `aggregate(total="sum(amount)", best="max(score)")`."""
+        """Aggregates all rows of each key so far: `aggregate(total="sum(amount)", best="max(score)")`."""
         return windows.aggregated(self, None, aggregates)
 
     def count(self, name: str = "count") -> Stream:
         return windows.aggregated(self, None, {name: F.count(F.lit(1))})
 
     def reduce(self, function: Callable[[Row, Row], Any]) -> Stream:
-        """Folds the rows of a key into one: `function(so far, row)`."""
+        """Folds the rows of a key into one row: `function(result, row)`."""
         return windows.reduced(self, function)
 
     def deduplicate(self, *columns: str, within: str | None = None) -> Stream:
-        """Leaves out rows that were there already, by `columns` (default: the keys).
+        """Leaves out rows whose `columns` (default: the keys) an earlier row had.
 
-        `within` a time that the watermark covers, state is forgotten; without it, everything is remembered."""
+        With `within`, a time that the watermark covers, old state is dropped; without it, all state is kept."""
         names = list(columns or self.keys) or None
         if within is None:
             return replace(self, df=self.df.dropDuplicates(names))
@@ -188,18 +197,20 @@ class Stream:
         `stores` are kept for each key in RocksDB: `{"total": "double", "last": List("at timestamp", ttl="1 hour")}`.
         """
         if not self.keys:
-            raise PipelineError("process works on keys: .key_by(column) first")
+            raise PipelineError("process needs keys: .key_by(column) first")
         self.check_appended("process")
-        declared = {name: Value(one) if isinstance(one, str) else one for name, one in (stores or {}).items()}
+        declared = {
+            name: Value(store) if isinstance(store, str) else store for name, store in (stores or {}).items()
+        }
         mode = processing.time_mode(declared, on_timer is not None, self.watermarked, time)
         shape = struct_type(schema)
-        call = processing.Process(function, on_timer, declared, shape, len(self.keys) == 1)
+        call = processing.KeyedProcessor(function, on_timer, declared, shape, len(self.keys) == 1)
         df = processing.processed(self.df, list(self.keys), call, shape, mode)
         keys = self.keys if set(self.keys) <= set(shape.names) else ()
         return Stream(self.pipeline, df, keys, clocked=self.clocked or mode == "processing")
 
     def suppress(self) -> Stream:
-        """One row for each window, when the watermark has closed it, instead of one for every change."""
+        """Emits one row per window, when the watermark has closed it, instead of one row per change."""
         if not self.closes:
             raise PipelineError(
                 "suppress waits for windows to close: it comes after aggregate, count or reduce of a window, "
@@ -218,15 +229,16 @@ class Stream:
         how: joins.How = "inner",
         snapshot: bool = False,
     ) -> Stream:
-        """With a stream: rows with equal `on` at most `within` apart.  With a table: its row at that time.
+        """Joins a stream: rows with equal `on` columns, at most `within` apart.  Joins a table: the table's row at the time
+        of the stream's row.
 
-        `snapshot`: the table is read whole in every micro-batch; fast for small tables."""
+        `snapshot`: the table is read whole in every micro-batch, which is fast for small tables."""
         from tidelog.pipeline.streams.table import Table
 
         if isinstance(other, Table):
             if within is not None:
                 raise PipelineError(
-                    "within is for joins of two streams: a table has one row for a key at a time"
+                    "within is for joins of two streams: a table has one row per key at a time"
                 )
             return joins.stream_table(self, other, on, how, snapshot)
         if snapshot:
@@ -236,7 +248,7 @@ class Stream:
     # Out
 
     def to(self, topic: str, **options: Any) -> Stream:
-        """Writes to `topic`; see `Pipeline.write`.  Returns this stream, for more."""
+        """Writes to `topic`; see `Pipeline.write`.  Returns this stream, so that it can be used further."""
         self.pipeline.write(self, topic, **options)
         return self
 
@@ -251,7 +263,7 @@ class Stream:
 
         stream = self.key_by(key) if key is not None else self
         if not stream.keys:
-            raise PipelineError("a table goes by a key: .key_by(column) first")
+            raise PipelineError("a table needs a key: .key_by(column) first")
         return Table.of_stream(stream)
 
     def for_each_batch(
@@ -262,11 +274,11 @@ class Stream:
         return self
 
     def check_appended(self, step: str) -> None:
-        """Spark keeps state only over rows that are not renewed."""
+        """Raises an error if rows may change later: Spark keeps state only over rows that do not change."""
         if self.mode != "append":
             raise PipelineError(
-                f"{step} needs rows that do not change any more, and aggregates do: .suppress() the windows, or write "
-                "them to a topic and go on from there"
+                f"{step} needs rows that do not change any more, and aggregates change: .suppress() the windows, or "
+                "write them to a topic and read that topic"
             )
 
     @staticmethod

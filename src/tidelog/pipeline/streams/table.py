@@ -1,6 +1,6 @@
-"""A compacted topic as a changing table: the latest row of each key; a record without a value deletes its row.
+"""A compacted topic as a changing table: the latest row of each key; a record without a value deletes the row.
 
-`changes` is the stream of its changes: the key, the fields, and `_deleted`.  `latest()` is the table as it stands."""
+`changes` is the stream of the table's changes: the key, the fields, and `_deleted`.  `latest()` is the current table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ DELETED = "_deleted"
 
 
 def newest(rows: DataFrame, key: str) -> DataFrame:
-    """The latest record of each key, deletions among them: the last of its partition, whatever its time says, as
-    compaction has it.  A key is in several partitions only where some were added: then the newest of these counts."""
+    """The latest record of each key, deletions included: the last one in its partition, whatever its timestamp, as in
+    compaction.  A key is in several partitions only if partitions were added: then the newest of these records counts."""
     last = Window.partitionBy(key, "_partition").orderBy(F.col("_offset").desc())
     latest = Window.partitionBy(key).orderBy(F.col("_timestamp").desc(), F.col("_partition").desc())
     for order in (last, latest):
@@ -47,24 +47,24 @@ class Table:
 
     @property
     def fields(self) -> list[str]:
-        """Columns besides the key and those that begin with `_`."""
-        return [one for one in self.df.columns if one != self.key and not one.startswith("_")]
+        """The columns except the key and those whose names begin with `_`."""
+        return [name for name in self.df.columns if name != self.key and not name.startswith("_")]
 
     @classmethod
     def of_stream(cls, stream: Stream) -> Table:
-        """The latest row of each key of any stream."""
+        """The table of the latest row of each key of any stream."""
         if len(stream.keys) != 1:
-            raise PipelineError("a table goes by one column: .key_by(column)")
+            raise PipelineError("a table has one key column: .key_by(column)")
         df = stream.df
         if DELETED not in df.columns:
             df = df.withColumn(DELETED, F.lit(False))
         return cls(stream.pipeline, replace(stream, df=df), stream.keys[0], None)
 
     def latest(self) -> DataFrame:
-        """The table as it stands, as a batch; read anew whenever it is used."""
+        """The current table as a batch; it is read again whenever it is used."""
         if self.read is None:
             raise PipelineError(
-                "only a table of a topic can be read as it stands: write this one to a topic first"
+                "only a table of a topic can be read as a batch: write this table to a topic first"
             )
         rows = newest(self.read(), self.key)
         return rows.where(~F.col(DELETED)).select(self.key, *self.fields)
@@ -76,8 +76,10 @@ class Table:
 
     def select(self, *columns: str, **named: str) -> Table:
         def chosen(df: DataFrame) -> DataFrame:
-            made = [F.expr(one) for one in columns] + [F.expr(one).alias(name) for name, one in named.items()]
-            kept = [F.col(one) for one in df.columns if one == self.key or one.startswith("_")]
+            made = [F.expr(expression) for expression in columns] + [
+                F.expr(expression).alias(name) for name, expression in named.items()
+            ]
+            kept = [F.col(column) for column in df.columns if column == self.key or column.startswith("_")]
             return df.select(*kept, *made)
 
         return self._changed(chosen)
@@ -101,6 +103,6 @@ class Table:
         return replace(self.changes, df=self.df.where(~F.col(DELETED)).drop(DELETED), keys=(self.key,))
 
     def to(self, topic: str, **options: Any) -> Table:
-        """Writes the changes; deletions are records without a value, as compacted topics want them."""
+        """Writes the changes; deletions are records without a value (tombstones)."""
         self.pipeline.write(replace(self.changes, keys=(self.key,)), topic, **options)
         return self

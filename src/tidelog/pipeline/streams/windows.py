@@ -1,6 +1,6 @@
-"""Windows and what is aggregated over them.
+"""Windows and aggregates over windows.
 
-Fixed and session windows are Spark's own; sliding ones are in `sliding`."""
+Fixed and session windows are Spark's own; sliding windows are in `sliding`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.option_text import PipelineError
+from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.streams import processing
 from tidelog.pipeline.streams.durations import duration_ms, spark_interval
 from tidelog.pipeline.streams.rows import Row, RowFunction
@@ -31,20 +31,20 @@ def time_column(stream: Stream) -> str:
     for name in TIMES:
         if name in stream.df.columns:
             return name
-    raise PipelineError("there is no column of times to make windows by: .watermark(column, delay) names it")
+    raise PipelineError("windows need a time column, and there is none: .watermark(column, delay) names it")
 
 
 def fixed(stream: Stream, size: str, every: str) -> Column:
     if (duration_ms(every) or 0) > (duration_ms(size) or 0):
         raise PipelineError(
-            f"windows of {size!r} every {every!r} would leave rows out: every is at most the size"
+            f"windows of {size!r} every {every!r} would leave rows out: `every` must be at most the size"
         )
     return F.window(F.col(time_column(stream)), spark_interval(size), spark_interval(every))
 
 
 def session(stream: Stream, gap: str) -> Column:
     if not stream.watermarked:
-        raise PipelineError("session windows end by the watermark: .watermark(column, delay) first")
+        raise PipelineError("session windows need a watermark to end: .watermark(column, delay) first")
     return F.session_window(F.col(time_column(stream)), spark_interval(gap))
 
 
@@ -54,7 +54,7 @@ class Windowed:
 
     stream: Stream
     window: Column
-    final: bool = False  # Spark gives sessions only when they have ended
+    final: bool = False  # Spark emits session windows only when they have ended
 
     def aggregate(self, **aggregates: str | Column) -> Stream:
         made = aggregated(self.stream, self.window, aggregates)
@@ -64,13 +64,13 @@ class Windowed:
         return self.aggregate(**{name: F.count(F.lit(1))})
 
     def reduce(self, function: Callable[[Row, Row], Any]) -> Stream:
-        """Folds the rows of a window, in the order of their times; all of them are kept until it closes."""
+        """Folds the rows of a window, in the order of their times; state keeps all of them until the window closes."""
         stream = self.stream
         time = time_column(stream)
         # `_at` comes first, so that sorting the rows sorts by time.
         every = F.array_sort(F.collect_list(F.struct(F.col(time).alias("_at"), F.struct("*").alias("row"))))
         grouped = self.aggregate(_rows=every)
-        bounds = [one for one in grouped.df.schema.fields if one.name.startswith("window_")]
+        bounds = [field for field in grouped.df.schema.fields if field.name.startswith("window_")]
         shape = StructType([*stream.df.schema.fields, *bounds])
         call = RowFunction(Fold(function), "map", shape, "reduce", False)
         df = grouped.df.mapInArrow(call, shape)
@@ -84,7 +84,7 @@ class Fold:
         self._function = function
 
     def __call__(self, group: Row) -> dict[str, Any]:
-        rows = [Row(one["row"]) for one in group["_rows"]]
+        rows = [Row(entry["row"]) for entry in group["_rows"]]
         result = rows[0]
         for row in rows[1:]:
             result = Row(self._function(result, row))
@@ -94,10 +94,13 @@ class Fold:
 
 def aggregated(stream: Stream, window: Column | None, aggregates: Aggregates) -> Stream:
     if not aggregates:
-        raise PipelineError('aggregate needs names and what they are: aggregate(total="sum(amount)")')
+        raise PipelineError('aggregate needs names and expressions: aggregate(total="sum(amount)")')
     stream.check_appended("aggregate")
-    made = [(F.expr(one) if isinstance(one, str) else one).alias(name) for name, one in aggregates.items()]
-    by: list[Any] = [F.col(one) for one in stream.keys]
+    made = [
+        (F.expr(expression) if isinstance(expression, str) else expression).alias(name)
+        for name, expression in aggregates.items()
+    ]
+    by: list[Any] = [F.col(key) for key in stream.keys]
     if window is None:
         df = stream.df.groupBy(*by).agg(*made)
         return replace(stream, df=df, mode="update", closes=False, time=None)
@@ -108,13 +111,13 @@ def aggregated(stream: Stream, window: Column | None, aggregates: Aggregates) ->
 
 
 def reduced(stream: Stream, function: Callable[[Row, Row], Any]) -> Stream:
-    """The fold of each key in state; a row whenever it changes."""
+    """Keeps the fold of each key in state, and emits a row whenever it changes."""
     if not stream.keys:
-        raise PipelineError("reduce works on keys: .key_by(column) first")
+        raise PipelineError("reduce needs keys: .key_by(column) first")
     schema = stream.df.schema
-    declared = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema.fields)
+    declared = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
 
-    def fold(key: Any, rows: Iterator[Row], context: processing.Context) -> Iterator[Row]:
+    def fold(key: Any, rows: Iterator[Row], context: processing.ProcessContext) -> Iterator[Row]:
         kept = context.stores.reduced
         result = kept.get()
         for row in rows:

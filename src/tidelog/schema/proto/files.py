@@ -51,7 +51,7 @@ def link(
             if path not in added:
                 imported = others.get(path) or well_known(path)
                 if imported is None:
-                    raise ProtoError(f"{path!r} is imported, and no reference has this name")
+                    raise ProtoError(f"it imports {path!r}, but no reference has this name")
                 add(imported, (*importers, file.name))
         if file.name in added:
             return

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tests.simulation.cluster.survivors import Problems, doubted_nodes, holders
 from tests.simulation.cluster.world import Cluster, host
-from tidelog.metadata.image import Partition
+from tidelog.metadata.image import PartitionImage
 from tidelog.types import TopicPartition
 
 
@@ -19,7 +19,7 @@ class AtEveryMoment(Protocol):
 
 class AtEveryChange(Protocol):
     def stored(
-        self, cluster: Cluster, name: TopicPartition, before: Partition, after: Partition
+        self, cluster: Cluster, name: TopicPartition, before: PartitionImage, after: PartitionImage
     ) -> Problems: ...
 
 
@@ -55,7 +55,9 @@ class DoubtedNeverServe:
 class DoubtedNeverLeadInTheStore:
     """What is stored never names a leader that is in doubt."""
 
-    def stored(self, cluster: Cluster, name: TopicPartition, before: Partition, after: Partition) -> Problems:
+    def stored(
+        self, cluster: Cluster, name: TopicPartition, before: PartitionImage, after: PartitionImage
+    ) -> Problems:
         if after.leader is not None and after.leader in doubted_nodes(after):
             return [(type(self).__name__, f"{name}: broker {after.leader} is in doubt and leads: {after}")]
         return []
@@ -65,7 +67,9 @@ class OnlyTheLeaderShrinks:
     """Nobody but the leader takes others out of the in-sync set, so that it cannot shrink while nobody can write.  A broker
     may leave by itself; a move that ends takes the old replicas with it."""
 
-    def stored(self, cluster: Cluster, name: TopicPartition, before: Partition, after: Partition) -> Problems:
+    def stored(
+        self, cluster: Cluster, name: TopicPartition, before: PartitionImage, after: PartitionImage
+    ) -> Problems:
         gone = {node for node in set(before.in_sync) - set(after.in_sync) if node in after.replicas}
         author = cluster.metadata.author
         by_leader = before.leader is not None and author == host(before.leader)
@@ -78,7 +82,9 @@ class OnlyTheLeaderShrinks:
 class EpochsAscend:
     """A stored change never takes an epoch back, and a new leader always has a new one."""
 
-    def stored(self, cluster: Cluster, name: TopicPartition, before: Partition, after: Partition) -> Problems:
+    def stored(
+        self, cluster: Cluster, name: TopicPartition, before: PartitionImage, after: PartitionImage
+    ) -> Problems:
         kept = after.leader == before.leader or after.leader_epoch > before.leader_epoch
         if (
             kept

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tidelog.app.replica_condition import ReplicaConditions
-from tidelog.metadata import doubts, elections, in_sync_changes, steward
+from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
 from tidelog.metadata.controller import Controller, Swap
-from tidelog.metadata.doubts import NO_LOG, Condition
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.elections import NextState
-from tidelog.metadata.image import Image, Partition
+from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.in_sync_changes import InSyncChange
 from tidelog.metadata.records import BROKERS, Cause, PartitionRecord
 from tidelog.metadata.registration import Registration
@@ -28,7 +28,7 @@ def a_leader_leads_on_after_a_power_cut(patch: pytest.MonkeyPatch) -> None:
     """It takes a new epoch before it reports its doubt."""
     in_doubt = doubts.in_doubt
 
-    def leads_on(partition: Partition, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
+    def leads_on(partition: PartitionImage, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
         if partition.leader == node:
             return elections.next_epoch(partition, node)
         return in_doubt(partition, node, cause, reach)
@@ -40,14 +40,14 @@ def doubts_of_others_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Each broker that comes back wipes what others have reported."""
     in_doubt = doubts.in_doubt
 
-    def alone(partition: Partition, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
+    def alone(partition: PartitionImage, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
         return in_doubt(partition._replace(doubts=()), node, cause, reach)
 
     patch.setattr(doubts, "in_doubt", alone)
 
 
 def the_best_log_is_chosen_before_all_have_reported(patch: pytest.MonkeyPatch) -> None:
-    def best(partition: Partition) -> NodeId | None:
+    def best(partition: PartitionImage) -> NodeId | None:
         logs = [tail for tail in partition.doubts if tail.has_log and tail.node in partition.holders]
         return max(logs, key=lambda tail: (tail.epoch, tail.end)).node if logs else None
 
@@ -63,9 +63,9 @@ def the_last_that_reports_leads(patch: pytest.MonkeyPatch) -> None:
 def _unless_missing(patch: pytest.MonkeyPatch, cause: Cause) -> None:
     look = ReplicaConditions.look
 
-    def silent(self: ReplicaConditions, topic: Any, partition: Partition) -> Condition:
+    def silent(self: ReplicaConditions, topic: Any, partition: PartitionImage) -> ReplicaCondition:
         condition = look(self, topic, partition)
-        return Condition(None, lambda: NO_LOG) if condition.cause is cause else condition
+        return ReplicaCondition(None, lambda: NO_LOG) if condition.cause is cause else condition
 
     patch.setattr(ReplicaConditions, "look", silent)
 
@@ -83,7 +83,7 @@ def a_log_made_anew_passes_for_the_one_that_was_missing(patch: pytest.MonkeyPatc
     restarted = doubts.restarted
 
     def forgotten(
-        partition: Partition, node: NodeId, condition: Condition, unclean: bool
+        partition: PartitionImage, node: NodeId, condition: ReplicaCondition, unclean: bool
     ) -> PartitionRecord | None:
         before = [tail for tail in partition.doubts if tail.node == node and not tail.has_log]
         if before and condition.cause is None:
@@ -110,7 +110,7 @@ def the_controller_shrinks_in_sync_sets(patch: pytest.MonkeyPatch) -> None:
                 state.revision,
             )
 
-    patch.setattr(steward, "due", shrunk)
+    patch.setattr(active_controller, "due", shrunk)
 
 
 def a_change_without_an_answer_counts_as_refused(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,9 @@ def a_change_without_an_answer_counts_as_refused(patch: pytest.MonkeyPatch) -> N
 
 
 def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> None:
-    def with_members(partition: Partition, members: frozenset[NodeId], in_sync_min: int) -> PartitionRecord:
+    def with_members(
+        partition: PartitionImage, members: frozenset[NodeId], in_sync_min: int
+    ) -> PartitionRecord:
         gone = frozenset(partition.holders) - partition.doubted - members
         return partition.record._replace(
             in_sync=tuple(node for node in partition.replicas if node in members),
@@ -135,13 +137,16 @@ def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> 
             doubts=(),
         )
 
-    def out_of_date(partition: Partition, leader: NodeId, live: Any, in_sync_min: int) -> bool:
+    def out_of_date(partition: PartitionImage, leader: NodeId, live: Any, in_sync_min: int) -> bool:
         return bool(partition.doubts or in_sync_changes.leaving(partition, leader, live))
 
     patch.setattr(in_sync_changes, "_with_members", with_members)
     patch.setattr(in_sync, "out_of_date", out_of_date)
-    enough = property(lambda self: len(self.in_sync - self._doubted) >= self._members_min)
-    patch.setattr(ReplicaState, "enough_members", enough)
+    patch.setattr(
+        ReplicaState,
+        "_has_enough_members",
+        lambda self: len(self.in_sync - self._doubted) >= self._members_min,
+    )
 
 
 def whoever_is_registered_may_join(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ NO_RACKS = dict.fromkeys((1, 2, 3))
 
 def after(places: list[PlacedPartition], moves: list[ReplicaMove]) -> list[tuple[int, ...]]:
     changed = {(move.topic, move.partition): move.after for move in moves}
-    return [changed.get((one.topic, one.partition), one.replicas) for one in places]
+    return [changed.get((place.topic, place.partition), place.replicas) for place in places]
 
 
 def test_what_is_even_stays() -> None:

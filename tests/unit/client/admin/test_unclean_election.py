@@ -19,30 +19,34 @@ def look(
 
 
 def test_what_another_replica_has_beyond_the_elected_one_is_lost() -> None:
-    found = look({1: log(50, (4, 0)), 2: log(80, (4, 0), committed=60), 3: log(70, (4, 0), committed=75)})
-    assert found.losses == {
+    choices = look({1: log(50, (4, 0)), 2: log(80, (4, 0), committed=60), 3: log(70, (4, 0), committed=75)})
+    assert choices.losses == {
         1: ElectionLoss(30, 25, False, ()),
         2: ElectionLoss(0, 0, False, ()),
         3: ElectionLoss(10, 0, False, ()),
     }
-    assert found.best == 2
+    assert choices.best == 2
 
 
 def test_records_of_a_newer_epoch_count_from_where_it_began() -> None:
-    found = look({1: log(90, (4, 0)), 2: log(60, (4, 0), (5, 40), committed=55), 3: log(60, (4, 0), (5, 40))})
-    assert found.losses[1] == ElectionLoss(20, 15, False, ()), "its own 50 beyond that are cut, whoever leads"
-    assert found.losses[2] == ElectionLoss(0, 0, False, ())
-    assert found.best == 2
+    choices = look(
+        {1: log(90, (4, 0)), 2: log(60, (4, 0), (5, 40), committed=55), 3: log(60, (4, 0), (5, 40))}
+    )
+    assert choices.losses[1] == ElectionLoss(20, 15, False, ()), (
+        "its own 50 beyond that are cut, whoever leads"
+    )
+    assert choices.losses[2] == ElectionLoss(0, 0, False, ())
+    assert choices.best == 2
 
 
 def test_a_new_epoch_without_records_is_no_loss() -> None:
-    found = look({1: log(50, (4, 0)), 2: log(50, (4, 0), (5, 50)), 3: log(50, (4, 0))}, in_sync=(1,))
-    assert {one.offsets for one in found.losses.values()} == {0} and found.best == 1
+    choices = look({1: log(50, (4, 0)), 2: log(50, (4, 0), (5, 50)), 3: log(50, (4, 0))}, in_sync=(1,))
+    assert {loss.offsets for loss in choices.losses.values()} == {0} and choices.best == 1
 
 
 def test_what_retention_has_taken_is_not_lost_again() -> None:
-    found = look({1: log(0), 2: log(1_500, (7, 1_000))})
-    assert found.losses[1].offsets == 500
+    choices = look({1: log(0), 2: log(1_500, (7, 1_000))})
+    assert choices.losses[1].offsets == 500
 
 
 def test_a_replica_that_does_not_run_is_unknown_unless_it_has_reported() -> None:
@@ -69,7 +73,7 @@ def test_an_empty_replica_is_no_best_choice_while_another_may_have_records() -> 
 
 
 def test_of_equal_ends_one_without_damage_is_better() -> None:
-    found = look(
+    choices = look(
         {1: log(50, (4, 0), damaged=2), 2: log(50, (4, 0)), 3: log(50, (4, 0), damaged=1)}, in_sync=(1,)
     )
-    assert found.best == 2
+    assert choices.best == 2

@@ -166,7 +166,7 @@ async def test_those_who_wait_for_one_connection_share_the_attempt(stage: Stage)
     await asyncio.sleep(0)
     waiting[0].cancel()
     connections = await asyncio.gather(*waiting[1:])
-    assert len({id(one) for one in connections}) == 1
+    assert len({id(connection) for connection in connections}) == 1
     assert broker.asked == ["ApiVersions"]
     await cluster.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.scripted import ScriptedBroker, read, write
-from tests.unit.client.stage import Stage, play, staged
+from tests.unit.client.stage import Stage, staged
 from tidelog import errors
 from tidelog.net.requester import Requester, Unreachable, dial
 from tidelog.wire import frame
@@ -64,24 +64,24 @@ def ask(requester: Requester, **options: Any) -> asyncio.Task[MetadataResponse]:
     )
 
 
-def test_answers_find_their_waiters_in_whatever_order_they_come() -> None:
+@pytest.mark.parametrize("seed", range(5))
+@staged
+async def test_answers_find_their_waiters_in_whatever_order_they_come(stage: Stage, seed: int) -> None:
     async def backwards(socket: Any) -> None:
         questions = [await next_question(socket) for _ in range(3)]
         for header in reversed(questions):
             await write(socket, named(f"answer {header.correlation_id}", header.correlation_id))
         await read(socket, 1)
 
-    async def scenario(stage: Stage) -> None:
-        requester = await connected(stage, backwards)
-        answers = await asyncio.gather(*[ask(requester) for _ in range(3)])
-        assert [one.cluster_id for one in answers] == ["answer 1", "answer 2", "answer 3"]
-        requester.close()
-
-    for seed in range(5):
-        play(scenario, seed)
+    requester = await connected(stage, backwards)
+    answers = await asyncio.gather(*[ask(requester) for _ in range(3)])
+    assert [answer.cluster_id for answer in answers] == ["answer 1", "answer 2", "answer 3"]
+    requester.close()
 
 
-def test_frames_of_any_size_are_cut_right() -> None:
+@pytest.mark.parametrize("seed", range(5))
+@staged
+async def test_frames_of_any_size_are_cut_right(stage: Stage, seed: int) -> None:
     sizes = [0, 1, 65_530, 65_536, 70_000, 500_000, 3]
 
     async def sized(socket: Any) -> None:
@@ -92,14 +92,10 @@ def test_frames_of_any_size_are_cut_right() -> None:
             await write(socket, response(MetadataResponse(topics=topics), header.correlation_id))
         await read(socket, 1)
 
-    async def scenario(stage: Stage) -> None:
-        requester = await connected(stage, sized)
-        answers = await asyncio.gather(*[ask(requester, timeout_ms=600_000) for _ in sizes])
-        assert [sum(len(topic.name or "") for topic in one.topics) for one in answers] == sizes
-        requester.close()
-
-    for seed in range(5):
-        play(scenario, seed)
+    requester = await connected(stage, sized)
+    answers = await asyncio.gather(*[ask(requester, timeout_ms=600_000) for _ in sizes])
+    assert [sum(len(topic.name or "") for topic in answer.topics) for answer in answers] == sizes
+    requester.close()
 
 
 @staged
@@ -126,8 +122,8 @@ async def test_a_peer_that_hangs_up_fails_everybody_who_waits(stage: Stage) -> N
     requester = await connected(stage, hangs_up)
     waiting = [ask(requester) for _ in range(3)]
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(one) for one in results] == [errors.NetworkException] * 3
-    assert len({id(one) for one in results}) == 3, "each has a traceback of its own"
+    assert [type(result) for result in results] == [errors.NetworkException] * 3
+    assert len({id(result) for result in results}) == 3, "each has a traceback of its own"
     assert requester.in_flight == 0
 
 
@@ -169,7 +165,7 @@ async def test_requests_in_flight_are_bounded_and_places_are_handed_on(stage: St
     waiting[4].cancel()
     waiting[5].cancel()
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert sum(isinstance(one, MetadataResponse) for one in results) == 8
+    assert sum(isinstance(result, MetadataResponse) for result in results) == 8
     assert len(seen) == 8
     requester.close()
 
@@ -206,7 +202,7 @@ async def test_who_waits_for_a_place_hears_of_the_end(stage: Stage) -> None:
 
     requester = await connected(stage, hangs_up, in_flight_max=1)
     results = await asyncio.gather(*[ask(requester) for _ in range(3)], return_exceptions=True)
-    assert [type(one) for one in results] == [errors.NetworkException] * 3
+    assert [type(result) for result in results] == [errors.NetworkException] * 3
 
 
 @pytest.mark.parametrize(
@@ -214,7 +210,7 @@ async def test_who_waits_for_a_place_hears_of_the_end(stage: Stage) -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "announced an answer of 1213486160 bytes"),
         (b"\xff\xff\xff\xff", "announced an answer of -1 bytes"),
-        (b"\0\0\0\4\0\0\0\77", "a question .63. nobody asked"),
+        (b"\0\0\0\4\0\0\0\77", "an answer .63. without a request"),
         (b"\0\0\0\6\0\0\0\1\77\77", "an answer that cannot be read"),
     ],
 )
@@ -276,7 +272,7 @@ async def test_an_api_in_no_common_version_is_named(stage: Stage) -> None:
     broker.served[FetchRequest] = (90, 99)
     del broker.served[MetadataRequest]
     requester = await dialled(stage, broker)
-    with pytest.raises(errors.UnsupportedVersion, match="serves Fetch in versions 90-99, this client"):
+    with pytest.raises(errors.UnsupportedVersion, match="serves Fetch in versions 90-99, and this client"):
         requester.version_of(FetchRequest)
     with pytest.raises(errors.UnsupportedVersion, match="does not serve Metadata"):
         requester.version_of(MetadataRequest)

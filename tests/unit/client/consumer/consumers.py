@@ -42,9 +42,9 @@ def fill(stage: Stage, *values: bytes, partition: TopicPartition = ORDERS, per_b
 
 
 async def drain(consumer: Consumer, count: int, timeout_ms: int = 60_000) -> list[Record]:
-    found: list[Record] = []
-    while len(found) < count:
+    received: list[Record] = []
+    while len(received) < count:
         records = await consumer.poll(timeout_ms)
-        assert records, f"only {len(found)} of {count} came"
-        found += records
-    return found
+        assert records, f"only {len(received)} of {count} came"
+        received += records
+    return received

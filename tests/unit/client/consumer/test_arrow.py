@@ -16,8 +16,8 @@ from tidelog.types import TopicPartition
 class Buffered:
     """As much of a fetcher as columns need."""
 
-    def __init__(self, one: AssignedPartition) -> None:
-        self._one = one
+    def __init__(self, state: AssignedPartition) -> None:
+        self._one = state
 
     def take_fetched(self) -> list[tuple[AssignedPartition, int, CompletedFetch]]:
         start, out = self._one.position or 0, []
@@ -36,14 +36,14 @@ def batch(value: bytes, offset: int) -> bytes:
 
 def test_what_came_behind_a_bad_batch_waits_for_it() -> None:
     """Otherwise it would be handed out now, and again after the bad one is passed."""
-    one = AssignedPartition(TopicPartition("t", 0))
-    one.seek(0)
+    state = AssignedPartition(TopicPartition("t", 0))
+    state.seek(0)
     bad = batch(b"bad", 1)[:-1] + b"?"
-    one.fetched(batch(b"good", 0) + bad, 3, check_crc=True)
-    one.fetched(batch(b"later", 2), 3, check_crc=True)
-    (found,) = take_columns(Buffered(one), check_crc=True)  # type: ignore[arg-type]
-    assert found.column("value").to_pylist() == [b"good"]
-    assert one.position == 1
-    one.fetched(bad, 3, check_crc=True)
+    state.fetched(batch(b"good", 0) + bad, 3, check_crc=True)
+    state.fetched(batch(b"later", 2), 3, check_crc=True)
+    (batches,) = take_columns(Buffered(state), check_crc=True)  # type: ignore[arg-type]
+    assert batches.column("value").to_pylist() == [b"good"]
+    assert state.position == 1
+    state.fetched(bad, 3, check_crc=True)
     with pytest.raises(errors.CorruptMessage, match=r"t-0 at offset 1.*seek past it"):
-        take_columns(Buffered(one), check_crc=True)  # type: ignore[arg-type]
+        take_columns(Buffered(state), check_crc=True)  # type: ignore[arg-type]

@@ -25,9 +25,9 @@ async def test_records_come_in_order_with_everything_that_was_sent(stage: Stage)
     fill(stage, *[b"%d" % at for at in range(10)])
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        found = await drain(consumer, 10)
-        assert [one.offset for one in found] == list(range(10))
-        assert found[4] == Record("orders", 0, 4, 1_000, "create", b"k", b"4", (("h", b"1"),))
+        received = await drain(consumer, 10)
+        assert [record.offset for record in received] == list(range(10))
+        assert received[4] == Record("orders", 0, 4, 1_000, "create", b"k", b"4", (("h", b"1"),))
         assert await consumer.position(ORDERS) == 10
         assert await consumer.poll(100) == []
 
@@ -40,7 +40,7 @@ async def test_compressed_batches_are_read(stage: Stage, codec: Codec) -> None:
     stage.world.logs[ORDERS].write(batch(b"a" * 100, b"b" * 100, codec=codec))
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        assert [one.value for one in await drain(consumer, 2)] == [b"a" * 100, b"b" * 100]
+        assert [record.value for record in await drain(consumer, 2)] == [b"a" * 100, b"b" * 100]
 
 
 @staged
@@ -51,14 +51,14 @@ async def test_poll_returns_at_most_what_is_asked_for_and_loses_nothing(stage: S
         fill(stage, *[b"%d" % at for at in range(10)], partition=TopicPartition("orders", part))
     async with consumer_on(stage, max_poll_records=4) as consumer:
         consumer.assign([TopicPartition("orders", part) for part in range(3)])
-        found: list[Record] = []
-        while len(found) < 30:
+        received: list[Record] = []
+        while len(received) < 30:
             records = await consumer.poll(1000)
             assert len(records) <= 4
-            found += records
-            found += await consumer.poll(1000, max_records=1)
+            received += records
+            received += await consumer.poll(1000, max_records=1)
         for part in range(3):
-            assert [one.offset for one in found if one.partition == part] == list(range(10))
+            assert [record.offset for record in received if record.partition == part] == list(range(10))
 
 
 @staged
@@ -73,7 +73,7 @@ async def test_a_poll_without_time_gets_ahead_all_the_same(stage: Stage) -> None
             if records:
                 break
             await asyncio.sleep(0.001)
-        assert [one.value for one in records] == [b"a"]
+        assert [record.value for record in records] == [b"a"]
 
 
 @staged
@@ -86,7 +86,7 @@ async def test_a_waiting_poll_wakes_up_when_a_record_is_written(stage: Stage) ->
         await asyncio.sleep(3)
         start = stage.clock.monotonic_ms()
         fill(stage, b"new")
-        assert [one.value for one in await polling] == [b"new"]
+        assert [record.value for record in await polling] == [b"new"]
         assert stage.clock.monotonic_ms() - start < 20
 
 
@@ -97,12 +97,12 @@ async def test_iteration_goes_on_and_on(stage: Stage) -> None:
     fill(stage, *[b"%d" % at for at in range(7)])
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        found = []
+        offsets = []
         async for record in consumer:
-            found.append(record.offset)
+            offsets.append(record.offset)
             if record.offset == 6:
                 break
-        assert found == list(range(7))
+        assert offsets == list(range(7))
 
 
 @staged
@@ -117,8 +117,8 @@ async def test_control_batches_and_compacted_records_are_passed_over(stage: Stag
     log.write(build_marker(EndMarker(Marker.ABORT, 1), producer_id=9, producer_epoch=0, timestamp=1))
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        found = await drain(consumer, 3)
-        assert [(one.offset, one.value) for one in found] == [(0, b"a"), (1, b"b"), (13, b"c")]
+        received = await drain(consumer, 3)
+        assert [(record.offset, record.value) for record in received] == [(0, b"a"), (1, b"b"), (13, b"c")]
         await consumer.poll(50)
         assert await consumer.position(ORDERS) == 15, "past the marker at the end"
 
@@ -147,13 +147,13 @@ async def test_seeking_starts_in_the_middle_of_a_batch_and_forgets_what_was_fetc
         consumer.assign([ORDERS])
         await consumer.poll(1000, max_records=1)
         consumer.seek(ORDERS, 14)
-        assert [one.offset for one in await consumer.poll(1000)] == [14, 15, 16, 17, 18, 19]
+        assert [record.offset for record in await consumer.poll(1000)] == [14, 15, 16, 17, 18, 19]
         consumer.seek_to_beginning(ORDERS)
         assert (await consumer.poll(1000))[0].offset == 0
         consumer.seek_to_end()
         assert await consumer.position(ORDERS) == 20
         fill(stage, b"new")
-        assert [one.offset for one in await consumer.poll(1000)] == [20]
+        assert [record.offset for record in await consumer.poll(1000)] == [20]
 
 
 @staged
@@ -184,10 +184,10 @@ async def test_a_paused_partition_is_silent_until_resumed(stage: Stage) -> None:
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS, other])
         consumer.pause(ORDERS)
-        assert [one.value for one in await drain(consumer, 1)] == [b"b"]
+        assert [record.value for record in await drain(consumer, 1)] == [b"b"]
         assert await consumer.poll(2_000) == []
         consumer.resume(ORDERS)
-        assert [one.value for one in await drain(consumer, 1)] == [b"a"]
+        assert [record.value for record in await drain(consumer, 1)] == [b"a"]
 
 
 @staged
@@ -202,7 +202,7 @@ async def test_assigning_anew_keeps_positions_of_what_stays(stage: Stage) -> Non
         consumer.assign([ORDERS, other])
         assert consumer.assignment() == {ORDERS, other}
         fill(stage, b"c", partition=other)
-        assert [one.value for one in await drain(consumer, 1)] == [b"c"]
+        assert [record.value for record in await drain(consumer, 1)] == [b"c"]
         consumer.assign([other])
         with pytest.raises(ValueError, match="orders-0 is not assigned"):
             consumer.seek(ORDERS, 0)
@@ -237,7 +237,7 @@ async def test_closing_ends_a_poll_that_waits(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"auto_offset_reset": "first"}, "auto_offset_reset cannot be 'first'"),
         ({"auto_offset_reset": -5}, "auto_offset_reset cannot be -5"),
@@ -245,8 +245,8 @@ async def test_closing_ends_a_poll_that_waits(stage: Stage) -> None:
         ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms cannot be -1"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Consumer(**options)
 
 
@@ -262,7 +262,7 @@ async def test_values_are_deserialized_and_null_stays_null(stage: Stage) -> None
         stage, key_deserializer=lambda data: data.decode(), value_deserializer=Json()
     ) as consumer:
         consumer.assign([ORDERS])
-        assert [(one.key, one.value) for one in await drain(consumer, 2)] == [
+        assert [(record.key, record.value) for record in await drain(consumer, 2)] == [
             ("k", {"a": 1}),
             ("k", None),
         ]
@@ -275,9 +275,9 @@ async def test_a_record_that_cannot_be_deserialized_is_met_again_until_it_is_pas
     fill(stage, b"1", b"2", b"x", b"4")
     async with consumer_on(stage, value_deserializer=int) as consumer:
         consumer.assign([ORDERS])
-        assert [one.value for one in await consumer.poll(1_000)] == [1, 2]
+        assert [record.value for record in await consumer.poll(1_000)] == [1, 2]
         for _ in range(2):
             with pytest.raises(SerializationError, match=r"orders-0 at offset 2: .*seek past it"):
                 await consumer.poll(1_000)
         consumer.seek(ORDERS, 3)
-        assert [one.value for one in await consumer.poll(1_000)] == [4]
+        assert [record.value for record in await consumer.poll(1_000)] == [4]

@@ -46,18 +46,18 @@ async def test_everything_is_read_once_through_broken_connections_and_new_leader
         broker.scripts[FETCH] = trouble
     async with consumer_on(stage, max_partition_fetch_bytes=400, retry_backoff_ms=5) as consumer:
         consumer.assign([TopicPartition("orders", part) for part in range(3)])
-        found: list[Record] = []
+        received: list[Record] = []
         for at in range(40):
             where = TopicPartition("orders", at % 3)
             fill(stage, b"%d" % at, b"%d+" % at, partition=where)
             if random.random() < 0.3:
-                found += await consumer.poll(random.randrange(50))
-        while len(found) < 80:
+                received += await consumer.poll(random.randrange(50))
+        while len(received) < 80:
             records = await consumer.poll(60_000)
             assert records
-            found += records
+            received += records
     for part in range(3):
-        offsets = [one.offset for one in found if one.partition == part]
+        offsets = [record.offset for record in received if record.partition == part]
         assert offsets == list(range(stage.world.logs[TopicPartition("orders", part)].end))
 
 
@@ -73,12 +73,12 @@ async def test_a_bad_batch_is_an_error_that_names_the_place_and_can_be_passed(st
     fill(stage, b"g")
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        assert [one.value for one in await consumer.poll(1000)] == [b"a", b"b", b"c"]
+        assert [record.value for record in await consumer.poll(1000)] == [b"a", b"b", b"c"]
         for _ in range(2):
             with pytest.raises(errors.CorruptMessage, match=r"orders-0 at offset 3: .*; seek past it"):
                 await consumer.poll(1000)
         consumer.seek(ORDERS, 6)
-        assert [one.value for one in await consumer.poll(1000)] == [b"g"]
+        assert [record.value for record in await consumer.poll(1000)] == [b"g"]
 
 
 @staged
@@ -97,7 +97,7 @@ async def test_checksums_are_not_looked_at_when_nobody_wants_that(stage: Stage) 
                 with pytest.raises(errors.CorruptMessage):
                     await consumer.poll(1000)
             else:
-                assert [one.value for one in await consumer.poll(1000)] == [b"a"]
+                assert [record.value for record in await consumer.poll(1000)] == [b"a"]
 
 
 @pytest.mark.parametrize("bad_first", [True, False])
@@ -118,7 +118,7 @@ async def test_good_records_of_one_partition_are_not_lost_to_a_bad_batch_of_anot
         found, problems = [], []
         for _ in range(4):
             try:
-                found += [one.value for one in await consumer.poll(100)]
+                found += [record.value for record in await consumer.poll(100)]
             except errors.CorruptMessage as problem:
                 problems.append(problem)
         assert found == [b"c"] and problems
@@ -141,7 +141,7 @@ async def test_a_broker_that_stays_away_is_an_error_after_the_request_timeout(st
         await asyncio.sleep(2)
         broker.start()
         fill(stage, b"b")
-        assert [one.value for one in await polling] == [b"b"]
+        assert [record.value for record in await polling] == [b"b"]
 
 
 @staged
@@ -159,7 +159,7 @@ async def test_a_broker_frozen_in_the_middle_of_a_fetch_is_left_after_the_timeou
         stage.world.lead(ORDERS, 2)
         fill(stage, b"b")
         polling = asyncio.ensure_future(consumer.poll(60_000))
-        assert [one.value for one in await polling] == [b"b"]
+        assert [record.value for record in await polling] == [b"b"]
         stage.network.heal()
         assert broker.node == 1
 
@@ -177,6 +177,6 @@ async def test_who_is_told_of_another_leader_goes_there_at_once(stage: Stage) ->
         stage.world.lead(ORDERS, 2)
         start, asked = stage.clock.monotonic_ms(), first.asked.count("Metadata")
         fill(stage, b"b")
-        assert [one.value for one in await consumer.poll(60_000)] == [b"b"]
+        assert [record.value for record in await consumer.poll(60_000)] == [b"b"]
         assert stage.clock.monotonic_ms() - start < 1_000
         assert first.asked.count("Metadata") == asked

@@ -45,7 +45,7 @@ async def test_a_replica_nearby_is_read_when_the_leader_names_it(stage: Stage) -
     near._led = lambda where: 0  # type: ignore[method-assign]
     async with consumer_on(stage, client_rack="east") as consumer:
         consumer.assign([ORDERS])
-        assert [one.value for one in await drain(consumer, 1)] == [b"a"]
+        assert [record.value for record in await drain(consumer, 1)] == [b"a"]
         assert racks == ["east"] and "Fetch" in near.asked
 
 
@@ -76,11 +76,13 @@ async def test_fetch_sessions_name_only_what_changed(stage: Stage) -> None:
         consumer.assign([TopicPartition("orders", part) for part in range(3)])
         assert await consumer.poll(200) == []
         fill(stage, b"a", partition=TopicPartition("orders", 1))
-        assert [one.value for one in await drain(consumer, 1)] == [b"a"]
+        assert [record.value for record in await drain(consumer, 1)] == [b"a"]
         assert await consumer.poll(200) == []
     assert sessions[0] == (0, 0, 3)
-    assert [one[1] for one in sessions] == list(range(len(sessions)))
-    assert [one[2] for one in sessions[1:]].count(1) == 1 and max(one[2] for one in sessions[1:]) == 1
+    assert [request[1] for request in sessions] == list(range(len(sessions)))
+    assert [request[2] for request in sessions[1:]].count(1) == 1 and max(
+        request[2] for request in sessions[1:]
+    ) == 1
 
 
 @pytest.mark.parametrize(

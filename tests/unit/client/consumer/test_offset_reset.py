@@ -46,7 +46,7 @@ async def test_without_a_reset_an_offset_out_of_range_is_an_error_once_per_poll(
             with pytest.raises(errors.OffsetOutOfRange, match="offset 77 of orders-0"):
                 await consumer.poll(1000)
         consumer.seek(ORDERS, 0)
-        assert [one.value for one in await consumer.poll(1000)] == [b"a"]
+        assert [record.value for record in await consumer.poll(1000)] == [b"a"]
 
 
 @staged
@@ -86,14 +86,14 @@ async def test_a_log_that_was_cut_below_the_position_is_read_on_where_it_parts(s
     broker.scripts[FETCH], broker.after[FETCH] = note, diverge
     async with consumer_on(stage) as consumer:
         consumer.assign([ORDERS])
-        assert [one.offset for one in await drain(consumer, 4)] == [0, 1, 2, 3]
+        assert [record.offset for record in await drain(consumer, 4)] == [0, 1, 2, 3]
         fill(stage, b"e")
-        assert [one.offset for one in await drain(consumer, 3)] == [2, 3, 4]
+        assert [record.offset for record in await drain(consumer, 3)] == [2, 3, 4]
     cut = False
     async with consumer_on(stage, auto_offset_reset="none") as consumer:
         consumer.assign([ORDERS])
         consumer.seek(ORDERS, 0)
         await drain(consumer, 5)
         fill(stage, b"f")
-        with pytest.raises(errors.OffsetOutOfRange, match="was cut at 2, below the position 5"):
+        with pytest.raises(errors.OffsetOutOfRange, match="was truncated at 2, below the position 5"):
             await consumer.poll(5_000)

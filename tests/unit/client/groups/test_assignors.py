@@ -120,9 +120,9 @@ def test_strategies_by_name_or_of_ones_own() -> None:
             return {}
 
     mine = Mine()
-    assert [one.name for one in assignors_of(["sticky", mine])] == ["sticky", "mine"]
+    assert [assignor.name for assignor in assignors_of(["sticky", mine])] == ["sticky", "mine"]
     assert assignors_of(mine) == (mine,)
-    assert [one.name for one in assignors_of("range")] == ["range"]
+    assert [assignor.name for assignor in assignors_of("range")] == ["range"]
     with pytest.raises(ValueError, match="cannot be 'stiky': use range, roundrobin"):
         assignors_of("stiky")
     with pytest.raises(ValueError, match="empty"):

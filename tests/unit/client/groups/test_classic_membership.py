@@ -94,7 +94,9 @@ def test_the_leader_deals_out_partitions_from_fresh_metadata() -> None:
     assert machine.due(0) == MetadataLookup(topics=("t",))
     machine.looked_up({"t": 3, "other": 5}, {}, 0)
     sync = due(machine)
-    assert {one.member_id: unpack_assignment(one.assignment) for one in sync.assignments} == {
+    assert {
+        assignment.member_id: unpack_assignment(assignment.assignment) for assignment in sync.assignments
+    } == {
         "me": [P0, P1],
         "you": [P2],
     }

@@ -38,7 +38,7 @@ def answer(machine: ConsumerMembership, epoch: int, *indexes: int | None, now_ms
     """Without `indexes` the answer has no assignment; with one None, an empty one."""
     assignment = None
     if indexes:
-        kept = [one for one in indexes if one is not None]
+        kept = [index for index in indexes if index is not None]
         assignment = Assignment([TopicPartitions(T, kept)] if kept else [])
     machine.answered(
         ConsumerGroupHeartbeatResponse(

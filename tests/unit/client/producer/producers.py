@@ -18,13 +18,13 @@ PRODUCE = ProduceRequest.API_KEY
 
 
 def producer_on(stage: Stage, *brokers: ScriptedBroker, **options: Any) -> Producer:
-    addresses = [one.address for one in brokers] or ["broker1:9092"]
+    addresses = [broker.address for broker in brokers] or ["broker1:9092"]
     return Producer(bootstrap_servers=addresses, environment=stage.environment, **options)
 
 
 def values(stage: Stage, partition: TopicPartition = ORDERS) -> list[bytes]:
     log = stage.world.logs[partition]
-    return [one.value or b"" for batch in log.batches for one in read_records(batch.data)]
+    return [record.value or b"" for batch in log.batches for record in read_records(batch.data)]
 
 
 def batches(stage: Stage, partition: TopicPartition = ORDERS) -> int:

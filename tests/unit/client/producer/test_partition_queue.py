@@ -73,8 +73,8 @@ def test_acknowledgements_behind_an_unsettled_batch_do_not_let_new_ones_push_it_
     queue = queue_of(*batches)
     for _ in range(5):
         take(queue)
-    for one in batches[1:5]:
-        queue.acknowledged(one)
+    for batch in batches[1:5]:
+        queue.acknowledged(batch)
     assert take(queue) is None, "the first may have been written, and five later ones would hide that"
     queue.acknowledged(batches[0])
     assert take(queue) is batches[5]
@@ -136,16 +136,16 @@ def test_a_gap_at_the_first_batch_starts_a_new_epoch_once_nothing_is_in_flight()
     queue.acknowledged(second)
     assert take(queue) is third
     assert (second.stamp, third.stamp) == ((7, 1, 0), (7, 1, 2))
-    assert [one.value for one in read_records(second.data)] == [b"b", b"c"], "the CRC is right again"
+    assert [record.value for record in read_records(second.data)] == [b"b", b"c"], "the CRC is right again"
 
 
 def test_a_batch_that_is_too_large_is_halved_in_its_place() -> None:
     first, large, last = batch_of(b"a"), batch_of(b"b", b"c", b"d"), batch_of(b"e")
     large.bytes_taken = 31
     sent = [large.delivery(at) for at in range(3)]
-    told: list[tuple[int, int]] = []
-    for at, one in enumerate(sent):
-        one.add_callback(lambda where, at=at: told.append((at, where.offset)))
+    outcomes: list[tuple[int, int]] = []
+    for at, item in enumerate(sent):
+        item.add_callback(lambda where, at=at: outcomes.append((at, where.offset)))
     queue = queue_of(first, large, last)
     for _ in range(3):
         take(queue)
@@ -157,13 +157,13 @@ def test_a_batch_that_is_too_large_is_halved_in_its_place() -> None:
     assert take(queue) is left
     queue.acknowledged(left)
     assert [take(queue) for _ in range(2)] == [right, last]
-    assert [one.stamp for one in (left, right, last)] == [(7, 1, 0), (7, 1, 1), (7, 1, 3)]
-    values = [one.value for half in (left, right) for one in read_records(half.data)]
+    assert [half.stamp for half in (left, right, last)] == [(7, 1, 0), (7, 1, 1), (7, 1, 3)]
+    values = [record.value for half in (left, right) for record in read_records(half.data)]
     assert values == [b"b", b"c", b"d"]
     right.acknowledged(11, -1)
     left.acknowledged(10, -1)
-    assert [one.get(0).offset for one in sent] == [10, 11, 12]
-    assert told == [(1, 11), (2, 12), (0, 10)], "each is told once, by the half that has it"
+    assert [batch.get(0).offset for batch in sent] == [10, 11, 12]
+    assert outcomes == [(1, 11), (2, 12), (0, 10)], "each is told once, by the half that has it"
 
 
 def test_when_epochs_are_used_up_another_producer_id_is_wanted() -> None:
@@ -213,7 +213,7 @@ class Model:
         self.given_up: set[bytes] = set()
 
     def values(self, batch: OutgoingBatch) -> list[bytes]:
-        return [one.value or b"" for one in read_records(batch.data)]
+        return [record.value or b"" for record in read_records(batch.data)]
 
     def send(self) -> None:
         values = [b"%d" % (len(self.sent) + at) for at in range(self.random.randint(1, 4))]
@@ -302,7 +302,7 @@ class Model:
         raise AssertionError("the queue never empties")
 
     def written(self) -> list[bytes]:
-        return [one.value or b"" for batch in self.log.batches for one in read_records(batch.data)]
+        return [record.value or b"" for batch in self.log.batches for record in read_records(batch.data)]
 
 
 @settings(max_examples=300, deadline=None)

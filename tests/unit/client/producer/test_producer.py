@@ -82,7 +82,7 @@ async def test_records_without_a_key_stick_for_a_batch_spread_over_time_and_avoi
     stage.world.leaders[TopicPartition("orders", 2)] = (-1, 0)
     async with producer_on(stage, batch_size=1_000) as producer:
         sent = [await producer.send("orders", b"x" * 100) for _ in range(400)]
-        where = [(await one).partition for one in sent]
+        where = [(await delivery).partition for delivery in sent]
     assert set(where) == {0, 1, 3}
     moves = sum(before != after for before, after in pairwise(where))
     assert 40 <= moves <= 60, "about one for every 1,000 bytes"
@@ -107,12 +107,12 @@ async def test_batches_are_compressed_as_asked(stage: Stage, codec: str) -> None
             await producer.send("orders", b"value %d" % at)
     assert values(stage) == [b"value %d" % at for at in range(100)]
     names = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-    found = [
-        one.header.compression
+    codecs = [
+        stored_batch.header.compression
         for batch in stage.world.logs[ORDERS].batches
-        for one in read_batches(batch.data)
+        for stored_batch in read_batches(batch.data)
     ]
-    assert {names[one] for one in found} == {codec}
+    assert {names[number] for number in codecs} == {codec}
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -122,8 +122,8 @@ async def test_all_kinds_of_acknowledgement_deliver(stage: Stage, acks: int | st
     stage.world.create("orders")
     async with producer_on(stage, acks=acks, batch_size=100) as producer:
         sent = [await producer.send("orders", b"%d" % at) for at in range(50)]
-        where = [await one for one in sent]
-    assert [one.offset for one in where] == ([-1] * 50 if acks == 0 else list(range(50)))
+        where = [await delivery for delivery in sent]
+    assert [metadata.offset for metadata in where] == ([-1] * 50 if acks == 0 else list(range(50)))
     await stage.clock.advance_ms(100)
     assert values(stage) == [b"%d" % at for at in range(50)]
 
@@ -163,7 +163,7 @@ async def test_an_older_broker_without_topic_ids_gets_names(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"acks": 2}, "acks cannot be 2"),
         ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
@@ -175,6 +175,6 @@ async def test_an_older_broker_without_topic_ids_gets_names(stage: Stage) -> Non
         ({"bootstrap_servers": "host:port"}, "not a broker address"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Producer(**options)

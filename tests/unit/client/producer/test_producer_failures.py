@@ -59,7 +59,7 @@ async def test_order_holds_and_nothing_is_lost_through_broken_connections_and_re
         if idempotent:
             assert written == expected
         assert list(dict.fromkeys(written)) == expected
-        offsets = [one.offset for one in where if one.partition == part]
+        offsets = [metadata.offset for metadata in where if metadata.partition == part]
         assert [written[offset] for offset in offsets] == expected
 
 
@@ -92,7 +92,7 @@ async def test_a_batch_the_broker_finds_too_large_is_sent_in_halves(stage: Stage
         sent.append(await producer.send("orders", b"y" * 300))
         sent.append(await producer.send("orders", b"last"))
         await producer.flush()
-        assert all(one.done() for one in sent), "a flush waits for the halves, too"
+        assert all(delivery.done() for delivery in sent), "a flush waits for the halves, too"
         results = await asyncio.gather(*sent, return_exceptions=True)
     assert isinstance(results[40], errors.MessageTooLarge), "alone it is too large: halves do not help"
     assert [one[:3] for one in values(stage)] == [*[b"%03d" % at for at in range(40)], b"las"]
@@ -212,7 +212,7 @@ async def test_who_is_told_of_another_leader_goes_there_at_once(stage: Stage, te
         stage.world.lead(ORDERS, 2)
         start, asked = stage.clock.monotonic_ms(), first.asked.count("Metadata")
         sent = [await producer.send("orders", b"%d" % number) for number in range(5)]
-        assert [(await one).offset for one in sent] == [1, 2, 3, 4, 5]
+        assert [(await delivery).offset for delivery in sent] == [1, 2, 3, 4, 5]
         if tells:
             assert stage.clock.monotonic_ms() - start < 100
             assert first.asked.count("Metadata") + second.asked.count("Metadata") == asked
@@ -232,12 +232,12 @@ async def test_brokers_that_send_one_to_each_other_are_not_asked_all_the_time(st
         async def neither(_: Any) -> int:
             return errors.NotLeaderOrFollower.code
 
-        for one in brokers:
-            one.scripts[ProduceRequest.API_KEY] = neither
-        before = sum(one.asked.count("Produce") for one in brokers)
+        for broker in brokers:
+            broker.scripts[ProduceRequest.API_KEY] = neither
+        before = sum(broker.asked.count("Produce") for broker in brokers)
         sent = await producer.send("orders", b"b")
         await asyncio.sleep(5)
-        assert sum(one.asked.count("Produce") for one in brokers) - before < 60
-        for one in brokers:
-            one.scripts.clear()
+        assert sum(broker.asked.count("Produce") for broker in brokers) - before < 60
+        for broker in brokers:
+            broker.scripts.clear()
         assert (await sent).offset == 1

@@ -104,9 +104,9 @@ async def test_close_gives_up_after_its_timeout_and_says_what_is_left(stage: Sta
     with pytest.raises(DeliveryTimedOut, match="3 records were not delivered within 2 s"):
         await producer.close(timeout=2)
     assert stage.clock.monotonic_ms() - start == 2_000
-    for one in sent:
+    for delivery in sent:
         with pytest.raises(ClientClosed):
-            one.result()
+            delivery.result()
     broker.start()
 
 

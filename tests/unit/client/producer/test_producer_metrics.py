@@ -15,15 +15,15 @@ def test_rates_are_those_of_the_last_half_minute() -> None:
     for second in range(100, 160):
         counters.acknowledged(second + 0.5, records=30, size=3_000)
         counters.answered(second + 0.5, latency_s=0.001 * (second - 99))
-    found = counters.metrics(159.9, **idle)
-    assert (found.records_sent_total, found.bytes_sent_total, found.batches_sent_total) == (
+    metrics = counters.metrics(159.9, **idle)
+    assert (metrics.records_sent_total, metrics.bytes_sent_total, metrics.batches_sent_total) == (
         1_800,
         180_000,
         60,
     )
-    assert (found.record_send_rate, found.byte_rate) == (30, 3_000)
-    assert (found.batch_size_avg, found.records_per_batch_avg) == (3_000, 30)
-    assert round(found.request_latency_avg_ms, 6) == 45.5 and round(found.request_latency_max_ms) == 60
+    assert (metrics.record_send_rate, metrics.byte_rate) == (30, 3_000)
+    assert (metrics.batch_size_avg, metrics.records_per_batch_avg) == (3_000, 30)
+    assert round(metrics.request_latency_avg_ms, 6) == 45.5 and round(metrics.request_latency_max_ms) == 60
     later = counters.metrics(300.0, **idle)
     assert (later.record_send_rate, later.request_latency_avg_ms, later.records_sent_total) == (0, 0, 1_800)
 
@@ -37,8 +37,8 @@ def test_prometheus_reads_every_value_with_its_labels() -> None:
     assert "# TYPE tidelog_producer_records_failed_total counter\n" in text
     assert 'tidelog_producer_records_failed_total{client_id="a\\"b"} 3\n' in text
     assert 'tidelog_producer_records_waiting{client_id="a\\"b"} 5\n' in text
-    line = re.compile(r'[a-z_]+\{client_id="a\\"b"\} [0-9.e+-]+')
-    assert all(line.fullmatch(one) for one in text.splitlines() if not one.startswith("#"))
+    sample = re.compile(r'[a-z_]+\{client_id="a\\"b"\} [0-9.e+-]+')
+    assert all(sample.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
 
 
 @staged
@@ -51,10 +51,14 @@ async def test_a_producer_counts_what_becomes_of_its_records(stage: Stage) -> No
         for _ in range(10):
             await producer.send("orders", b"x" * 100)
         await producer.flush()
-        found = producer.metrics()
-        assert (found.records_sent_total, found.records_failed_total, found.records_waiting) == (10, 0, 0)
-        assert found.batch_size_avg > 1_000 / found.batches_sent_total
-        assert found.request_latency_avg_ms > 0 and found.buffer_used_bytes == 0
+        metrics = producer.metrics()
+        assert (metrics.records_sent_total, metrics.records_failed_total, metrics.records_waiting) == (
+            10,
+            0,
+            0,
+        )
+        assert metrics.batch_size_avg > 1_000 / metrics.batches_sent_total
+        assert metrics.request_latency_avg_ms > 0 and metrics.buffer_used_bytes == 0
 
         async def refuse(request: object) -> int:
             return 7  # RequestTimedOut
@@ -66,5 +70,5 @@ async def test_a_producer_counts_what_becomes_of_its_records(stage: Stage) -> No
             await sent
         except DeliveryTimedOut:
             pass
-        found = producer.metrics()
-        assert found.records_failed_total == 1 and found.records_retried_total > 2
+        metrics = producer.metrics()
+        assert metrics.records_failed_total == 1 and metrics.records_retried_total > 2

@@ -8,7 +8,7 @@ from tidelog.client.security.security import Security
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"key": "me.key"}, "needs its certificate"),
         ({"username": "me", "password": "x"}, "mechanism is missing"),
@@ -17,8 +17,8 @@ from tidelog.client.security.security import Security
         ({"mechanism": "OAUTHBEARER"}, "needs token"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Security(**options)
 
 

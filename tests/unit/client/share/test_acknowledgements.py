@@ -36,8 +36,8 @@ def records(*offsets: int) -> list[Record]:
 
 def test_only_what_was_acquired_is_delivered_with_its_count_and_gaps_are_given_back() -> None:
     acks = Acknowledgements()
-    found = acks.deliver(ZERO, records(3, 4, 6, 9), [AcquiredRange(4, 7, 2), AcquiredRange(9, 9, 1)])
-    assert [(one.offset, one.delivery_count) for one in found] == [(4, 2), (6, 2), (9, 1)]
+    delivered = acks.deliver(ZERO, records(3, 4, 6, 9), [AcquiredRange(4, 7, 2), AcquiredRange(9, 9, 1)])
+    assert [(record.offset, record.delivery_count) for record in delivered] == [(4, 2), (6, 2), (9, 1)]
     assert acks.held == 3
     assert acks.take([ZERO], renewals=False) == {
         ZERO: [AcknowledgedRange(5, 5, 0), AcknowledgedRange(7, 7, 0)]
@@ -77,10 +77,10 @@ def test_a_renewed_record_stays_in_hand() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
-def test_runs_say_the_same_as_single_offsets(said: dict[int, int]) -> None:
-    found = ranges_of(said)
-    assert {at: run.kind for run in found for at in range(run.first, run.last + 1)} == said
-    assert all(a.last < b.first for a, b in itertools.pairwise(found))
+def test_runs_say_the_same_as_single_offsets(kinds: dict[int, int]) -> None:
+    ranges = ranges_of(kinds)
+    assert {at: run.kind for run in ranges for at in range(run.first, run.last + 1)} == kinds
+    assert all(a.last < b.first for a, b in itertools.pairwise(ranges))
 
 
 def test_a_session_names_what_is_new_or_acknowledged_and_forgets_the_rest() -> None:

@@ -15,9 +15,9 @@ from tidelog.gateways.console.plan import LOAD, MACHINE
 from tidelog.gateways.console.plan import _read as plan_read
 from tidelog.gateways.console.rules import RULES, Alerts, Facts
 from tidelog.gateways.console.values import Unreadable, readable, typed, typed_headers
-from tidelog.metadata.image import Broker, Configs, Image, Partition, Topic
+from tidelog.metadata.image import BrokerImage, Configs, Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause, Endpoint, Tail
-from tidelog.metadata.sharded import ShardedMap
+from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.model.capacity import BadLoad, plan
 from tidelog.types import NodeId
 
@@ -25,15 +25,17 @@ RULES_FILE = Path(__file__).resolve().parents[4] / "deploy" / "prometheus" / "ti
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
-def partition(index: int, leader: NodeId | None, in_sync: tuple[NodeId, ...]) -> Partition:
-    return Partition(index, (ONE, TWO, THREE), leader, 0, in_sync, 0, 0)
+def partition(index: int, leader: NodeId | None, in_sync: tuple[NodeId, ...]) -> PartitionImage:
+    return PartitionImage(index, (ONE, TWO, THREE), leader, 0, in_sync, 0, 0)
 
 
-def image(*partitions: Partition, brokers: tuple[NodeId, ...] = (ONE, TWO, THREE), least: str = "2") -> Image:
+def image(
+    *partitions: PartitionImage, brokers: tuple[NodeId, ...] = (ONE, TWO, THREE), least: str = "2"
+) -> Image:
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     return Image(
-        brokers={node: Broker(node, 0, (endpoint,), None, False) for node in brokers},
-        topics=ShardedMap([("t", Topic("t", uuid4(), partitions, 0))]),
+        brokers={node: BrokerImage(node, 0, (endpoint,), None, False) for node in brokers},
+        topics=ShardedMap([("t", TopicImage("t", uuid4(), partitions, 0))]),
         topic_configs=ShardedMap([("t", Configs({"min.insync.replicas": least}, 0))]),
     )
 

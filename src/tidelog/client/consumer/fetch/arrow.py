@@ -24,7 +24,7 @@ def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBat
         try:
             columns.add(topic, partition, fetched.data, start, fetched.aborted or (), in_place=True)
         except (errors.CorruptMessage, errors.InvalidRecord) as problem:
-            # What was good goes out first; the next call meets the bad batch again, and what came behind it.
+            # The good records go out first; the next call meets the bad batch again, and the batches behind it.
             stopped.add(state)
             state.seek_back(columns.position)
             if not columns.rows:

@@ -1,10 +1,9 @@
-"""One assigned partition: where its reader is, what was fetched and not handed out yet.  Pure: no clock, no
-I/O.
+"""The state of one assigned partition: its position, and the fetched records that are not handed out yet.  Pure: no
+clock, no I/O.
 
 `position` is the next offset to hand out, `fetch_offset` the next to ask for; between them lies the buffer.
-`settled` is the position that may be committed without losing anything when the reader dies: what the reader
-has come back for more after.  A seek replaces `generation`, by which an answer to an older question is known
-and dropped.
+`settled` is the position that may be committed without losing records when the application dies: the position of its
+last `poll`.  A seek replaces `generation`, so that answers to older requests are recognised and dropped.
 """
 
 from __future__ import annotations
@@ -63,14 +62,14 @@ class AssignedPartition:
         self.needs_committed = False
 
     def seek_by_look_up(self, time_ms: int) -> None:
-        """To where a ListOffsets answer will say."""
+        """To the offset that ListOffsets will answer."""
         self._drop()
         self.position = self.settled = None
         self.needs_committed = False
         self.look_up = time_ms
 
     def seek_to_committed(self) -> None:
-        """To where the group, or whoever keeps offsets, will say."""
+        """To the offset that the group's coordinator, or the offset store, will answer."""
         self._drop()
         self.position = self.settled = None
         self.look_up = None
@@ -108,7 +107,7 @@ class AssignedPartition:
         check_crc: bool,
         aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        """`aborted`: the answer's aborted transactions, for a reader of what was committed only."""
+        """`aborted`: the answer's aborted transactions, for a `read_committed` reader."""
         self.worked()
         self.end_offset = end_offset
         if not data:
@@ -116,8 +115,8 @@ class AssignedPartition:
         headers = walk(data)
         if not headers and _is_cut(data):
             self.problem = errors.RecordListTooLarge(
-                f"the batch at offset {self.fetch_offset} of {self.partition} is larger than what was "
-                "fetched: raise max_partition_fetch_bytes"
+                f"the batch at offset {self.fetch_offset} of {self.partition} is larger than a "
+                "fetch: raise max_partition_fetch_bytes"
             )
             return
         # Bytes that are no batch at all are kept too: `take` says what is wrong with them.
@@ -133,7 +132,7 @@ class AssignedPartition:
         self.not_before_ms = 0.0
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float, give_up_ms: int) -> None:
-        """Something that may pass; when it lasts longer than `give_up_ms` the reader hears of it."""
+        """A retriable failure; when it lasts longer than `give_up_ms`, `poll` raises it."""
         self.failures += 1
         self.not_before_ms = now_ms + wait_ms
         self.replica = None
@@ -156,7 +155,7 @@ class AssignedPartition:
             try:
                 records = current.next(position, records_max - len(out))
             except (errors.CorruptMessage, errors.InvalidRecord) as problem:
-                # What was good goes out first; the next call meets the bad batch again.
+                # The good records go out first; the next call meets the bad batch again.
                 self.seek_back(position)
                 if out:
                     break
@@ -177,7 +176,7 @@ class AssignedPartition:
         return out
 
     def take_fetched(self) -> CompletedFetch | None:
-        """A whole answer, for whoever reads its batches in another way; the reader is past all of it."""
+        """A whole answer, for a caller that reads whole batches; the position moves behind all of it."""
         if not self._fetched:
             return None
         current = self._fetched.popleft()
@@ -186,11 +185,11 @@ class AssignedPartition:
         return current
 
     def settle(self) -> None:
-        """The reader has come back: what it was given before is done with."""
+        """The application has polled again: the records that it was given before are settled."""
         self.settled, self.settled_epoch = self.position, self.epoch
 
     def seek_back(self, position: int) -> None:
-        """Drops what is buffered and reads again from `position`, without a say on what is settled."""
+        """Drops the buffered records and reads again from `position`; the settled position stays."""
         settled, settled_epoch, epoch = self.settled, self.settled_epoch, self.epoch
         self.seek(position, epoch)
         self.settled, self.settled_epoch = settled, settled_epoch

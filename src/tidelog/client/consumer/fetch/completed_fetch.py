@@ -1,7 +1,7 @@
-"""The bytes of one partition's answer to a fetch, read batch by batch as records are handed out.  Pure.
+"""One partition's bytes of a fetch answer, read batch by batch as records are handed out.  Pure.
 
-What a reader must not see is left out here: control records, and under `read_committed` the records of
-transactions that were aborted, which the answer lists.
+Records that a reader must not see are left out here: control records, and under `read_committed` the records of the
+aborted transactions that the answer lists.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CompletedFetch:
         return self._records[at : self._at] if self._at - at < len(self._records) else self._records
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """The batches that have something for a reader at `start`, for whoever reads them in another way."""
+        """The batches with records for a reader at `start`, for a caller that reads whole batches."""
         for batch in self._batches:
             hidden = self._aborts is not None and self._aborts.hide(batch)
             if not hidden and not batch.header.control and batch.header.last_offset >= start:

@@ -1,12 +1,12 @@
-"""Keeps the assigned partitions' buffers filled: one Fetch under way per broker, offsets looked up where
-needed.
+"""The fetcher: keeps the assigned partitions' buffers filled, with one Fetch under way per broker, and looks up
+missing positions.
 
 Like the sender it has no task of its own: `_pump` runs when something changed, decides from the partitions
-(`AssignedPartition`, pure) and submits.  What is buffered is bounded: a partition with more than half of what a fetch
-brings waiting is not asked for.  `Consumer` owns the only instance.
+(`AssignedPartition`, pure) and submits.  Buffers are bounded: a partition is not fetched while more than half of what
+a fetch may bring is buffered.  `Consumer` owns the only instance.
 
-A blocking consumer takes what is buffered in its own thread (`take_here`): `_lock` is between that and answers
-that arrive.
+A blocking consumer takes buffered records in its own thread (`take_here`): `_lock` guards the buffers against
+answers that arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ log = logging.getLogger("tidelog.client")
 
 LOST_SESSION = (errors.FetchSessionIdNotFound.code, errors.InvalidFetchSessionEpoch.code)
 NO_REPLICA = -1
-# What a fetch costs beside its bytes is most of the work when it brings little.  Few partitions may bring much, many
-# share what is kept in memory.
+# What a fetch costs beside its bytes is most of the work when it brings little.  Few partitions may bring much
+# each, many share the memory.
 PARTITION_BYTES_MIN, PARTITION_BYTES_MAX = 1 << 20, 4 << 20
 SHARED_BYTES = 32 << 20
 
@@ -76,10 +76,10 @@ class Fetcher:
         return self._assigned
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that were assigned before keep their place; new ones start at what is committed, or
+        """Partitions that were assigned before keep their position; new partitions begin at the committed offset, or
         where `auto_offset_reset` says."""
         before = dict(self._assigned)
-        # The same dictionary all along: whoever looks up positions reads it later.
+        # The same dictionary all along: the task that looks up positions reads it later.
         self._assigned.clear()
         for partition in partitions:
             state = before.get(partition)
@@ -95,17 +95,17 @@ class Fetcher:
             self._loop.call_soon(self._pump)
 
     def notify(self) -> None:
-        """Something else than records wants the reader's attention."""
+        """Wakes the poll that waits, for something else than records."""
         self._arrived.set()
 
     def settle(self) -> None:
-        """The reader has come back: what it was given is done with."""
+        """The application has polled again: the records that it was given before are settled."""
         for state in self._handed_out:
             state.settle()
         self._handed_out.clear()
 
     def take(self, records_max: int) -> list[Record]:
-        """What is buffered; raises what has stopped a partition, once the others have nothing to hand out."""
+        """Takes buffered records; when there are none, raises the error that has stopped a partition, if any."""
         out = self._take(records_max)
         if not out:
             self.raise_problem()
@@ -113,7 +113,8 @@ class Fetcher:
         return out
 
     def take_here(self, records_max: int) -> list[Record]:
-        """In another thread than the loop's: what is buffered, after what was taken before is settled."""
+        """Called in another thread than the loop's: settles the records of the last take, and takes buffered
+        records."""
         if not any(state.has_records for state in self._assigned.values()):
             return []
         self.settle()
@@ -143,7 +144,7 @@ class Fetcher:
 
     @property
     def _partition_bytes(self) -> int:
-        """What a fetch may bring of one partition."""
+        """The bytes that a fetch may bring of one partition."""
         wanted = self._options.max_partition_fetch_bytes
         if wanted is not None:
             return wanted
@@ -152,7 +153,7 @@ class Fetcher:
 
     @property
     def _low_bytes(self) -> int:
-        """A partition with less than that is asked for."""
+        """A partition with fewer buffered bytes is fetched."""
         return max(1, self._partition_bytes // 2)
 
     def take_fetched(self) -> list[tuple[AssignedPartition, int, CompletedFetch]]:
@@ -171,7 +172,7 @@ class Fetcher:
         return out
 
     def put_back(self, records: list[Record]) -> None:
-        """They were taken, and not handed out after all."""
+        """Takes back records that were taken and are not handed out after all."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -181,7 +182,8 @@ class Fetcher:
         self.wake()
 
     def _in_turn(self) -> list[AssignedPartition]:
-        """Those with records; turns: a full partition does not starve the ones behind it."""
+        """The partitions with records, beginning with another one each time: a full partition does not starve the
+        others."""
         ready = [state for state in self._assigned.values() if state.has_records]
         if len(ready) < 2:
             return ready
@@ -197,7 +199,7 @@ class Fetcher:
                 raise problem
 
     async def arrival(self, timeout_ms: float) -> None:
-        """Until something was fetched or has failed, or the time is up."""
+        """Waits until records were fetched, a fetch has failed, or the time is up."""
         if not self._arrived.is_set() and not any(
             state.has_records or state.problem is not None for state in self._assigned.values()
         ):
@@ -237,14 +239,14 @@ class Fetcher:
                 self._fetch(node, partitions)
             self._set_timer(now_ms)
         except Exception as bug:
-            # Nobody awaits the pump: without this, a defect would leave the reader waiting for ever.
+            # Nobody awaits the pump: without this, a defect would leave `poll` waiting for ever.
             log.exception("the consumer's fetcher failed")
             for state in self._assigned.values():
                 state.problem = errors.UnknownServerError(f"the consumer failed: {bug!r}")
             self._arrived.set()
 
     def _node(self, state: AssignedPartition, now_ms: float) -> int | None:
-        """Where to fetch it: from the leader, or the replica nearby that the leader has named."""
+        """The broker to fetch from: the leader, or the nearby replica that the leader has named."""
         if state.replica is not None and (
             now_ms >= state.replica_until_ms or state.replica not in self._cluster.topology.nodes
         ):
@@ -254,7 +256,7 @@ class Fetcher:
             self._failed(state, self._cluster.missing(state.partition))
             return None
         if node in self._dialling and state.failures:
-            # It may not be the leader any more: ask around while it does not answer.
+            # It may not be the leader any more: refresh the metadata while it does not answer.
             self._cluster.refresh_soon().add_done_callback(self.wake)
         if node in self._fetching or node in self._dialling:
             return None
@@ -274,7 +276,7 @@ class Fetcher:
             state.topic_id = topic_id
             return False
         if state.has_records:
-            return True  # they are handed out first; whoever takes them wakes the pump
+            return True  # they are handed out first; the take wakes the pump
         why = f"{state.partition.topic} was deleted and created again, {state.partition} is another log now"
         if self._options.auto_offset_reset is None:
             state.problem = errors.OffsetOutOfRange(f"{why}: seek to where to go on")
@@ -394,20 +396,23 @@ class Fetcher:
                 self._arrived.set()
 
     def _truncated(self, state: AssignedPartition, end: int) -> None:
-        """The leader's log parts from what was read here at `end`: what came after it is lost."""
+        """The leader's log diverges at `end` from the records that were read: records after `end` are lost."""
         position = state.position or 0
         if end >= position:
-            # Only what was fetched ahead is gone, and nobody has seen it.
+            # Only records that were fetched ahead are gone, and the application has not seen them.
             state.seek_back(position)
         elif self._options.auto_offset_reset is None:
             state.problem = errors.OffsetOutOfRange(
-                f"{state.partition} was cut at {end}, below the position {position}, by a change of leader: seek "
-                "to where to go on"
+                f"{state.partition} was truncated at {end}, below the position {position}, by a change of leader: "
+                "seek to go on"
             )
             self._arrived.set()
         else:
             log.warning(
-                "%s was cut at %s, below the position %s: reading on there", state.partition, end, position
+                "%s was truncated at %s, below the position %s: reading on there",
+                state.partition,
+                end,
+                position,
             )
             state.seek(end)
 

@@ -23,7 +23,7 @@ from tidelog.wire.messages.fetch import (
 )
 
 NAMES_VERSION_MAX = 12  # later versions carry topic ids instead of names
-EPOCHS_VERSION_MIN = 12  # from here on a broker tells where logs part when it is told the last epoch
+EPOCHS_VERSION_MIN = 12  # from here on brokers detect diverging logs by the last epoch
 RACKS_VERSION_MIN = 11
 
 

@@ -1,5 +1,5 @@
-"""What one broker remembers of a consumer's fetches (KIP-227), so that a request names only what has changed.
-Pure.
+"""Fetch sessions (KIP-227), the consumer's side: a request names only the partitions that have changed since the last
+one.  Pure.
 
 A session begins with a request that names everything (epoch 0) and goes on with the epochs 1, 2, ...  Whenever
 either side may have lost count it begins anew.  `Fetcher` keeps one per broker.
@@ -17,7 +17,7 @@ EPOCH_MAX = 2**31 - 1
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as brokers know it; one of `topic` and `topic_id` is empty on the wire."""
+    """A partition in a request; one of `topic` and `topic_id` is empty on the wire."""
 
     topic: str
     topic_id: uuid.UUID
@@ -25,7 +25,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class PartitionFetch(NamedTuple):
-    """What is asked of a partition."""
+    """The fields of one partition in a fetch request."""
 
     offset: int
     leader_epoch: int

@@ -27,7 +27,7 @@ class DeadLetterWriter:
         self._producer = producer
 
     async def write(self, record: Record, problem: BaseException, attempts: int) -> None:
-        """Until it is acknowledged."""
+        """Returns when the letter is acknowledged."""
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         if record.topic == self._topic:
             raise ProcessingFailed(
@@ -55,7 +55,7 @@ class DeadLetterWriter:
 
 
 def reason_of(problem: BaseException) -> str:
-    """Its message; an exception may fail to say even that."""
+    """The exception's message; reading it may raise, too."""
     try:
         return cut(str(problem))
     except Exception:
@@ -74,5 +74,5 @@ def cut(text: str) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """File names bring half characters along, which UTF-8 does not have."""
+    """File names may have lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Which record may be processed next, and how far everything is done.  Pure.
+"""The plan of `process`: which record may begin next, and up to which offset all records are done.  Pure.
 
 Records of one lane (a key, a partition, or each record for itself) are processed one after the other, in order;
 lanes run side by side.  Per partition, `done_to` is the offset below which nothing is left to do: only that may
@@ -82,7 +82,7 @@ class ProcessingPlan:
                 queue.append(record)
 
     def next(self) -> Record | None:
-        """A record to begin with now; the first of its lane stays there until it is done."""
+        """A record to process now; it stays the first of its lane until it is done."""
         if not self._ready:
             return None
         record = self._lanes[self._ready.popleft()][0]
@@ -90,7 +90,7 @@ class ProcessingPlan:
         return record
 
     def finished(self, record: Record) -> None:
-        """Done with, one way or the other; one whose partition was dropped meanwhile counts for nothing."""
+        """The record is processed, or given up.  A record whose partition was dropped meanwhile is ignored."""
         place = (record.topic, record.partition, record.offset)
         if self._running.get(place) is not record:
             return
@@ -109,7 +109,7 @@ class ProcessingPlan:
         return {where: progress.done_to for where, progress in self._progress.items()}
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Nothing more of these begins; what is running goes on."""
+        """No more records of these partitions begin; records that are running go on."""
         gone = set(partitions)
         for lane, queue in list(self._lanes.items()):
             if TopicPartition(queue[0].topic, queue[0].partition) in gone:
@@ -128,7 +128,7 @@ class ProcessingPlan:
         return any(TopicPartition(topic, index) in gone for topic, index, _ in self._running)
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """They are others' now."""
+        """The partitions belong to other members now."""
         self.withhold(partitions)
         for where in partitions:
             self._progress.pop(where, None)

@@ -31,8 +31,11 @@ from tidelog.schema.serializer import SerializationError
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.consumer.assigned_partitions import AssignedPartitions
     from tidelog.client.consumer.deserializers import Deserializers
+    from tidelog.client.consumer.group_commits import GroupCommits
+    from tidelog.client.consumer.poller import Poller
+    from tidelog.client.consumer.runtime import ConsumerRuntime
     from tidelog.client.producer.producer import Producer
 
 log = logging.getLogger("tidelog.client")
@@ -69,7 +72,10 @@ class Processing:
 
     def __init__(
         self,
-        consumer: Consumer,
+        runtime: ConsumerRuntime,
+        poller: Poller,
+        partitions: AssignedPartitions,
+        commits: GroupCommits,
         work: Callable[[Record], Any],
         options: ProcessOptions,
         deserializers: Deserializers,
@@ -77,7 +83,11 @@ class Processing:
     ) -> None:
         self.processed = 0
         self.busy_ms = 0.0
-        self._consumer = consumer
+        self._runtime = runtime
+        self._poller = poller
+        self._partitions = partitions
+        self._commits = commits
+        self._clock = runtime.config.environment.clock
         self._work = work
         self._options = options
         self._deserializers = deserializers
@@ -153,7 +163,7 @@ class Processing:
     # The loop
 
     async def _loop(self) -> None:
-        clock = self._consumer._environment.clock
+        clock = self._clock
         commit_ms = idle_ms = clock.monotonic_ms()
         try:
             while self._problem is None:
@@ -162,13 +172,19 @@ class Processing:
                 if now_ms - commit_ms >= self._options.commit_interval_ms:
                     commit_ms = now_ms
                     await self._commit()
-                if came or self._plan.unfinished or not self._consumer._settled_in:
+                if came or self._plan.unfinished or not self._settled_in:
                     idle_ms = now_ms
                 elif self._idle(now_ms - idle_ms):
                     return
             raise self._problem
         finally:
             await self._finish()
+
+    @property
+    def _settled_in(self) -> bool:
+        """The consumer has partitions, or the group has none for it."""
+        rebalancer = self._runtime.rebalancer
+        return bool(self._partitions.all()) or rebalancer is None or rebalancer.settled_in
 
     def _idle(self, for_ms: float) -> bool:
         return self._options.idle_timeout_ms is not None and for_ms >= self._options.idle_timeout_ms
@@ -179,10 +195,10 @@ class Processing:
         room = self._options.workers * AHEAD - self._plan.unfinished
         if self._is_low():
             timeout_ms = 0 if self._plan.unfinished else TURN_MS
-            records = await self._consumer.poll(timeout_ms, room)
+            records = await self._poller.poll(timeout_ms, room)
             self._plan.add(records)
         else:
-            await self._consumer._keep_alive()
+            await self._poller.keep_alive()
         if self._plan.unfinished:
             self._changed.clear()
             self._begin()
@@ -226,7 +242,7 @@ class Processing:
             raise
         finally:
             # Polls have settled all that was handed out: without this it would count as done.
-            self._consumer._go_back(self._plan.done_to())
+            self._partitions.go_back(self._plan.done_to())
 
     def _abandon(self) -> None:
         for task in self._tasks:
@@ -237,7 +253,7 @@ class Processing:
     async def _process(self, record: Record) -> None:
         """`record` has its bytes, for the dead letters and for the order of keys; the work gets what they stand
         for."""
-        options, clock = self._options, self._consumer._environment.clock
+        options, clock = self._options, self._clock
         for attempt in range(options.retries + 1):
             begun_ms = clock.monotonic_ms()
             problem = await self._tried(record)
@@ -283,7 +299,7 @@ class Processing:
 
     async def _waited(self, attempt: int) -> bool:
         """Before it is tried again; false when there is no other time."""
-        options, chance = self._options, self._consumer._environment.random
+        options, chance = self._options, self._runtime.config.environment.random
         wait_ms = delay_ms(options.retry_backoff_ms, options.retry_backoff_max_ms, attempt, chance)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
@@ -303,9 +319,9 @@ class Processing:
 
     async def _commit(self) -> None:
         news = {p: to for p, to in self._plan.done_to().items() if self._committed.get(p) != to}
-        if news and self._consumer._commits is not None:
+        if news and self._runtime.commits is not None:
             try:
-                await self._consumer.commit(news)
+                await self._commits.commit(news)
                 self._committed.update(news)
             except errors.TidelogError as problem:
                 log.warning("offsets of processed records were not committed: %s", problem)

@@ -1,0 +1,60 @@
+"""Broker settings that only Tidelog has.  See `tidelog.config.setting`."""
+
+OWN = """
+tidelog.broker.lease.ms int 2000 1000.. built
+  A broker that has not renewed its lease in the metadata store for this long counts as dead, and other brokers take over.
+tidelog.connection.requests.max int 16 1.. built
+  Requests of one connection that are handled at the same time; further requests wait in the socket.
+tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
+  How long the heartbeat of a classic group member may wait for a rebalance to begin; 0: heartbeats never wait.
+tidelog.http.advertise string null built
+  Address of the HTTP port for other brokers, as host:port; if unset, it follows from tidelog.http.listen.
+tidelog.http.body.bytes.max int 16777216 1024.. built dynamic
+  Bound on the body of an HTTP request; a longer body is refused with status 413.
+tidelog.http.connections.max int 256 8.. built
+  Bound on open HTTP connections; further connections are answered with status 503.
+tidelog.http.hosts list "" built
+  Host names that HTTP requests may name, besides addresses, localhost and the broker's own names; * allows any name.
+tidelog.http.listen string 127.0.0.1:8090 built
+  Address of the HTTP port, as host:port; port 0 picks a free port.
+tidelog.log.dirs.forget.missing boolean false built
+  For the first start after a log directory was lost: log directories that are missing now count as lost for good.
+tidelog.log.format string text text|json built
+  Format of log lines: text for people, or JSON with the field names of the Elastic Common Schema, for Elastic and Loki.
+tidelog.log.levels list info built
+  Log level: debug, info, warning, error or critical; or for one part of the broker, as tidelog.storage=debug.
+tidelog.metadata string sqlite: built
+  Metadata store of the cluster: sqlite: (a file in the first log directory, for one broker) or etcd://host:port,host:port/prefix.
+tidelog.metadata.password password null built
+  Password of the etcd user.
+tidelog.metadata.restored boolean false built
+  For the first start after the metadata store was restored from a backup: all replicas report, and the best log leads.
+tidelog.metadata.tls.ca string null built
+  File with the authorities that etcd's certificate is checked against; if set, connections to etcd use TLS.
+tidelog.metadata.tls.cert string null built
+  File with the client certificate for etcd.
+tidelog.metadata.tls.key string null built
+  File with the key of the client certificate for etcd.
+tidelog.metadata.user string null built
+  Name of the etcd user, for an etcd with authentication.
+tidelog.metrics.clients.max int 1000 1.. built
+  Number of client ids with metrics of their own; further clients are added up under the name (others).
+tidelog.metrics.series.max int 100000 100.. built dynamic
+  Bound on the series of one metric; mq_metrics_left_out_series counts the series that are left out.
+tidelog.open.files.max int 4096 64.. built
+  Bound on open segment files; the least recently used files are closed.
+tidelog.request.bytes.max int 4194304 1048576.. built
+  Largest request other than Produce, in bytes; socket.request.max.bytes bounds Produce requests.
+tidelog.rest.consumer.instance.timeout.ms int 300000 100.. built dynamic
+  A consumer instance of the REST proxy without a request for this long is closed.
+tidelog.rest.consumer.request.bytes.max int 16777216 1024.. built dynamic
+  Bound on the bytes of keys and values in one answer of a consumer instance; a single larger record is still sent.
+tidelog.rest.consumer.request.timeout.ms int 1000 0..600000 built dynamic
+  How long a consumer instance waits for records, unless it was created with its own timeout.
+tidelog.rest.consumers.max int 100 0.. built dynamic
+  Bound on the consumer instances of the REST proxy in this broker; further ones are refused with status 429.
+tidelog.scrub.bytes.per.second int 10485760 0.. built dynamic
+  Bytes per second that are read from each log directory in the background to find damaged data; 0 disables this.
+tidelog.scrub.period.ms int 604800000 1000.. built dynamic
+  How often a full round of background reading of a log directory begins.
+"""

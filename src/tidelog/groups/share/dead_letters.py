@@ -1,0 +1,148 @@
+"""Dead letters: copies records that a share group has given up to the topic that `share.dead.letter.topic` names.
+
+The copy is committed before the original is archived, so no record is lost; a crash in between makes a second copy.
+While the topic cannot be written, the records are kept, count against the partition's lock limit, and are tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog import errors
+from tidelog._speed.records import Record
+from tidelog.clock import Clock
+from tidelog.groups.share.in_flight import InFlightRun
+from tidelog.groups.share.led_partition import LedSharePartition
+from tidelog.groups.share.other_brokers import RemotePartitions
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.topics.names import INTERNAL
+from tidelog.metadata.topics.plans import TopicSpec
+from tidelog.record.builder import BatchBuilder
+from tidelog.record.reader import read_batches
+from tidelog.replication.partition import Partition
+
+log = logging.getLogger("tidelog.shares")
+
+PREFIX = "tidelog.dead.letter."
+REJECTED = "rejected"
+USED_UP = "delivery count limit reached"
+RETRY_S_MIN = 0.5
+RETRY_S_MAX = 30.0
+READ_BYTES = 1 << 20
+BATCH_BYTES = 512 << 10
+
+
+class ShareDeadLetters:
+    def __init__(self, controller: Controller, elsewhere: RemotePartitions, clock: Clock) -> None:
+        self._controller = controller
+        self._elsewhere = elsewhere
+        self._clock = clock
+
+    def wake(self, led: LedSharePartition) -> None:
+        if led.copying is None and led.current:
+            led.copying = asyncio.get_running_loop().create_task(self._copy_all(led))
+
+    async def _copy_all(self, led: LedSharePartition) -> None:
+        wait_s = RETRY_S_MIN
+        try:
+            while led.current and (runs := led.state.letters()):
+                try:
+                    await self._copy(led, runs[0])
+                    wait_s = RETRY_S_MIN
+                except errors.TidelogError as problem:
+                    log.error("%s: a dead letter cannot be copied, and is kept: %s", led.key, problem)
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 2, RETRY_S_MAX)
+        finally:
+            led.copying = None
+
+    async def _copy(self, led: LedSharePartition, run: InFlightRun) -> None:
+        """Copies the run's first records, as many as fit into one batch."""
+        first, last = run.first, run.last
+        name = led.config().share_dead_letter_topic
+        if name:
+            count = await self._count(led, name)
+            records, last = await _records(led.partition, first, last)
+            if records:
+                letters = [self._letter(led, run, record) for record in records]
+                await self._append(name, led.key.partition % count, letters)
+        await led.submit(led.state.copied(first, last))
+
+    async def _count(self, led: LedSharePartition, name: str) -> int:
+        """The topic's number of partitions; creates the topic if it does not exist."""
+        if name == led.partition.topic or name in INTERNAL:
+            raise errors.InvalidConfig(
+                f"share.dead.letter.topic of group {led.key.group} cannot be {name}: name another topic"
+            )
+        topic = self._controller.image.topics.get(name)
+        if topic is None:
+            await self._create(name)
+            topic = self._controller.image.topics.get(name)
+            if topic is None:
+                raise errors.UnknownTopicOrPartition(f"dead letter topic {name!r} does not exist")
+        return len(topic.partitions)
+
+    async def _create(self, name: str) -> None:
+        config = self._controller.config()
+        if not config.auto_create_topics_enable:
+            raise errors.UnknownTopicOrPartition(
+                f"dead letter topic {name!r} does not exist, and auto.create.topics.enable is false: create the topic"
+            )
+        wanted = TopicSpec(name, config.num_partitions, config.default_replication_factor)
+        (made,) = await self._controller.create_topics([wanted])
+        if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
+            raise made
+
+    def _letter(self, led: LedSharePartition, run: InFlightRun, record: Record) -> Record:
+        limit = led.config().share_delivery_count_limit
+        rejected = run.rejected or run.deliveries < limit
+        values = {
+            "topic": led.partition.topic,
+            "partition": led.partition.index,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "group": led.key.group,
+            "delivery-count": run.deliveries,
+            "reason": REJECTED if rejected else USED_UP,
+        }
+        headers = tuple((PREFIX + name, str(value).encode()) for name, value in values.items())
+        # The timestamp is that of the copy, so that the topic's retention counts from now.
+        return Record(0, self._clock.now_ms(), record.key, record.value, (*record.headers, *headers))
+
+    async def _append(self, topic: str, index: int, letters: list[Record]) -> None:
+        builder = BatchBuilder()
+        for letter in letters:
+            builder.add(letter.key, letter.value, letter.timestamp, letter.headers)
+        await self._elsewhere.append(topic, index, builder.build(), self._clock.now_ms())
+
+
+async def _records(partition: Partition, first: int, last: int) -> tuple[list[Record], int]:
+    """Those from `first` on that make one batch, and up to which offset they reach; what the log does not have any
+    more is passed over."""
+    records_log = partition.log
+    first = max(first, records_log.start)
+    if first > last:
+        return [], last
+    part = records_log.read(first, READ_BYTES, records_log.end)
+    if part is None:
+        raise errors.OffsetOutOfRange(
+            f"{partition.name} ends at offset {records_log.end}, but a member has acquired offset {first}"
+        )
+    data = part.file.read(part.size, part.position)
+    # Decompression may take long, so it does not run on the loop.
+    return await asyncio.to_thread(_first_batch, data, first, last)
+
+
+def _first_batch(data: bytes | memoryview, first: int, last: int) -> tuple[list[Record], int]:
+    records: list[Record] = []
+    size, reached = 0, first - 1
+    for batch in read_batches(data):
+        for record in [] if batch.header.control else batch.records(first, last):
+            size += len(record.key or b"") + len(record.value or b"")
+            if records and size > BATCH_BYTES:
+                return records, records[-1].offset
+            records.append(record)
+        reached = batch.header.last_offset
+        if reached >= last:
+            break
+    return records, min(reached, last)

@@ -1,0 +1,156 @@
+"""One ShareFetch of a member of a share group: waits for records, acquires and reads them.
+
+Records are acquired only when the answer can be sent, so a member that disconnects while it waits holds none.  There is
+no await between finding, acquiring and reading records: no other member can acquire the same ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.groups.share.led_partition import LedSharePartition
+from tidelog.groups.share.log_window import AbortedRange, window
+from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareTerms
+from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.share.sessions import SharePartitionId
+from tidelog.replication.waiters import FetchWait
+from tidelog.storage.reading import Slice
+
+READ_BYTES_MIN = 16 << 10
+READ_BYTES_A_RECORD = 4 << 10
+READ_BYTES_MAX = 1 << 20
+
+
+class ShareFetchLimits(NamedTuple):
+    """`strict`: not one record more than `records_max`."""
+
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    records_max: int
+    batch_records_max: int
+    strict: bool
+
+
+class ShareFetchedRecords(NamedTuple):
+    records: bytes
+    acquired: list[AcquiredRange]
+
+
+class ReadableRecords(NamedTuple):
+    """The position of records that a member can read; they are not acquired yet."""
+
+    led: LedSharePartition
+    terms: ShareTerms
+    offset: int
+    part: Slice
+
+
+Results = dict[SharePartitionId, ShareFetchedRecords | errors.TidelogError]
+
+
+class ShareFetch:
+    def __init__(self, shares: SharePartitions, group: str, member: str, limits: ShareFetchLimits) -> None:
+        self._shares = shares
+        self._group = group
+        self._member = member
+        self._limits = limits
+        # A fetch of few records reads few bytes.
+        self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
+        self._results: Results = {}
+
+    async def run(self, parts: Sequence[SharePartitionId]) -> Results:
+        """The records or the error of every partition that has any."""
+        leds = await self._open(parts)
+        clock, limits = self._shares.clock, self._limits
+        deadline_ms = clock.monotonic_ms() + limits.wait_ms
+        while True:
+            readable = self._look(leds)
+            size = sum(records.part.size for records in readable)
+            # An error must be answered now, and so must everything when the broker shuts down.
+            last = clock.monotonic_ms() >= deadline_ms or bool(self._results) or self._shares.draining
+            if last or (readable and size >= limits.bytes_min):
+                self._take(readable)
+                if self._results or last:
+                    return self._results
+                continue  # the batches held no records for consumers; more may follow them
+            missing = max(limits.bytes_min - size, 1)
+            await self._wait(leds, missing, (deadline_ms - clock.monotonic_ms()) / 1000)
+
+    async def _open(self, parts: Sequence[SharePartitionId]) -> list[LedSharePartition]:
+        leds = []
+        for part in parts:
+            try:
+                leds.append(await self._shares.open(self._group, part))
+            except errors.TidelogError as problem:
+                self._results[part] = problem
+        return leds
+
+    def _look(self, leds: Sequence[LedSharePartition]) -> list[ReadableRecords]:
+        left = self._limits.bytes_max
+        readable: list[ReadableRecords] = []
+        for led in leds:
+            try:
+                records = self._look_at(led, left, not readable)
+            except errors.TidelogError as problem:
+                self._results[led.key.topic_id, led.key.partition] = problem
+                continue
+            if records is not None:
+                readable.append(records)
+                left -= records.part.size
+        return readable
+
+    def _look_at(self, led: LedSharePartition, left: int, first: bool) -> ReadableRecords | None:
+        if not led.current:
+            raise errors.NotLeaderOrFollower(f"this broker no longer leads share partition {led.key}")
+        config = led.config()
+        log = led.partition.log
+        led.state.log_started(log.start)
+        terms = led.terms()
+        if not led.state.has_room(terms) or (left <= 0 and not first):
+            return None
+        offset = led.state.next_offset()
+        bound = led.partition.readable_end(config.share_isolation_level == "read_committed")
+        if offset >= bound:
+            return None
+        part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
+        return None if part is None else ReadableRecords(led, terms, offset, part)
+
+    def _take(self, readable: Sequence[ReadableRecords]) -> None:
+        left = self._limits.records_max
+        for records in readable:
+            if left <= 0:
+                return
+            led, limits = records.led, self._limits
+            data = records.part.file.read(records.part.size, records.part.position)
+            seen = window(data, records.offset, self._aborted(records))
+            wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict)
+            grant = led.acquire(wish, seen.spans, records.terms)
+            if grant.acquired:
+                fetched = ShareFetchedRecords(seen.records(grant.acquired), grant.acquired)
+                self._results[led.key.topic_id, led.key.partition] = fetched
+                left -= sum(span.last - span.first + 1 for span in grant.acquired)
+
+    def _aborted(self, records: ReadableRecords) -> list[AbortedRange]:
+        if records.led.config().share_isolation_level != "read_committed":
+            return []
+        log = records.led.partition.log
+        ranges = log.aborted(records.offset, records.led.partition.last_stable, records.part)
+        return [AbortedRange(*aborted[:3]) for aborted in ranges]
+
+    async def _wait(self, leds: Sequence[LedSharePartition], missing: int, seconds: float) -> None:
+        wait = FetchWait(missing)
+        for led in leds:
+            led.waits[wait] = None
+            if led.state.has_room(led.terms()):
+                led.partition.fetch_waits[wait] = None
+        try:
+            await asyncio.wait([wait.future], timeout=max(seconds, 0))
+        finally:
+            for led in leds:
+                led.waits.pop(wait, None)
+                led.partition.fetch_waits.pop(wait, None)
+            if not wait.future.done():
+                wait.future.cancel()

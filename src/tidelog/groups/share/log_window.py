@@ -1,0 +1,62 @@
+"""A part of the log as a share group reads it: spans of offsets, and the bytes of the batches that were acquired.
+
+Control batches, aborted transactions (for groups with isolation level read_committed) and gaps that compaction left are
+empty spans, which no member acquires.  Pure: bytes in, spans and bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog._speed.batch import Header, walk
+from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction: its producer, and its first and last offset."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class LogWindow(NamedTuple):
+    """A read of the log: spans without gaps between them, and the batches that they came from."""
+
+    data: memoryview
+    headers: Sequence[Header]
+    spans: Sequence[OffsetSpan]
+
+    def records(self, acquired: Iterable[AcquiredRange]) -> bytes:
+        """The whole batches that hold an acquired record, as they are in the log."""
+        parts = []
+        wanted = list(acquired)
+        at = 0
+        for header in self.headers:
+            while at < len(wanted) and wanted[at].last < header.base_offset:
+                at += 1
+            if at < len(wanted) and wanted[at].first <= header.last_offset:
+                parts.append(self.data[header.position : header.position + header.size])
+        return b"".join(parts)
+
+
+def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> LogWindow:
+    """`data` begins with the batch that holds `first`, or with the next batch."""
+    headers = [header for header in walk(data) if header.last_offset >= first]
+    spans: list[OffsetSpan] = []
+    at = first
+    for header in headers:
+        if header.base_offset > at:
+            spans.append(OffsetSpan(at, header.base_offset - 1, empty=True))
+        empty = header.control or _aborted(header, aborted)
+        spans.append(OffsetSpan(max(at, header.base_offset), header.last_offset, empty))
+        at = header.last_offset + 1
+    return LogWindow(memoryview(data), headers, spans)
+
+
+def _aborted(header: Header, aborted: Collection[AbortedRange]) -> bool:
+    return header.transactional and any(
+        transaction.producer_id == header.producer_id
+        and transaction.first <= header.base_offset <= transaction.last
+        for transaction in aborted
+    )

@@ -1,0 +1,390 @@
+"""A share partition: which member has acquired which record, its delivery count, and which records are finished.
+
+Pure: facts in, decisions out; the time is passed in.  The caller persists `ShareStateChange.batches` of a change, then
+calls `confirmed` or `undone`.  An acknowledged record is never delivered again; a record that was released, or whose
+lock expired, is delivered again until the delivery count limit.  Only `led_partition` and `partitions` call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidelog import errors
+from tidelog.groups.share.in_flight import InFlightRun, InFlightRuns, RecordState, StateBatch, restored
+
+THROTTLE_FROM_MIN = 2
+ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
+
+
+class AcknowledgeType(IntEnum):
+    GAP = 0  # there is no record at this offset
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class AcknowledgedRange(NamedTuple):
+    """`types` holds one type for all offsets, or one for each; `last` is inclusive, as on the wire."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class AcquiredRange(NamedTuple):
+    first: int
+    last: int
+    deliveries: int
+
+
+class OffsetSpan(NamedTuple):
+    """The offsets of one batch of the log; `last` is inclusive.  A span without records for consumers is `empty`:
+    markers, aborted transactions, gaps that compaction left."""
+
+    first: int
+    last: int
+    empty: bool = False
+
+
+class ShareTerms(NamedTuple):
+    """The group's settings."""
+
+    deliveries_max: int
+    locks_max: int
+    lock_ms: int
+    dead_letters: bool  # records that are given up are copied to a dead letter topic first
+    renewals: bool
+
+
+class AcquireRequest(NamedTuple):
+    """The fetch of one member.  `strict`: at most `records_max` records; otherwise whole batches are acquired."""
+
+    member: str
+    records_max: int
+    batch_records_max: int
+    strict: bool
+
+
+class ShareStateChange:
+    """The new state of runs in `moves` takes effect when it is persisted; all other changes are in effect already."""
+
+    __slots__ = ("batches", "moves", "releases")
+
+    def __init__(self) -> None:
+        self.batches: list[StateBatch] = []
+        self.moves: list[InFlightRun] = []
+        self.releases = False  # records become available, and fetches may wait for them
+
+    def add(self, run: InFlightRun, state: RecordState) -> None:
+        self.batches.append(StateBatch(run.first, run.last, state, run.deliveries))
+
+
+class AcquireResult(NamedTuple):
+    """The ranges that the member acquired, and the change that archives empty offsets."""
+
+    acquired: list[AcquiredRange]
+    skipped: ShareStateChange
+
+
+class SharePartition:
+    def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
+        self._runs = restored(start, batches)
+
+    @property
+    def start(self) -> int:
+        """The offset of the first record that is not finished."""
+        return self._runs.start
+
+    @property
+    def end(self) -> int:
+        """The offset of the first record that was never delivered."""
+        return self._runs.end
+
+    @property
+    def runs(self) -> InFlightRuns:
+        return self._runs
+
+    # Acquiring records
+
+    def next_offset(self) -> int:
+        """The first offset that can be acquired: a released record, or a new one."""
+        return next((run.first for run in self._runs if run.free), self.end)
+
+    def has_room(self, terms: ShareTerms) -> bool:
+        return self.end - self.start < terms.locks_max or self.next_offset() < self.end
+
+    def acquire(
+        self, request: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
+    ) -> AcquireResult:
+        """Acquires records in `spans`, which are in order and without gaps, for `request.member`, and locks them until
+        `now_ms + terms.lock_ms`."""
+        result = AcquireResult([], ShareStateChange())
+        left = request.records_max
+        for span in spans:
+            if left <= 0:
+                break
+            free = self._free_in(span, left if request.strict else None, terms)
+            if span.empty:
+                self._skip(free, result.skipped)
+                continue
+            for run in free:
+                last_chance = self._last_chance(run, terms)
+                if (left <= 0 and request.strict) or (last_chance and result.acquired):
+                    break
+                run, alone = self._throttled(run, terms)
+                if request.strict and run.size > left:
+                    (run,) = self._runs.cut_out(run.first, run.first + left - 1)
+                run.state = RecordState.ACQUIRED
+                run.deliveries += 1
+                run.member = request.member
+                run.deadline_ms = now_ms + terms.lock_ms
+                left = 0 if alone else left - run.size
+                _collect(result.acquired, run, request.batch_records_max)
+                if alone:
+                    break
+        self._runs.tidy()
+        return result
+
+    def _free_in(self, span: OffsetSpan, new_max: int | None, terms: ShareTerms) -> list[InFlightRun]:
+        """The runs of a batch that can be acquired, in order; new offsets are added while there is room."""
+        runs = self._runs
+        free = []
+        if span.first < runs.end:
+            overlapping = runs.over(span.first, min(span.last, runs.end - 1))
+            for run in [run for run in overlapping if run.free]:
+                free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
+        room = span.empty or runs.end - runs.start < terms.locks_max
+        if span.first <= runs.end <= span.last and room:
+            last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
+            new = InFlightRun(runs.end, last, RecordState.AVAILABLE, 0)
+            runs.extend(new)
+            free.append(new)
+        return free
+
+    def _skip(self, free: list[InFlightRun], change: ShareStateChange) -> None:
+        for run in free:
+            run.left(RecordState.ARCHIVED)
+            change.add(run, RecordState.ARCHIVED)
+
+    def _last_chance(self, run: InFlightRun, terms: ShareTerms) -> bool:
+        return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
+
+    def _throttled(self, run: InFlightRun, terms: ShareTerms) -> tuple[InFlightRun, bool]:
+        """Records that are released again and again are delivered in ever smaller parts, at last one by one, so that a
+        bad record does not use up its neighbours' deliveries.  True: the rest of the run must wait."""
+        from_deliveries = max(THROTTLE_FROM_MIN, -(-terms.deliveries_max // 2))
+        if run.deliveries < from_deliveries:
+            return run, False
+        size = max(1, run.size >> (run.deliveries - from_deliveries + 1))
+        if self._last_chance(run, terms):
+            size = 1
+        (run,) = self._runs.cut_out(run.first, run.first + size - 1)
+        return run, True
+
+    # Acknowledging
+
+    def acknowledge(
+        self, member: str, acknowledgements: Sequence[AcknowledgedRange], terms: ShareTerms, now_ms: int
+    ) -> ShareStateChange:
+        """All ranges or none: raises the error of the first invalid range, and then nothing has changed."""
+        wanted: list[tuple[int, int, AcknowledgeType]] = []
+        reached = -1
+        for acknowledged in acknowledgements:
+            if acknowledged.first <= reached:
+                raise errors.InvalidRecordState(f"offset {acknowledged.first} is acknowledged twice")
+            reached = acknowledged.last
+            if acknowledged.last < self.start:
+                continue  # finished already: its lock expired, or the log has deleted it
+            self._check_bounds(acknowledged)
+            for first, last, kind in _uniform(acknowledged):
+                if last >= self.start:
+                    self._check_held(member, max(first, self.start), last)
+                    if kind is AcknowledgeType.RENEW and not terms.renewals:
+                        raise errors.InvalidRecordState(
+                            "share.renew.acknowledge.enable of the group is false"
+                        )
+                    wanted.append((max(first, self.start), last, kind))
+        change = ShareStateChange()
+        for first, last, kind in wanted:
+            for run in self._runs.cut_out(first, last):
+                if kind is AcknowledgeType.RENEW:
+                    run.deadline_ms = now_ms + terms.lock_ms
+                    continue
+                run.rejected = kind is AcknowledgeType.REJECT
+                run.to = _fate(run, kind, terms)
+                change.moves.append(run)
+                change.add(run, run.to)
+        return change
+
+    def _check_bounds(self, acknowledged: AcknowledgedRange) -> None:
+        if acknowledged.first >= self.end:
+            raise errors.InvalidRequest(f"offset {acknowledged.first} was not delivered to any member yet")
+        if acknowledged.last >= self.end:
+            raise errors.InvalidRequest(
+                f"offsets up to {acknowledged.last} were not delivered to any member yet"
+            )
+
+    def _check_held(self, member: str, first: int, last: int) -> None:
+        for run in self._runs.over(first, last):
+            if run.to is not None or run.state is not RecordState.ACQUIRED:
+                raise errors.InvalidRecordState(
+                    f"offset {max(run.first, first)} is not acquired, or its lock has expired"
+                )
+            if run.member != member:
+                raise errors.InvalidRecordState(
+                    f"offset {max(run.first, first)} is acquired by another member"
+                )
+
+    def confirmed(self, change: ShareStateChange) -> None:
+        """The change is persisted."""
+        for run in change.moves:
+            if run.to is not None:
+                change.releases = change.releases or run.to is RecordState.AVAILABLE
+                run.left(run.to)
+        self._runs.tidy()
+
+    def undone(self, change: ShareStateChange) -> None:
+        """The change could not be persisted: the member keeps the records until their lock expires."""
+        for run in change.moves:
+            run.to = None
+            run.rejected = False
+        self._runs.tidy()
+
+    # Releasing records
+
+    def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
+        """The member's share session ended: its acquired records are released."""
+        return self._take_back([run for run in self._held() if run.member == member], terms)
+
+    def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
+        """Releases records whose lock has expired."""
+        return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
+
+    def next_deadline_ms(self) -> int | None:
+        return min((run.deadline_ms for run in self._held()), default=None)
+
+    def _held(self) -> Iterable[InFlightRun]:
+        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)
+
+    def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
+        change = ShareStateChange()
+        for run in runs:
+            state = _fate(run, AcknowledgeType.RELEASE, terms)
+            run.left(state)
+            change.add(run, state)
+            change.releases = change.releases or state is RecordState.AVAILABLE
+        if runs:
+            self._runs.tidy()
+        return change
+
+    # Dead letters
+
+    def letters(self) -> list[InFlightRun]:
+        """The runs that are given up, and must still be copied to the dead letter topic."""
+        return [run for run in self._runs if run.state is RecordState.ARCHIVING and run.to is None]
+
+    def copied(self, first: int, last: int) -> ShareStateChange:
+        """The records are in the dead letter topic."""
+        change = ShareStateChange()
+        for run in self._runs.over(first, last):
+            if run.state is RecordState.ARCHIVING and run.to is None:
+                for part in self._runs.cut_out(max(run.first, first), min(run.last, last)):
+                    part.to = RecordState.ARCHIVED
+                    change.moves.append(part)
+                    change.add(part, RecordState.ARCHIVED)
+        return change
+
+    # The log and the state
+
+    def log_started(self, offset: int) -> None:
+        """The log starts at `offset` now: earlier records are deleted."""
+        if offset > self.start:
+            self._runs.started(offset)
+            self._runs.tidy()
+
+    def picture(self) -> list[StateBatch]:
+        """The whole state, as it will be when all changes under way are persisted: written after a failed write, which
+        leaves open what of the earlier changes is persisted."""
+        batches = []
+        for run in self._runs:
+            state = run.state if run.to is None else run.to
+            if state is not RecordState.ACQUIRED and (run.deliveries or state is not RecordState.AVAILABLE):
+                batches.append(StateBatch(run.first, run.last, state, run.deliveries))
+        return batches
+
+    def outlook(self) -> tuple[int, int]:
+        """(start offset, number of finished records behind it), as they will be when all changes are persisted."""
+        return self._runs.outlook()
+
+
+def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordState:
+    if kind is AcknowledgeType.ACCEPT:
+        return RecordState.ACKNOWLEDGED
+    if kind is AcknowledgeType.GAP:
+        return RecordState.ARCHIVED
+    if kind is AcknowledgeType.RELEASE and run.deliveries < terms.deliveries_max:
+        return RecordState.AVAILABLE
+    return RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+
+
+def _uniform(acknowledged: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
+    """The range in parts of equal acknowledge type."""
+    if len(acknowledged.types) == 1:
+        return [(acknowledged.first, acknowledged.last, AcknowledgeType(acknowledged.types[0]))]
+    parts: list[tuple[int, int, AcknowledgeType]] = []
+    for offset, number in enumerate(acknowledged.types, acknowledged.first):
+        kind = AcknowledgeType(number)
+        if parts and parts[-1][2] is kind:
+            parts[-1] = (parts[-1][0], offset, kind)
+        else:
+            parts.append((offset, offset, kind))
+    return parts
+
+
+def _collect(given: list[AcquiredRange], run: InFlightRun, batch_records_max: int) -> None:
+    if given and given[-1].last + 1 == run.first and given[-1].deliveries == run.deliveries:
+        whole = AcquiredRange(given[-1].first, run.last, run.deliveries)
+        if batch_records_max <= 0 or whole.last - whole.first < batch_records_max:
+            given[-1] = whole
+            return
+    given.append(AcquiredRange(run.first, run.last, run.deliveries))
+
+
+def check_acknowledgements(batches: Sequence[AcknowledgedRange], renewals: bool) -> None:
+    """Checks that do not need the partition's state; raises InvalidRequest for malformed batches."""
+    before = -1
+    for batch in batches:
+        if batch.first > batch.last:
+            raise errors.InvalidRequest(f"offsets {batch.first} to {batch.last} are in the wrong order")
+        if batch.first < before:
+            raise errors.InvalidRequest(f"offset {batch.first} is acknowledged out of order")
+        if not batch.types:
+            raise errors.InvalidRequest(
+                f"the acknowledge types of offsets {batch.first} to {batch.last} are missing"
+            )
+        if len(batch.types) > 1 and len(batch.types) != batch.last - batch.first + 1:
+            raise errors.InvalidRequest(
+                f"{len(batch.types)} acknowledge types for {batch.last - batch.first + 1} offsets: send one, or one for each"
+            )
+        for number in batch.types:
+            if not 0 <= number <= AcknowledgeType.RENEW or (number == AcknowledgeType.RENEW and not renewals):
+                raise errors.InvalidRequest(f"acknowledge type {number} is not supported")
+        before = batch.last
+
+
+__all__ = [
+    "AcknowledgeType",
+    "AcknowledgedRange",
+    "AcquireRequest",
+    "AcquireResult",
+    "AcquiredRange",
+    "OffsetSpan",
+    "RecordState",
+    "SharePartition",
+    "ShareStateChange",
+    "ShareTerms",
+    "StateBatch",
+    "check_acknowledgements",
+]
