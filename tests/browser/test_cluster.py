@@ -67,7 +67,7 @@ def test_any_broker_shows_the_whole_cluster(chromium: Browser, dev: Dev) -> None
             expect(page.locator("tbody tr")).to_have_count(30)
             page.goto("/console/shares/show?name=workers")
             flight = page.get_by_role("region", name="Messages in flight")
-            expect(flight.locator("tbody tr", has_text="with a member")).to_have_count(3)
+            expect(flight.locator("tbody tr", has_text="acquired")).to_have_count(3)
             assert not problems, problems
             page.context.close()
     os.kill(next(one["pid"] for one in dev.state()["brokers"] if one["id"] == 3), signal.SIGKILL)

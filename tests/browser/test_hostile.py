@@ -180,6 +180,22 @@ def test_a_reader_is_never_sent_to_another_site(site: str, topic: Topic) -> None
 
 
 @pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("/console/transactions/abort", "was not fenced"),
+        ("/console/groups/delete", "was not deleted"),
+    ],
+)
+def test_what_cannot_be_undone_is_refused_without_a_confirmation(
+    site: str, place: str, complaint: str
+) -> None:
+    token = "x" * 43
+    headers = {"content-type": "application/x-www-form-urlencoded", "cookie": f"tidelog_form={token}"}
+    status, text = ask(site, "POST", place, headers, urlencode({"name": "shop", "token": token}))
+    assert status == 400 and complaint in text and "tick the box" in text
+
+
+@pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/console/nowhere", 404),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Browser, Page, expect
 
+import tidelog
 from tests.browser.conftest import WAIT_MS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tidelog import Admin, ConfigResource, Consumer, Producer, TopicPartition
@@ -33,7 +34,7 @@ def test_the_overview_moves(page: Page, broker: TidelogBroker, topic: Topic) -> 
     name = topic()
     page.goto("/")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    expect(page.get_by_text("All well")).to_be_visible()
+    expect(page.locator(".figure", has_text="Health")).to_contain_text(re.compile("Healthy|alerts? firing"))
     expect(page.locator("svg.chart").first).to_be_visible()
     shown = page.locator("svg.chart").first.get_attribute("aria-label")
     # Without loading the page anew: as long as messages come, their topic is among the busiest.
@@ -47,39 +48,46 @@ def test_the_overview_moves(page: Page, broker: TidelogBroker, topic: Topic) -> 
     expect(page.locator("svg.chart").first).not_to_have_attribute("aria-label", shown or "")
 
 
-def test_a_topic_is_made_grown_and_deleted(page: Page) -> None:
+def test_a_topic_is_created_grown_and_deleted(page: Page) -> None:
     name = f"made.{uuid.uuid4().hex[:8]}"
     page.goto("/console/topics")
+    page.get_by_role("link", name="Create topic").click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Partitions").fill("2")
     page.get_by_label("Settings").fill("cleanup.policy=compact\nretention.ms=3600000")
-    page.get_by_role("button", name="Make topic").click()
-    expect(page.get_by_role("status")).to_have_text(f"Topic {name} is there.")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("status")).to_have_text(f"Topic {name} was created.")
     expect(page.get_by_role("heading", name=name)).to_be_visible()
-    page.get_by_label("Partitions in the end").fill("5")
+    page.get_by_label("New number of partitions").fill("5")
     page.get_by_role("button", name="Add partitions").click()
-    expect(page.get_by_role("status")).to_have_text(f"{name} has 5 partitions.")
+    expect(page.get_by_role("status")).to_have_text(f"{name} now has 5 partitions.")
     expect(page.locator("table").first.locator("tbody tr")).to_have_count(5)
-    page.get_by_label("Write the name").fill("another")
+    page.get_by_label("Enter the topic name").fill("another")
     page.get_by_role("button", name="Delete topic").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was deleted")
-    page.get_by_label("Write the name").fill(name)
+    page.get_by_label("Enter the topic name").fill(name)
     page.get_by_role("button", name="Delete topic").click()
-    expect(page.get_by_role("status")).to_have_text(f"Topic {name} is deleted.")
+    expect(page.get_by_role("status")).to_have_text(f"Topic {name} was deleted.")
     page.goto(f"/console/topics/{name}")
-    expect(page.get_by_role("alert")).to_contain_text("There is no topic")
+    expect(page.get_by_role("alert")).to_contain_text("does not exist")
 
 
-def test_a_topic_that_cannot_be_made_is_told_in_words(page: Page, topic: Topic) -> None:
+def test_a_failed_topic_form_says_why_and_keeps_what_was_typed(page: Page, topic: Topic) -> None:
     name = topic()
-    page.goto("/console/topics")
+    page.goto("/console/create-topic")
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_role("button", name="Make topic").click()
+    page.get_by_label("Settings").fill("retention.ms=1000")
+    page.get_by_label("Partitions").fill("7")
+    page.get_by_role("button", name="Create topic").click()
     expect(page.get_by_role("alert")).to_contain_text("exists")
+    expect(page.get_by_label("Name", exact=True)).to_have_value(name)
+    expect(page.get_by_label("Partitions")).to_have_value("7")
+    expect(page.get_by_label("Settings")).to_have_value("retention.ms=1000")
     page.get_by_label("Name", exact=True).fill("fine")
     page.get_by_label("Settings").fill("no equals sign")
-    page.get_by_role("button", name="Make topic").click()
-    expect(page.get_by_role("alert")).to_contain_text("write key=value")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("alert")).to_contain_text("enter one key=value per line")
+    expect(page.get_by_label("Settings")).to_have_value("no equals sign")
 
 
 def test_settings_are_changed_in_place(page: Page, broker: TidelogBroker, topic: Topic) -> None:
@@ -89,7 +97,7 @@ def test_settings_are_changed_in_place(page: Page, broker: TidelogBroker, topic:
     field = form.get_by_role("textbox")
     field.fill("7200000")
     form.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("status")).to_have_text(f"retention.ms of {name} is 7200000 now.")
+    expect(page.get_by_role("status")).to_have_text(f"retention.ms of {name} is now 7200000.")
     resource = ConfigResource("topic", name)
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
 
@@ -101,8 +109,8 @@ def test_settings_are_changed_in_place(page: Page, broker: TidelogBroker, topic:
         form.get_by_role("button", name="Save").click()
         expect(page.get_by_role("alert")).to_contain_text("retention.ms")
         assert value() == "7200000"
-        form.get_by_role("button", name="Back to default").click()
-        expect(page.get_by_role("status")).to_contain_text("back to its default")
+        form.get_by_role("button", name="Reset to default").click()
+        expect(page.get_by_role("status")).to_contain_text("reset to its default")
         assert value() == "604800000"
 
 
@@ -123,12 +131,12 @@ def test_messages_are_found_by_key_value_offset_and_time(
     page.goto(f"/console/topics/{name}/messages")
     newest = rows(page)
     assert len(newest) == 50 and '{"order": 299}' in newest[0] and "JSON" in newest[0]
-    page.get_by_label("Key has").fill("customer-17")
+    page.get_by_label("Key contains").fill("customer-17")
     page.get_by_role("button", name="Show messages").click()
     expect(page.locator(".pages [role=status]")).to_have_text("10 found in 300 messages")
     assert len(rows(page)) == 10 and all("customer-17" in one for one in rows(page))
-    page.get_by_label("Key has").fill("")
-    page.get_by_label("Value or header has").fill("needle")
+    page.get_by_label("Key contains").fill("")
+    page.get_by_label("Value or header contains").fill("needle")
     page.get_by_role("button", name="Show messages").click()
     expect(page.locator(".pages [role=status]")).to_have_text("1 found in 300 messages")
     assert len(rows(page)) == 1 and '{"order": 123}' in rows(page)[0]
@@ -137,7 +145,7 @@ def test_messages_are_found_by_key_value_offset_and_time(
     page.goto(f"/console/topics/{name}/messages?from=offset&offset=97&partition=2")
     assert [one.split("\t")[1] for one in rows(page)] == ["97", "98", "99"]
     page.goto(f"/console/topics/{name}/messages?from=time&time=soon")
-    expect(page.get_by_role("alert")).to_contain_text("is no time")
+    expect(page.get_by_role("alert")).to_contain_text("is not a time")
 
 
 def test_a_search_reads_window_after_window(page: Page, broker: TidelogBroker, topic: Topic) -> None:
@@ -193,7 +201,7 @@ def test_the_live_tail_shows_what_comes(page: Page, broker: TidelogBroker, topic
     write(broker, name, b"wanted 2")
     expect(page.locator("#tail-state")).to_contain_text("1 waiting")
     assert "wanted 2" not in page.locator("table[data-tail]").inner_text()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(first).to_contain_text("wanted 2")
 
 
@@ -202,10 +210,10 @@ def test_a_message_is_written_by_hand(page: Page, broker: TidelogBroker, topic: 
     page.goto(f"/console/topics/{name}/produce")
     page.get_by_role("textbox", name="Key").fill("k")
     page.get_by_role("textbox", name="Value").fill('{"a": \n 1}')
-    page.get_by_role("combobox", name="Value is").select_option("json")
+    page.get_by_role("combobox", name="Value format").select_option("json")
     page.get_by_label("Partition").fill("1")
     page.get_by_label("Headers").fill("trace: abc\nempty:")
-    page.get_by_role("button", name="Write message").click()
+    page.get_by_role("button", name="Produce message").click()
     page.get_by_role("status").get_by_role("link", name="offset 0").click()
     expect(page.get_by_role("heading", name="Message 0")).to_be_visible()
     with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
@@ -216,9 +224,9 @@ def test_a_message_is_written_by_hand(page: Page, broker: TidelogBroker, topic: 
     assert record.headers == (("trace", b"abc"), ("empty", b""))
     page.goto(f"/console/topics/{name}/produce")
     page.get_by_role("textbox", name="Value").fill("{")
-    page.get_by_role("combobox", name="Value is").select_option("json")
-    page.get_by_role("button", name="Write message").click()
-    expect(page.get_by_role("alert")).to_contain_text("Nothing was written: this is not JSON")
+    page.get_by_role("combobox", name="Value format").select_option("json")
+    page.get_by_role("button", name="Produce message").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was written: the text is not JSON")
     expect(page.get_by_role("textbox", name="Value")).to_have_value("{")
 
 
@@ -232,7 +240,7 @@ def test_a_group_is_reset_after_a_look_at_what_would_happen(
         for one, end in ends.items():
             admin.alter_group_offsets(group, {one: end.offset})
         page.goto("/console/groups")
-        page.get_by_placeholder("Name has").fill(group)
+        page.get_by_placeholder("Name contains").fill(group)
         page.get_by_role("button", name="Search").click()
         page.locator("main").get_by_role("link", name=group).click()
         expect(page.get_by_role("heading", name=group)).to_be_visible()
@@ -243,12 +251,13 @@ def test_a_group_is_reset_after_a_look_at_what_would_happen(
         page.get_by_role("button", name=re.compile("Reset .* of 2 partitions")).click()
         expect(page.get_by_role("status")).to_contain_text("were reset")
         assert {one.offset for one in admin.list_group_offsets(group).values()} == {0}
-        expect(page.locator(".figure", has_text="messages that can still be read")).to_contain_text("40")
+        expect(page.locator(".figure", has_text="messages to read")).to_contain_text("40")
     with Consumer(name, bootstrap_servers=broker.bootstrap, group_id=group) as consumer:
         consumer.poll(WAIT_MS)
         page.reload()
         page.get_by_role("combobox", name="To").select_option("latest")
         page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_role("status")).to_contain_text("has 1 member: the reset will be refused")
         page.get_by_role("button", name=re.compile("Reset")).click()
         expect(page.get_by_role("alert")).to_contain_text("has 1 member")
 
@@ -266,7 +275,7 @@ def test_a_page_needs_few_requests_however_many_topics(page: Page, broker: Tidel
     before = requests_of(site)
     page.goto(f"/console/topics?q={prefix}&page=3")
     assert len(rows(page)) == 20
-    # The lookout asks too, meanwhile: a request for each topic would be 120 at least.
+    # The poller asks too, meanwhile: a request for each topic would be 120 at least.
     assert requests_of(site) - before < 40
     page.get_by_role("link", name="Topic", exact=True).first.click()
     expect(page.locator("main tbody tr").first).to_contain_text(f"{prefix}-119")
@@ -276,14 +285,14 @@ def test_a_plan_says_what_a_load_needs(page: Page) -> None:
     page.goto("/console/plan")
     # A billion messages of 1 KB a day, kept for a week, three times.
     expect(page.locator(".figure", has_text="Storage")).to_contain_text("21 TB")
-    page.get_by_label("Messages a day").fill("2e9")
-    page.get_by_text("What one broker and one consumer can do").click()
-    page.get_by_label("Disk of a broker").fill("1TB")
+    page.get_by_label("Messages per day").fill("2e9")
+    page.get_by_text("Capacity of one broker and one consumer").click()
+    page.get_by_label("Broker disk").fill("1TB")
     page.get_by_role("button", name="Plan").click()
     expect(page.locator(".figure", has_text="Storage")).to_contain_text("42 TB")
     expect(page.locator(".figure", has_text="Brokers").first).to_contain_text("limited by disks")
-    expect(page.get_by_text("It would not fit")).to_be_visible()
-    page.get_by_label("Kept for").fill("soon")
+    expect(page.get_by_text("The load does not fit this cluster")).to_be_visible()
+    page.get_by_label("Retention").fill("soon")
     page.get_by_role("button", name="Plan").click()
     expect(page.get_by_role("alert")).to_contain_text("'soon' is not a time")
 
@@ -293,10 +302,38 @@ def test_pages_work_without_a_script(chromium: Browser, site: str) -> None:
     context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     name = f"plain.{uuid.uuid4().hex[:8]}"
-    page.goto("/console/topics")
+    page.goto("/console/create-topic")
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_role("button", name="Make topic").click()
-    expect(page.get_by_role("status")).to_have_text(f"Topic {name} is there.")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("status")).to_have_text(f"Topic {name} was created.")
     page.get_by_role("link", name="Messages").click()
     expect(page.get_by_text("There are no messages yet.")).to_be_visible()
     context.close()
+
+
+def test_every_page_names_the_version_the_cluster_and_the_broker(page: Page, broker: TidelogBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        cluster_id = admin.describe_cluster().id
+    for place in ("/", "/console/topics", "/console/nowhere"):
+        page.goto(place)
+        identity = page.locator(".identity")
+        expect(identity).to_contain_text(f"Tidelog {tidelog.__version__}")
+        expect(identity).to_contain_text(f"Cluster {cluster_id}")
+        expect(identity).to_contain_text("Broker 1")
+
+
+def test_a_group_is_deleted_only_when_confirmed(page: Page, broker: TidelogBroker, topic: Topic) -> None:
+    name, group = topic(), f"old-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.alter_group_offsets(group, {TopicPartition(name, 0): 0})
+        page.goto(f"/console/groups/show?name={group}")
+        page.get_by_role("button", name="Delete group").click()
+        assert [listed for listed in admin.list_groups() if listed.group_id == group]
+        page.get_by_label("Delete the group and its committed offsets").check()
+        page.get_by_role("button", name="Delete group").click()
+        expect(page.get_by_role("status")).to_have_text(f"Group {group} was deleted.")
+
+
+def test_settings_of_the_command_line_are_counted(page: Page) -> None:
+    page.goto("/console/brokers/1")
+    expect(page.locator("main")).to_contain_text(re.compile(r"[1-9]\d* from the broker's configuration"))

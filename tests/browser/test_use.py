@@ -40,6 +40,8 @@ def places(broker: TidelogBroker, topic: Topic) -> list[str]:
         "/console/shares",
         "/console/transactions",
         "/console/schemas",
+        "/console/create-topic",
+        "/console/register-schema",
         "/console/brokers",
         "/console/brokers/1",
         "/console/alerts",
@@ -64,7 +66,7 @@ def test_keys_lead_everywhere(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_be_hidden()
     page.goto("/console/brokers")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to main content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
 
@@ -88,11 +90,11 @@ def test_dark_and_light_follow_the_system_and_the_switch(chromium: Browser, site
 
     page.goto("/")
     assert brightness() < 150
-    page.get_by_role("button", name="Dark or light").click()
+    page.get_by_role("button", name="light and dark theme").click()
     assert brightness() > 600
     page.goto("/console/topics")  # the next page knows
     assert brightness() > 600
-    page.get_by_role("button", name="Dark or light").click()
+    page.get_by_role("button", name="light and dark theme").click()
     assert brightness() < 150
     context.close()
 

@@ -24,7 +24,7 @@ def test_a_fit_has_tables_advice_and_a_plot(tmp_path: Path) -> None:
     assert best["capacity"] > 300 and best["depth"] > 0 and best["latency_p99_ms"] > best["latency_ms"]
     assert parsed["predictions"][0]["utilisation"] is None  # one consumer serves 100 of 300
     figures.write_text("consumers,throughput\n1,x\n")
-    assert "line 2: throughput is a number" in failed("model", "fit", str(figures))
+    assert "line 2: throughput must be a number" in failed("model", "fit", str(figures))
 
 
 def test_a_queue_for_a_latency() -> None:
@@ -32,7 +32,9 @@ def test_a_queue_for_a_latency() -> None:
         ok("model", "queue", "--arrival", "900", "--service-ms", "5", "--latency-ms", "50", "--json")
     )
     assert shown["best"]["consumers"] == 6
-    assert "it takes 1001 consumers" in failed("model", "queue", "--arrival", "1000", "--service-ms", "1000")
+    assert "the load needs 1001 consumers" in failed(
+        "model", "queue", "--arrival", "1000", "--service-ms", "1000"
+    )
     assert invoke("model", "queue", "--arrival", "0", "--service-ms", "5").exit_code == 2
 
 

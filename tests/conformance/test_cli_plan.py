@@ -20,7 +20,7 @@ def test_a_plan_without_a_cluster() -> None:
     assert found["plan"]["brokers"] == 30 and found["plan"]["partitions"] == 50
     assert found["measured"] is None and found["comparison"] is None
     shown = ok(*LOAD, "--throughput", "500MB/s", "--offline")
-    assert "21 TB" in shown and "Throughput limits first: it takes 30 brokers." in shown
+    assert "21 TB" in shown and "Throughput is the bottleneck: the load needs 30 brokers." in shown
 
 
 def test_a_cluster_that_is_not_there_does_not_keep_from_planning() -> None:

@@ -113,7 +113,7 @@ def test_reading_starts_where_it_is_told_to(on: tuple[str, str], topic: Callable
         == f"{fresh} 0 0 |0|1\n".encode()
     )
     said = failed("consume", fresh, "--from", "6", *on)
-    assert f"offset 6 is not in partition 0 of '{fresh}': it has 0 to 5" in said
+    assert f"offset 6 is out of range in partition 0 of '{fresh}': it has 0 to 5" in said
 
 
 def test_only_the_partitions_asked_for_are_read(on: tuple[str, str], topic: Callable[..., str]) -> None:

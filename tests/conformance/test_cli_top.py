@@ -117,7 +117,7 @@ def test_views_filter_and_keys_on_a_terminal(
         terminal.press("p")
         terminal.until(lambda text: "PAUSED" in text, "it pauses")
         terminal.press("?")
-        terminal.until(lambda text: "Any key goes back" in text, "help is shown")
+        terminal.until(lambda text: "Press any key to return" in text, "help is shown")
         terminal.press("x1")
         terminal.until(lambda text: "TOPIC" in text and "PAUSED" in text, "and left")
         terminal.press("q")

@@ -64,7 +64,7 @@ def test_what_is_there_already_or_not_at_all_is_an_error_unless_said_otherwise(
     topic = name()
     ok("topics", "create", topic, *on)
     assert f"Topic '{topic}' already exists." in failed("topics", "create", topic, *on)
-    assert "exists already" in ok("topics", "create", topic, "--if-not-exists", *on)
+    assert "already exists" in ok("topics", "create", topic, "--if-not-exists", *on)
     ok("topics", "delete", topic, *on)
     for arguments in (("delete", topic), ("describe", topic), ("alter", topic, "--partitions", "2")):
         assert f"there is no topic '{topic}'" in failed("topics", *arguments, *on)

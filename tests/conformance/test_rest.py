@@ -545,7 +545,7 @@ def test_fields_that_nobody_knows_are_refused(http_: Http, root: str, topic: Top
     configs = f"{root}/topics/{written}/configs"
     assert post(http_, f"{configs}:alter", {"data": [], "validateOnly": True}).status == 400
     wrong = http_.ask("PUT", f"{configs}/retention.ms", {"value": True}, JSON)
-    assert wrong.status == 400 and wrong.body["message"] == "value is a string, not True"
+    assert wrong.status == 400 and wrong.body["message"] == "value must be a string, not True"
     assert http_.ask("PATCH", f"{root}/topics/{written}", {"partitions": 3}, JSON).status == 400
     ends = (
         http_.get(f"/topics/{written}/partitions/0/offsets").body,

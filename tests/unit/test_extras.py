@@ -51,7 +51,7 @@ MESSAGES = [
         "Avro schemas need fastavro, which is not installed here: pip install 'tidelog[schema]'",
     ),
     (
-        "from tidelog.gateways.console.decoding import _protobuf; _protobuf({}, {})",
+        "from tidelog.gateways.console.records.decoder import _protobuf; _protobuf({}, {})",
         "Protobuf schemas need protobuf, which is not installed here: pip install 'tidelog[schema]'",
     ),
     (

@@ -13,30 +13,36 @@ import tidelog
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
-    "dev": ("tidelog.cli.dev:dev", "Run a cluster on this machine: etcd and several brokers."),
+    "dev": ("tidelog.cli.dev.command:dev", "Run a cluster on this machine: etcd and several brokers."),
     "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
-    "configs": ("tidelog.cli.configs:configs", "See and change settings of topics, brokers and groups."),
+    "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.consume:consume", "Print the records of a topic."),
-    "groups": ("tidelog.cli.groups:groups", "See, reset and delete consumer groups and share groups."),
-    "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
-    "acls": ("tidelog.cli.acls:acls", "Who may do what: create, list, delete and explain ACLs."),
-    "roles": ("tidelog.cli.roles:roles", "Bundles of ACLs: admin, operator, producer, consumer, viewer."),
-    "quotas": ("tidelog.cli.quotas:quotas", "How much clients may produce, fetch, ask and connect."),
-    "transactions": ("tidelog.cli.transactions:transactions", "See transactions, and abort them."),
-    "schemas": ("tidelog.cli.schemas:schemas", "See, register, check and delete schemas."),
-    "partitions": (
-        "tidelog.cli.partitions:partitions",
-        "Move partitions between brokers, elect leaders, recover.",
+    "groups": (
+        "tidelog.cli.groups.command:groups",
+        "Show, reset and delete consumer groups and share groups.",
     ),
-    "brokers": ("tidelog.cli.brokers:brokers", "See what brokers hold, and empty one."),
-    "cluster": ("tidelog.cli.cluster:cluster", "See whether the cluster is well."),
+    "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
+    "acls": ("tidelog.cli.acls:acls", "Create, list, delete and explain ACLs."),
+    "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),
+    "quotas": ("tidelog.cli.quotas:quotas", "Limit how much clients produce, fetch, request and connect."),
+    "transactions": ("tidelog.cli.transactions:transactions", "Show and abort transactions."),
+    "schemas": ("tidelog.cli.schemas:schemas", "Show, register, check and delete schemas."),
+    "partitions": (
+        "tidelog.cli.partitions.command:partitions",
+        "Reassign partitions, elect leaders, recover partitions.",
+    ),
+    "brokers": ("tidelog.cli.brokers:brokers", "Show what brokers hold, and drain a broker."),
+    "cluster": ("tidelog.cli.cluster:cluster", "Show the health of the cluster."),
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
-    "pipeline": ("tidelog.cli.pipeline:pipeline", "Run pipelines on Spark, and see how they do."),
-    "sql": ("tidelog.cli.sql:sql", "SQL on topics."),
-    "model": ("tidelog.cli.model:model", "Predict queue depth, latency and the best number of consumers."),
-    "plan": ("tidelog.cli.plan:plan", "Storage, brokers, partitions and network for a load."),
-    "log": ("tidelog.cli.log:log", "Look into log files on disk."),
+    "pipeline": ("tidelog.cli.pipeline:pipeline", "Run pipelines on Spark, and show their progress."),
+    "sql": ("tidelog.cli.sql:sql", "Query topics with SQL."),
+    "model": (
+        "tidelog.cli.model.command:model",
+        "Predict queue depth, latency and the best number of consumers.",
+    ),
+    "plan": ("tidelog.cli.plan:plan", "Plan storage, brokers, partitions and network for a load."),
+    "log": ("tidelog.cli.log.command:log", "Inspect and repair log files on disk."),
 }
 
 
@@ -59,7 +65,7 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}."
+            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {args[0]!r}: {hint}")
         return super().resolve_command(ctx, args)
 
@@ -71,8 +77,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP names the broker for those that ask one, "
-    "TIDELOG_REGISTRY the registry for schemas.",
+    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP sets the broker to connect to, "
+    "TIDELOG_REGISTRY the schema registry.",
 )
 @click.version_option(tidelog.__version__, message="tidelog %(version)s")
 def cli() -> None:

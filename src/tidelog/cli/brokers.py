@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.partitions import Asked, carry_out, throttle_option
+from tidelog.cli.partitions.command import ReassignRequest, carry_out, throttle_option
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin.log_dirs import LogDir
 
 
-@click.group(help="See what brokers hold, and empty one.")
+@click.group(help="Show what brokers hold, and drain a broker.")
 def brokers() -> None:
     pass
 
@@ -25,7 +25,7 @@ def brokers() -> None:
 @brokers.command(
     "list",
     help=command_help(
-        "The brokers that run.",
+        "List the brokers that run.",
         "tidelog brokers list",
         '[{"id", "host", "port", "rack", "controller"}]',
     ),
@@ -59,7 +59,7 @@ def list_(session: Session) -> None:
 
 @brokers.command(
     help=command_help(
-        "How much each broker holds and leads, and what is left on its disks.",
+        "Show how much each broker holds and leads, and the free space of its disks.",
         "tidelog brokers load",
         '[{"id", "leaders", "replicas", "out_of_sync", "bytes", "disk_bytes", "disk_free_bytes"}], null where '
         "a broker does not answer",
@@ -119,7 +119,7 @@ def _sum(folders: list[LogDir] | None, name: str) -> int | None:
 
 @brokers.command(
     help=command_help(
-        "One broker: its log directories, and the settings that are not the default.",
+        "Show a broker: its log directories, and the settings that are not the default.",
         "tidelog brokers describe 1",
         '{"id", "host", "port", "rack", "log_dirs": [{"path", "partitions", "bytes", "problem"}], '
         '"settings": {NAME: VALUE}}',
@@ -175,13 +175,13 @@ async def _running(admin: Admin, broker: int) -> Any:
     nodes = (await admin.describe_cluster()).nodes
     if broker not in nodes:
         there = ", ".join(map(str, sorted(nodes)))
-        raise Failure(f"broker {broker} is not running: there are {there}")
+        raise Failure(f"broker {broker} is not running: use one of {there}")
     return nodes[broker]
 
 
 @brokers.command(
     help=command_help(
-        "Move everything off a broker, so that it can be taken away.  Without --execute the plan is only shown.",
+        "Move all replicas off a broker, so that it can be removed.  Without --execute, only shows the plan.",
         """
 tidelog brokers drain 3
 tidelog brokers drain 3 --execute --wait
@@ -190,10 +190,10 @@ tidelog brokers drain 3 --execute --wait
     )
 )
 @click.argument("broker", type=int, metavar="ID")
-@click.option("--execute", is_flag=True, help="Begin the moves.")
-@click.option("--wait", is_flag=True, help="Wait until they are done.")
+@click.option("--execute", is_flag=True, help="Start the moves.")
+@click.option("--wait", is_flag=True, help="Wait until the moves are done.")
 @throttle_option
 @broker_options
 def drain(session: Session, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
     act = "--execute" if execute else "--generate"
-    run(carry_out(session, Asked(act, leaving=broker, wait=wait, throttle=throttle)))
+    run(carry_out(session, ReassignRequest(act, leaving=broker, wait=wait, throttle=throttle)))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHOWN_MAX = 20
 
 
-@click.group(help="See whether the cluster is well.")
+@click.group(help="Show the health of the cluster.")
 def cluster() -> None:
     pass
 
@@ -95,7 +95,7 @@ async def _status(session: Session) -> dict[str, Any]:
 
 
 async def _damaged(admin: Any) -> list[dict[str, Any]]:
-    """Each broker tells of its own disks; one of an older version has nothing to tell."""
+    """Each broker reports its own disks; an older version reports nothing."""
     from tidelog.aio import ConfigResource
     from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
 
@@ -117,8 +117,8 @@ async def _damaged(admin: Any) -> list[dict[str, Any]]:
 
 
 async def _leaderless(admin: Admin, topics: list[Topic]) -> list[dict[str, Any]]:
-    """What partitions without a leader wait for; nothing when the brokers are of a kind that does not tell."""
-    from tidelog.cli.recover import doubt_row
+    """What partitions without a leader wait for; empty when the brokers do not report it."""
+    from tidelog.cli.partitions.recover import doubt_row
     from tidelog.errors import UnsupportedVersion
 
     names = [topic.name for topic in topics if any(part.leader < 0 for part in topic.partitions)]
@@ -171,7 +171,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _print_leaderless(leaderless: list[dict[str, Any]]) -> None:
-    from tidelog.cli.recover import waits_text
+    from tidelog.cli.partitions.recover import waits_text
     from tidelog.client.admin.replica_states import cause_words
 
     for one in leaderless[:SHOWN_MAX]:

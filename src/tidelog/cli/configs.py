@@ -14,15 +14,15 @@ KIND = click.Choice(["topic", "broker", "group"])
 DOCS_WIDTH = 96
 
 
-@click.group(help="See and change settings of topics, brokers and groups.")
+@click.group(help="Show and change settings of topics, brokers and groups.")
 def configs() -> None:
     pass
 
 
 @configs.command(
     help=command_help(
-        "Show settings: value, where it comes from, and the default.  All of them, or the KEYs named.  The NAME is a "
-        "topic, a group or a broker's id; for what applies to all brokers it is ''.",
+        "Show settings: value, source and default.  All settings, or only the given KEYs.  The NAME is a "
+        "topic, a group or a broker's id; '' stands for the defaults of all brokers.",
         """
 tidelog configs describe topic orders
 tidelog configs describe topic orders retention.ms --docs
@@ -38,8 +38,8 @@ documentation is null without --docs; value and default are null for secrets
 @click.argument("kind", type=KIND)
 @click.argument("name")
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
-@click.option("--changed", is_flag=True, help="Only what is set somewhere.")
-@click.option("--docs", is_flag=True, help="With an explanation of each.")
+@click.option("--changed", is_flag=True, help="Only settings that are not the default.")
+@click.option("--docs", is_flag=True, help="Include the documentation of each setting.")
 @broker_options
 def describe(
     session: Session, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
@@ -57,7 +57,7 @@ async def _describe(
         found = (await admin.describe_configs([resource], keys or None, documentation=docs)).get(resource, [])
     unknown = sorted(set(keys) - {one.name for one in found})
     if unknown:
-        raise Failure(f"a {kind} has no setting {', '.join(unknown)}: check the name")
+        raise Failure(f"unknown {kind} settings: {', '.join(unknown)}: check the names")
     if changed:
         found = [one for one in found if one.source != ConfigSource.DEFAULT]
     if session.json:
@@ -94,7 +94,7 @@ async def _describe(
 @configs.command(
     "set",
     help=command_help(
-        "Change settings; what is not named stays.",
+        "Change settings; settings that are not named stay.",
         """
 tidelog configs set topic orders retention.ms=3600000 cleanup.policy=compact
 tidelog configs set broker 1 log.cleaner.backoff.ms=5000
@@ -117,7 +117,7 @@ def set_(session: Session, kind: str, name: str, changes: dict[str, str]) -> Non
 
 @configs.command(
     help=command_help(
-        "Take settings back to their defaults.",
+        "Reset settings to their defaults.",
         """
 tidelog configs unset topic orders retention.ms
 """,
@@ -134,7 +134,7 @@ def unset(session: Session, kind: str, name: str, keys: tuple[str, ...]) -> None
         print_json({"kind": kind, "name": name, "unset": list(keys)})
     else:
         for key in keys:
-            click.echo(f"{kind} {name}: {key} back to its default")
+            click.echo(f"{kind} {name}: {key} reset to its default")
 
 
 async def _alter(session: Session, kind: str, name: str, changes: dict[str, str | None]) -> None:

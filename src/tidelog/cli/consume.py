@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.output import Progress, hush_stdout
+from tidelog.cli.output import ProgressLine, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
-from tidelog.cli.start import BadStart, Start, parse_start
+from tidelog.cli.start_offset import BadStart, Start, parse_start
 
 if TYPE_CHECKING:
     from tidelog.aio import Consumer, TopicPartition
@@ -37,7 +37,7 @@ def _format(ctx: click.Context, param: click.Parameter, value: str) -> Formatter
 
 @click.command(
     help=command_help(
-        "Print the records of TOPIC: what is there now, or with --follow also what comes later, until Ctrl-C.",
+        "Print the records of TOPIC: those that exist now, or with --follow new records, too, until Ctrl-C.",
         """
 tidelog consume greetings
 tidelog consume orders --from -10m --follow --format '%p:%o %k = %v'
@@ -62,7 +62,7 @@ come as key_base64 or value_base64 instead
     callback=_start,
     metavar="WHERE",
     help="beginning, end, an OFFSET, -N for the last N of each partition, a time like 2026-01-31T09:00 (local time "
-    "unless it says otherwise), or how long ago, like -10m (s, m, h, d).",
+    "unless it has an offset), or how long ago, like -10m (s, m, h, d).",
 )
 @click.option(
     "--partition",
@@ -70,7 +70,7 @@ come as key_base64 or value_base64 instead
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Only this one; repeat.",
+    help="Only this partition; repeat.",
 )
 @click.option(
     "--format",
@@ -92,15 +92,15 @@ come as key_base64 or value_base64 instead
 @click.option(
     "--group",
     metavar="NAME",
-    help="Read as a member of this group: from its offsets on, sharing the partitions with its other members, and "
-    "commit what was printed.  --from is then for partitions without an offset.",
+    help="Read as a member of this group: from its committed offsets on, sharing the partitions with its other members, and "
+    "commit the printed records.  --from then applies to partitions without a committed offset.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether records of transactions show before these are committed, and when they are aborted.",
+    help="Whether to print records of open and aborted transactions.",
 )
 @broker_options
 def consume(
@@ -132,14 +132,14 @@ def consume(
     try:
         run(work)
     except KeyboardInterrupt:
-        pass  # The usual way to stop following.
+        pass  # Ctrl-C is the usual way to stop following.
     except BrokenPipeError:
         hush_stdout()
 
 
 def _reset(start: Start, partitions: tuple[int, ...]) -> str | int:
     if partitions:
-        raise click.UsageError("--partition does not go with --group: the group deals out the partitions.")
+        raise click.UsageError("--partition cannot be used with --group: the group assigns the partitions.")
     if start.kind in ("offset", "last"):
         raise click.UsageError("With --group, --from is beginning, end or a time.")
     return start.value if start.kind == "time" else {"beginning": "earliest"}.get(start.kind, "latest")
@@ -164,7 +164,7 @@ async def _consume_as_member(
         group_id=group,
         auto_offset_reset=reset,
         isolation_level=isolation,
-        # Committed is what was printed, not what was fetched.
+        # Commits the records that were printed, not those that were fetched.
         enable_auto_commit=False,
         request_timeout_ms=session.timeout_ms,
         connect_timeout_ms=session.connect_timeout_ms,
@@ -186,7 +186,7 @@ async def _consume_as_member(
 
 
 async def _all_read(consumer: Consumer) -> bool:
-    """The group has given us partitions, and they are read to their ends."""
+    """True if the group has assigned partitions, and they are read to their ends."""
     owned = consumer.assignment()
     ends = await consumer.end_offsets(owned) if owned else {}
     return bool(owned) and all([await consumer.position(one) >= ends[one] for one in owned])
@@ -248,7 +248,7 @@ async def _seek(
             offset = start.value
             if not begins[one] <= offset <= ends[one]:
                 raise Failure(
-                    f"offset {offset} is not in partition {one.partition} of {one.topic!r}: "
+                    f"offset {offset} is out of range in partition {one.partition} of {one.topic!r}: "
                     f"it has {begins[one]} to {ends[one]}"
                 )
         consumer.seek(one, offset)
@@ -257,13 +257,13 @@ async def _seek(
 async def _print(
     consumer: Consumer, formatter: Formatter, records_max: int | None, ends: dict[TopicPartition, int] | None
 ) -> None:
-    """`ends`: where to stop, so that a topic that is being written to has an end, too."""
+    """`ends`: where to stop, so that reading ends even while the topic is written to."""
     import time
 
     from tidelog.aio import TopicPartition
 
     out = sys.stdout.buffer
-    progress = None if sys.stdout.isatty() else Progress()
+    progress = None if sys.stdout.isatty() else ProgressLine()
     printed = 0
     unread = set(ends or ())
     try:
@@ -288,7 +288,7 @@ async def _print(
 async def _unread(
     consumer: Consumer, unread: set[TopicPartition], ends: dict[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Those that have not been read to their end; the others are not fetched any more."""
+    """The partitions that are not yet read to their end; the others are paused."""
     for one in list(unread):
         if await consumer.position(one) >= ends[one]:
             unread.discard(one)

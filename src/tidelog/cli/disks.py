@@ -1,4 +1,4 @@
-"""What lies on the brokers' disks, asked of every broker by itself: one that does not answer hides only its own."""
+"""The contents of the brokers' disks.  Each broker is asked separately, so that a silent one hides only its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 5.0
 
 
 class Disks(NamedTuple):
-    """`silent`: brokers that run, as the others know, and do not answer."""
+    """`silent`: registered brokers that do not answer."""
 
     folders: Mapping[int, list[LogDir]]
     silent: Mapping[int, Node]
@@ -29,7 +29,7 @@ class Disks(NamedTuple):
         return None if folders is None else sum(sum(one.partitions.values()) for one in folders)
 
     def replica_bytes(self, node: int, topic: str, partition: int) -> int | None:
-        """None when the broker did not answer: what it has is not known."""
+        """None when the broker did not answer."""
         from tidelog.types import TopicPartition
 
         folders = self.folders.get(node)
@@ -39,7 +39,7 @@ class Disks(NamedTuple):
         return max((one.partitions.get(name, 0) for one in folders), default=0)
 
     def largest_bytes(self, nodes: Iterable[int], topic: str, partition: int) -> int | None:
-        """Of the replicas there, as far as they are known."""
+        """The size of the largest known replica."""
         known = (self.replica_bytes(node, topic, partition) for node in nodes)
         return max((size for size in known if size is not None), default=None)
 

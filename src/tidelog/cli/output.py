@@ -21,8 +21,8 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 
 def plain(text: str) -> str:
-    """For a terminal: names are data, and what would move the cursor, change colours or turn the direction of
-    writing is shown as an escape."""
+    """Text for a terminal: characters that would move the cursor, change colours or the direction of
+    writing are shown as escapes."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -93,12 +93,12 @@ def time_text(time_ms: int) -> str:
 
 
 def hush_stdout() -> None:
-    """After the reader of our output has gone: what is still buffered must not complain at exit."""
+    """After the reader of stdout has gone: prevents an error at exit when buffered output is written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Progress:
-    """A line on stderr that is written over as work goes on; nothing unless stderr is a terminal."""
+class ProgressLine:
+    """A progress line on stderr; nothing unless stderr is a terminal."""
 
     EVERY_SECONDS = 0.2
 

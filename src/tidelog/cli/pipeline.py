@@ -31,7 +31,7 @@ STATUS_SHAPE = """
 """
 
 
-@click.group(help="Run pipelines on Spark, and see how they do.")
+@click.group(help="Run pipelines on Spark, and show their progress.")
 def pipeline() -> None:
     pass
 
@@ -53,9 +53,7 @@ def json_option(command: F) -> F:
 def run_options(command: F) -> F:
     for option in (
         click.option("--metrics", metavar="HOST:PORT", callback=_check_metrics, help="Serve /metrics there."),
-        click.option(
-            "--until-done", is_flag=True, help="End when what is in the topics now has been processed."
-        ),
+        click.option("--until-done", is_flag=True, help="End when all records that exist now are processed."),
         click.option(
             "--conf",
             "settings",
@@ -201,7 +199,7 @@ def _command(folder: AppFolder, app: App) -> tuple[list[str], dict[str, str]]:
 def _spawn(folder: AppFolder, app: App) -> None:
     """A process of its own, in a session of its own; returns when its queries run."""
     if folder.running:
-        raise Failure(f"pipeline {app.name!r} runs already: tidelog pipeline stop {app.name}")
+        raise Failure(f"pipeline {app.name!r} is already running: use tidelog pipeline stop {app.name}")
     command, environment = _command(folder, app)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_status({"state": "starting"})
@@ -246,7 +244,7 @@ def shown(folder: AppFolder) -> dict[str, Any]:
 @pipeline.command(
     "list",
     help=command_help(
-        "The pipelines that ran here, with what they do now.",
+        "List the pipelines that ran here, and their states.",
         "tidelog pipeline list\n",
         f"[{STATUS_SHAPE.strip()}]",
     ),
@@ -279,7 +277,7 @@ def list_(home: str | None, as_json: bool) -> None:
 
 @pipeline.command(
     help=command_help(
-        "How a pipeline does: records a second, lag, the time of a micro-batch and the size of its state.",
+        "Show the progress of a pipeline: records per second, lag, micro-batch time and state size.",
         """
 tidelog pipeline status clicks
 tidelog pipeline status clicks --watch
@@ -288,7 +286,7 @@ tidelog pipeline status clicks --watch
     )
 )
 @click.argument("name")
-@click.option("--watch", is_flag=True, help="Again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @home_option
 @json_option
 @with_clear_errors
@@ -334,7 +332,7 @@ def _print_status(one: dict[str, Any]) -> None:
 
 @pipeline.command(
     help=command_help(
-        "Stop a pipeline; nothing is lost, the next run goes on from its checkpoints.",
+        "Stop a pipeline.  Nothing is lost: the next run continues from its checkpoints.",
         """
 tidelog pipeline stop clicks
 tidelog pipeline stop clicks --kill
@@ -343,7 +341,7 @@ tidelog pipeline stop clicks --kill
     )
 )
 @click.argument("name")
-@click.option("--kill", is_flag=True, help="SIGKILL, without asking first.")
+@click.option("--kill", is_flag=True, help="Kill the process (SIGKILL) instead of stopping it.")
 @click.option("--seconds", type=Finite(min=0), default=60.0, show_default=True, help="How long to wait.")
 @home_option
 @json_option
@@ -360,13 +358,13 @@ def stop(name: str, kill: bool, seconds: float, home: str | None, as_json: bool)
 def _stop(folder: AppFolder, kill: bool, seconds: float) -> None:
     app = folder.read_app()
     if not folder.running:
-        raise Failure(f"pipeline {app.name!r} does not run")
+        raise Failure(f"pipeline {app.name!r} is not running")
     os.kill(app.pid, signal.SIGKILL if kill else signal.SIGTERM)
     deadline = time.monotonic() + seconds
     while folder.running:
         if time.monotonic() >= deadline:
             raise Failure(
-                f"pipeline {app.name!r} (process {app.pid}) did not end in {seconds:g} s: --kill it"
+                f"pipeline {app.name!r} (process {app.pid}) did not end within {seconds:g} s: use --kill"
             )
         time.sleep(0.1)
 
@@ -409,7 +407,7 @@ tidelog pipeline submit shop/ --name shop --master yarn --dry-run -- --num-execu
 @click.argument("source", metavar="FILE.py|FILE.sql|FOLDER")
 @click.argument("words", nargs=-1, metavar="[-- OPTIONS OF SPARK-SUBMIT]")
 @click.option("--master", required=True, metavar="MASTER", help="spark://host:port, yarn, k8s://...")
-@click.option("--dry-run", is_flag=True, help="Print the command, and do not run it.")
+@click.option("--dry-run", is_flag=True, help="Print the command without running it.")
 @run_options
 @with_clear_errors
 def submit(

@@ -17,7 +17,7 @@ from tidelog.model.amounts import size_text
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.model.capacity import Comparison, Load, Machine, Measured, Plan
+    from tidelog.model.capacity import BrokerCapacity, CapacityComparison, CapacityPlan, Load, Measured
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,28 +67,30 @@ tidelog plan --messages-per-day 20M --size 400B --peak 5 --groups 3 --broker-dis
         SHAPE,
     )
 )
-@click.option("--messages-per-day", type=COUNT, required=True, help="How many are written: 1e9, 20M.")
-@click.option("--size", type=SIZE, required=True, help="Mean size of a message on disk, key and headers too.")
-@assumed("--retention", TIME, "7d", "How long they are kept.")
-@assumed("--replication", click.IntRange(1, 32), 3, "Copies.")
-@assumed("--peak", Finite(min=1), 2.0, "The busiest time, as a multiple of the mean.")
-@click.option("--throughput", type=RATE, help="Written at the busiest time, instead of --peak: 500MB/s.")
-@assumed("--groups", click.IntRange(min=0), 1, "Consumer groups that read everything.")
-@assumed("--broker-throughput", RATE, "50MB/s", "Written to one broker.")
-@assumed("--consumer-throughput", RATE, "10MB/s", "Read by one consumer.")
-@assumed("--partition-throughput", RATE, "50MB/s", "Written to one partition.")
-@assumed("--broker-network", RATE, "10Gbit", "In and out of one broker.")
-@assumed("--broker-disk", SIZE, "4TB", "Of one broker.")
-@assumed("--disk-fill", Finite(0, 1, min_open=True), 0.8, "The share of a disk that may be full.")
+@click.option("--messages-per-day", type=COUNT, required=True, help="Messages written per day: 1e9, 20M.")
+@click.option(
+    "--size", type=SIZE, required=True, help="Mean size of a message on disk, with key and headers."
+)
+@assumed("--retention", TIME, "7d", "How long messages are kept.")
+@assumed("--replication", click.IntRange(1, 32), 3, "Replication factor.")
+@assumed("--peak", Finite(min=1), 2.0, "Peak throughput, as a multiple of the mean.")
+@click.option("--throughput", type=RATE, help="Peak throughput, instead of --peak: 500MB/s.")
+@assumed("--groups", click.IntRange(min=0), 1, "Consumer groups that read all messages.")
+@assumed("--broker-throughput", RATE, "50MB/s", "Write throughput of one broker.")
+@assumed("--consumer-throughput", RATE, "10MB/s", "Read throughput of one consumer.")
+@assumed("--partition-throughput", RATE, "50MB/s", "Write throughput of one partition.")
+@assumed("--broker-network", RATE, "10Gbit", "Network throughput of one broker, in each direction.")
+@assumed("--broker-disk", SIZE, "4TB", "Disk of one broker.")
+@assumed("--disk-fill", Finite(0, 1, min_open=True), 0.8, "The share of a disk that may be used.")
 @assumed("--broker-replicas", click.IntRange(min=1), 4_000, "Partition replicas on one broker.")
-@click.option("--offline", is_flag=True, help="Do not look for a cluster to compare with.")
+@click.option("--offline", is_flag=True, help="Do not compare with a running cluster.")
 @click.option(
     "--measure",
     type=Finite(min=0.1, max=3600),
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the cluster is watched.",
+    help="How long to measure the cluster.",
 )
 @broker_options
 def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
@@ -103,7 +105,7 @@ def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
         throughput=given["throughput"],
         groups=given["groups"],
     )
-    machine = capacity.Machine(
+    machine = capacity.BrokerCapacity(
         broker_rate=given["broker_throughput"],
         consumer_rate=given["consumer_throughput"],
         partition_rate=given["partition_throughput"],
@@ -128,7 +130,7 @@ def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
 
 
 def _measured(session: Session, seconds: float) -> Measured | None:
-    """A plan needs no cluster: where none answers it is said, and that is all."""
+    """None, with a message on stderr, when no cluster answers: a plan needs none."""
     from tidelog.errors import TidelogError
 
     async def watched() -> Measured | None:
@@ -179,7 +181,11 @@ async def _watch(admin: Admin, seconds: float) -> Measured:
 
 
 def _body(
-    load: Load, machine: Machine, wanted: Plan, cluster: Measured | None, compared: Comparison | None
+    load: Load,
+    machine: BrokerCapacity,
+    wanted: CapacityPlan,
+    cluster: Measured | None,
+    compared: CapacityComparison | None,
 ) -> dict[str, Any]:
     return {
         "load": asdict(load) | {"mean_rate": load.mean_rate, "peak_rate": load.peak_rate},
@@ -197,7 +203,7 @@ def _body(
     }
 
 
-def _print(load: Load, machine: Machine, wanted: Plan) -> None:
+def _print(load: Load, machine: BrokerCapacity, wanted: CapacityPlan) -> None:
     days = load.retention_s / 86_400
     replicas = f"{load.replication} copies" if load.replication > 1 else "1 copy"
     by = wanted.brokers_by
@@ -222,10 +228,12 @@ def _print(load: Load, machine: Machine, wanted: Plan) -> None:
         ("network out", f"{size_text(wanted.rate_out)}/s", "at the peak: replication and consumers"),
     ]
     print_table(("NEEDED", "AMOUNT", "WHY"), rows, right=("AMOUNT",))
-    click.echo(f"\n{wanted.limit.capitalize()} limits first: it takes {counted(wanted.brokers, 'broker')}.")
+    click.echo(
+        f"\n{wanted.limit.capitalize()} is the bottleneck: the load needs {counted(wanted.brokers, 'broker')}."
+    )
 
 
-def _print_comparison(session: Session, cluster: Measured, compared: Comparison) -> None:
+def _print_comparison(session: Session, cluster: Measured, compared: CapacityComparison) -> None:
     of = "nothing is kept" if cluster.message_bytes is None else f"{size_text(cluster.message_bytes)} each"
     click.echo(
         f"The cluster at {session.bootstrap} has {counted(cluster.brokers, 'broker')} and takes "
@@ -241,10 +249,12 @@ def _print_comparison(session: Session, cluster: Measured, compared: Comparison)
         ]
         rows.append((one.resource, *cells, f"{one.share:.0%}" if one.there else "all"))
     print_table(
-        ("RESOURCE", "NOW", "NEEDED", "THERE", "SHARE"), rows, right=("NOW", "NEEDED", "THERE", "SHARE")
+        ("RESOURCE", "NOW", "NEEDED", "AVAILABLE", "SHARE"),
+        rows,
+        right=("NOW", "NEEDED", "AVAILABLE", "SHARE"),
     )
     words = "has room for the plan" if compared.fits else "is too small for the plan"
     click.echo(f"\nThis cluster {words}: {compared.limit.resource} runs out first.")
     if compared.disk_full_s is not None:
         days = compared.disk_full_s / 86_400
-        click.echo(f"If writes go on as now and nothing is deleted, its disks are full in {days:,.1f} days.")
+        click.echo(f"At the current write rate, without retention, its disks are full in {days:,.1f} days.")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.lines import Lines, LineTooLong
-from tidelog.cli.output import Progress, bytes_text, print_json
+from tidelog.cli.input_lines import Lines, LineTooLong
+from tidelog.cli.output import ProgressLine, bytes_text, print_json
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def _separator(ctx: click.Context, param: click.Parameter, value: str | None) ->
         try:
             separator = separator.decode("unicode_escape").encode("latin-1")
         except UnicodeError:
-            raise click.BadParameter(f"{value!r} has an unknown escape: use \\t or \\xHH") from None
+            raise click.BadParameter(f"{value!r} has an unknown escape sequence: use \\t or \\xHH") from None
     if not separator or b"\n" in separator:
-        raise click.BadParameter("it must be at least one character, and no newline")
+        raise click.BadParameter("the separator must be at least one character, and not a newline")
     return separator
 
 
 @click.command(
     help=command_help(
         "Write every line of standard input as a record to TOPIC.  A topic that does not exist is created if the "
-        "broker allows that (auto.create.topics.enable).  Says how many records the broker has acknowledged.",
+        "broker allows that (auto.create.topics.enable).  Prints how many records the broker has acknowledged.",
         """
 echo hello | tidelog produce greetings
 tidelog produce orders --key-separator : --header source=shop < orders.txt
@@ -66,7 +66,7 @@ tail -f app.log | tidelog produce logs --compression zstd --acks 1
     "--key-separator",
     callback=_separator,
     metavar="TEXT",
-    help=r"What comes before it in a line is the record's key; \t is a tab.",
+    help=r"The key of a record is the text before this separator; \t is a tab.",
 )
 @click.option(
     "--header",
@@ -74,7 +74,7 @@ tail -f app.log | tidelog produce logs --compression zstd --acks 1
     multiple=True,
     callback=_headers,
     metavar="NAME=VALUE",
-    help="For every record; repeat.",
+    help="A header for every record; repeat.",
 )
 @click.option(
     "--compression",
@@ -82,7 +82,12 @@ tail -f app.log | tidelog produce logs --compression zstd --acks 1
     default="none",
     show_default=True,
 )
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="Instead of choosing it by key.")
+@click.option(
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Write to this partition instead of choosing it by key.",
+)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @broker_options
 def produce(
@@ -95,7 +100,7 @@ def produce(
     acks: str,
 ) -> None:
     if sys.stdin is None:
-        raise Failure("there is no standard input to read lines from")
+        raise Failure("standard input is closed: there are no lines to read")
     work = Work(session, topic, key_separator, headers, partition)
     problem: str | None = None
     interrupted = False
@@ -129,7 +134,7 @@ def produce(
 
 
 class Work:
-    """One run: reads, sends, and counts what the broker has acknowledged."""
+    """One run: reads lines, sends records, and counts acknowledgements."""
 
     def __init__(
         self,
@@ -144,7 +149,7 @@ class Work:
         self.value_bytes = 0
         self.partitions: dict[int, int] = {}
         self.first_problem: str | None = None
-        self.progress = Progress()
+        self.progress = ProgressLine()
         self._session = session
         self._topic = topic
         self._separator = separator
@@ -182,7 +187,7 @@ class Work:
                 click.echo("one record per line; end with Ctrl-D", err=True)
             await self._send_lines(producer)
         except asyncio.CancelledError:
-            # Ctrl-C: what was read is still delivered, then this ends as an interrupted command does.
+            # Ctrl-C: records that were read are still delivered, then the command ends as interrupted.
             await producer.flush()
             raise
         finally:
@@ -211,7 +216,7 @@ class Work:
                 self.progress.update(time.monotonic(), done)
         except LineTooLong:
             raise Failure(
-                f"line {number + 1} is longer than {BUFFER_BYTES // 2} bytes: is the input text?"
+                f"line {number + 1} is longer than {BUFFER_BYTES // 2} bytes: check that the input is text"
             ) from None
         finally:
             lines.close()
@@ -225,7 +230,7 @@ class Work:
         return key, value
 
     def _count(self, everything: bool = False) -> None:
-        """Takes settled records off the front, so that memory stays bounded on endless input."""
+        """Removes settled records from the front, so that memory stays bounded on endless input."""
         while self._sent and (everything or self._sent[0].done()):
             sent = self._sent.popleft()
             problem = sent.exception() if sent.done() else None

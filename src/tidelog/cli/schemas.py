@@ -25,7 +25,7 @@ LEVELS = [
 ]
 
 
-class Asking(NamedTuple):
+class RegistrySession(NamedTuple):
     """The registry that a command talks to."""
 
     urls: str
@@ -47,7 +47,7 @@ def registry_options(command: F) -> F:
 
     @functools.wraps(command)
     def with_registry(*args: Any, registry: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
-        return command(Asking(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+        return command(RegistrySession(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
 
     wrapped = with_registry
     for option in (
@@ -70,7 +70,7 @@ _type = click.option(
     "--type",
     "type_",
     type=click.Choice(["AVRO", "PROTOBUF", "JSON"], case_sensitive=False),
-    help="Of the schema; otherwise the file's ending says it (.avsc, .proto, .json), or it is AVRO.",
+    help="Type of the schema; by default from the file name (.avsc, .proto, .json), otherwise AVRO.",
 )
 _references = click.option(
     "--reference",
@@ -79,11 +79,11 @@ _references = click.option(
     metavar="NAME=SUBJECT:VERSION",
     help="A schema that this one refers to; repeat.",
 )
-_normalize = click.option("--normalize", is_flag=True, help="The order of things does not matter.")
+_normalize = click.option("--normalize", is_flag=True, help="Normalize the schema first.")
 _file = click.argument("file", metavar="FILE|-")
 
 
-@click.group(help="See, register, check and delete schemas.")
+@click.group(help="Show, register, check and delete schemas.")
 def schemas() -> None:
     pass
 
@@ -91,7 +91,7 @@ def schemas() -> None:
 @schemas.command(
     "list",
     help=command_help(
-        "The subjects of the registry, with their newest schema.",
+        "List the subjects of the registry, with their latest schema.",
         """
 tidelog schemas list
 tidelog schemas list --prefix orders --deleted
@@ -100,10 +100,10 @@ tidelog schemas list --prefix ':.staging:'
         '[{"subject", "versions", "id", "type", "compatibility"}]',
     ),
 )
-@click.option("--prefix", default="", metavar="TEXT", help="Only subjects that begin like this.")
-@click.option("--deleted", is_flag=True, help="Those that are deleted and not yet gone as well.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only subjects with this prefix.")
+@click.option("--deleted", is_flag=True, help="Include soft-deleted subjects.")
 @registry_options
-def list_(asking: Asking, prefix: str, deleted: bool) -> None:
+def list_(asking: RegistrySession, prefix: str, deleted: bool) -> None:
     also = "&deleted=true" * deleted
     names = asking.ask("GET", f"/subjects?subjectPrefix={quote(prefix or ':*:', safe='')}{also}")
     rows = []
@@ -137,13 +137,21 @@ tidelog schemas get --id 7 --json
     ),
 )
 @click.argument("subject", required=False)
-@click.option("--version", default="latest", show_default=True, metavar="N", help="Of the subject.")
-@click.option("--id", "schema_id", type=click.IntRange(min=0), metavar="N", help="Instead of a subject.")
-@click.option("--deleted", is_flag=True, help="Deleted versions as well.")
+@click.option("--version", default="latest", show_default=True, metavar="N", help="Version of the subject.")
+@click.option(
+    "--id",
+    "schema_id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Id of the schema, instead of a subject.",
+)
+@click.option("--deleted", is_flag=True, help="Include deleted versions.")
 @registry_options
-def get(asking: Asking, subject: str | None, version: str, schema_id: int | None, deleted: bool) -> None:
+def get(
+    asking: RegistrySession, subject: str | None, version: str, schema_id: int | None, deleted: bool
+) -> None:
     if (subject is None) == (schema_id is None):
-        raise click.UsageError("name a subject, or an id with --id")
+        raise click.UsageError("Name a subject, or an id with --id.")
     if subject is None:
         answer = asking.ask("GET", f"/schemas/ids/{schema_id}")
     else:
@@ -158,7 +166,7 @@ def get(asking: Asking, subject: str | None, version: str, schema_id: int | None
 @schemas.command(
     "register",
     help=command_help(
-        "Register a schema under a subject; prints its id.  A subject's versions must be compatible.",
+        "Register a schema under a subject; prints its id.  The versions of a subject must be compatible.",
         """
 tidelog schemas register orders-value order.avsc
 tidelog schemas register orders-value order.proto --reference customer.proto=customer:1
@@ -174,7 +182,12 @@ jq .schema dump.json | tidelog schemas register orders-value - --type JSON
 @_normalize
 @registry_options
 def register(
-    asking: Asking, subject: str, file: str, type_: str | None, references: tuple[str, ...], normalize: bool
+    asking: RegistrySession,
+    subject: str,
+    file: str,
+    type_: str | None,
+    references: tuple[str, ...],
+    normalize: bool,
 ) -> None:
     body = _body(file, type_, references)
     path = f"/subjects/{quote(subject, safe='')}/versions" + "?normalize=true" * normalize
@@ -188,7 +201,7 @@ def register(
 @schemas.command(
     "check",
     help=command_help(
-        "Whether a schema could be registered, and if not, what breaks.  Exit code 1 when it could not.",
+        "Check whether a schema can be registered, and print the incompatibilities.  Exit code 1 if it cannot.",
         """
 tidelog schemas check orders-value order.avsc
 tidelog schemas check orders-value order.avsc --version 3
@@ -201,10 +214,12 @@ tidelog schemas check orders-value order.avsc --version 3
 @_type
 @_references
 @_normalize
-@click.option("--version", metavar="N", help="Check against this version, not as the settings ask.")
+@click.option(
+    "--version", metavar="N", help="Check against this version only, whatever the compatibility mode."
+)
 @registry_options
 def check(
-    asking: Asking,
+    asking: RegistrySession,
     subject: str,
     file: str,
     type_: str | None,
@@ -227,8 +242,8 @@ def check(
 @schemas.command(
     "delete",
     help=command_help(
-        "Delete a subject, or one version of it.  Readers still find deleted schemas by their id; with --permanent "
-        "what was deleted before goes for good.",
+        "Delete a subject, or one version of it.  Readers still find deleted schemas by their id; --permanent "
+        "removes versions that are already deleted.",
         """
 tidelog schemas delete orders-value
 tidelog schemas delete orders-value --version 2
@@ -238,10 +253,10 @@ tidelog schemas delete orders-value --permanent
     ),
 )
 @click.argument("subject")
-@click.option("--version", metavar="N", help="Only this one.")
-@click.option("--permanent", is_flag=True, help="For good; it must be deleted already.")
+@click.option("--version", metavar="N", help="Only this version.")
+@click.option("--permanent", is_flag=True, help="Delete permanently; requires an earlier delete.")
 @registry_options
-def delete(asking: Asking, subject: str, version: str | None, permanent: bool) -> None:
+def delete(asking: RegistrySession, subject: str, version: str | None, permanent: bool) -> None:
     path = f"/subjects/{quote(subject, safe='')}"
     path += "" if version is None else f"/versions/{quote(version, safe='')}"
     gone = asking.ask("DELETE", path + "?permanent=true" * permanent)
@@ -255,7 +270,7 @@ def delete(asking: Asking, subject: str, version: str | None, permanent: bool) -
 @schemas.command(
     "config",
     help=command_help(
-        "See or set the compatibility that versions of a subject must have; without a subject, everybody's.",
+        "Show or set the compatibility mode of a subject; without a subject, the global mode.",
         """
 tidelog schemas config
 tidelog schemas config --set FULL
@@ -266,12 +281,12 @@ tidelog schemas config orders-value --unset
     ),
 )
 @click.argument("subject", required=False)
-@click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new one.")
-@click.option("--unset", is_flag=True, help="The subject has everybody's again.")
+@click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new mode.")
+@click.option("--unset", is_flag=True, help="Remove the subject's mode, so that the global mode applies.")
 @registry_options
-def config(asking: Asking, subject: str | None, level: str | None, unset: bool) -> None:
+def config(asking: RegistrySession, subject: str | None, level: str | None, unset: bool) -> None:
     if level is not None and unset:
-        raise click.UsageError("either --set or --unset")
+        raise click.UsageError("Use either --set or --unset.")
     path = "/config" if subject is None else f"/config/{quote(subject, safe='')}"
     if level is not None:
         asking.ask("PUT", path, {"compatibility": level.upper()})

@@ -18,7 +18,7 @@ class BadSettings(Failure):
     help=command_help(
         "Run a broker until Ctrl-C or SIGTERM.  When it is ready it prints one line, with the real ports: "
         "`ready kafka=HOST:PORT http=HOST:PORT id=N`.  Logs go to standard error.\n\n"
-        "Settings have Kafka's names.  What comes later in this list wins: defaults, --config, --set, the other "
+        "Settings have Kafka's names.  Later sources override earlier ones: defaults, --config, --set, the other "
         "flags.",
         """
 tidelog serve
@@ -33,18 +33,18 @@ tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
     "--data",
     multiple=True,
     metavar="DIR",
-    help="Where the data lie (log.dirs); repeat for several disks.  [default: ./data]",
+    help="Data directory (log.dirs); repeat for several disks.  [default: ./data]",
 )
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="For Kafka clients (listeners); port 0 picks a free one.  [default: 127.0.0.1:9092]",
+    help="Address for Kafka clients (listeners); port 0 picks a free port.  [default: 127.0.0.1:9092]",
 )
 @click.option(
-    "--http", metavar="HOST:PORT", help="For HTTP (tidelog.http.listen).  [default: 127.0.0.1:8090]"
+    "--http", metavar="HOST:PORT", help="Address for HTTP (tidelog.http.listen).  [default: 127.0.0.1:8090]"
 )
 @click.option(
-    "--advertise", metavar="HOST:PORT", help="What clients are told to connect to (advertised.listeners)."
+    "--advertise", metavar="HOST:PORT", help="Address that clients connect to (advertised.listeners)."
 )
 @click.option(
     "--id", "node", type=click.IntRange(0), metavar="N", help="The broker's id (node.id).  [default: 1]"
@@ -72,9 +72,7 @@ tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
-@click.option(
-    "--set", "given", multiple=True, callback=pairs, metavar="KEY=VALUE", help="One setting; repeat."
-)
+@click.option("--set", "given", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting; repeat.")
 def serve(
     data: tuple[str, ...],
     listen: str | None,

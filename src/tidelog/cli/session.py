@@ -29,7 +29,7 @@ class Session:
 
     @property
     def connect_timeout_ms(self) -> int:
-        """The addresses are tried one after the other; together they keep to the timeout."""
+        """The timeout of one address: the addresses are tried in turn, within the timeout of the command."""
         return max(1, self.timeout_ms // (self.bootstrap.count(",") + 1))
 
     def admin(self) -> Admin:
@@ -56,7 +56,7 @@ class Failure(click.ClickException):
 
 
 class Finite(click.FloatRange):
-    """Neither NaN, which every range would let pass, nor infinity."""
+    """A number that is neither infinite nor NaN, which every range would accept."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -66,7 +66,7 @@ class Finite(click.FloatRange):
 
 
 def answer_options(whom: str) -> list[Callable[[F], F]]:
-    """How an answer is shown, and how long `whom` may take for it."""
+    """The options for the output, and for the timeout of `whom`."""
     return [
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
         click.option(
@@ -75,7 +75,7 @@ def answer_options(whom: str) -> list[Callable[[F], F]]:
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help=f"How long to wait for the {whom} before giving up.",
+            help=f"How long to wait for the {whom}.",
         ),
     ]
 
@@ -98,7 +98,7 @@ def broker_options(command: F) -> F:
             show_envvar=True,
             metavar="HOST:PORT[,...]",
             callback=_check_bootstrap,
-            help="A broker to start from; several with commas between.",
+            help="A bootstrap broker, or several separated by commas.",
         ),
     ):
         wrapped = option(wrapped)
@@ -116,7 +116,7 @@ def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> 
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's work; what goes wrong on the way becomes one line each."""
+    """Runs the command; each failure becomes one line on stderr."""
     import asyncio
 
     from tidelog.errors import TidelogError

@@ -92,9 +92,13 @@ tidelog sql -f report.sql --json
         'one object for each row; statements without rows print {"said"}',
     )
 )
-@click.option("-e", "--execute", "text", metavar="SQL", help="Run these statements and leave.")
-@click.option("-f", "--file", type=click.Path(dir_okay=False), help="Run the statements of a file and leave.")
-@click.option("--until-done", is_flag=True, help="Continuous queries end when they have what is there now.")
+@click.option("-e", "--execute", "text", metavar="SQL", help="Run these statements and exit.")
+@click.option("-f", "--file", type=click.Path(dir_okay=False), help="Run the statements of a file and exit.")
+@click.option(
+    "--until-done",
+    is_flag=True,
+    help="End continuous queries when they have processed all records that exist now.",
+)
 @click.option("--master", metavar="MASTER", help="Any Spark master; local[*] by default.")
 @click.option(
     "--conf",
@@ -126,7 +130,7 @@ def sql(
     from tidelog.pipeline.running.loading import sql_text
 
     if text is not None and file is not None:
-        raise click.UsageError("Give statements with -e or a file with -f, not both.")
+        raise click.UsageError("Use either -e or -f, not both.")
     script = ""
     try:
         if file is not None:
@@ -302,7 +306,7 @@ def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | Non
     prompt: PromptSession[str] = PromptSession(
         history=FileHistory(str(folder / "history")), completer=completer, complete_in_thread=True
     )
-    click.echo("Statements end with ;  SHOW TOPICS; shows what is there.  Ctrl-D leaves.", err=True)
+    click.echo("Statements end with ;  SHOW TOPICS; lists the topics.  Ctrl-D exits.", err=True)
     text = ""
     while True:
         try:

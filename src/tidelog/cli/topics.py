@@ -24,7 +24,7 @@ def topics() -> None:
 
 @topics.command(
     help=command_help(
-        "Create topics.  What is not said is left to the broker (num.partitions, default.replication.factor).",
+        "Create topics.  Options you omit use broker defaults (num.partitions, default.replication.factor).",
         """
 tidelog topics create greetings
 tidelog topics create orders --partitions 6 --config retention.ms=86400000
@@ -35,11 +35,11 @@ tidelog topics create users --config cleanup.policy=compact --if-not-exists
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="Number of partitions.")
-@click.option("--replication-factor", type=click.IntRange(1), metavar="N", help="Copies of each partition.")
+@click.option("--replication-factor", type=click.IntRange(1), metavar="N", help="Replicas of each partition.")
 @click.option(
     "--config", "config", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A topic setting; repeat."
 )
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if a topic already exists.")
 @broker_options
 def create(
     session: Session,
@@ -92,14 +92,14 @@ async def _create(
         for one in created.values():
             click.echo(f"created {one.name}: {_count(one.partitions, 'partition')}")
         for name in existing if if_not_exists else ():
-            click.echo(f"{name} exists already")
+            click.echo(f"{name} already exists")
     if problems:
         raise Failure(*problems)
 
 
 async def _wait_until_seen(admin: Admin, names: list[str], timeout_ms: int) -> None:
-    """A broker answers CreateTopics before every broker knows of it; a script's next command shall not
-    stumble."""
+    """CreateTopics is answered before every broker knows the topic; waits, so that a script's next command
+    finds it."""
     import asyncio
 
     from tidelog.errors import TidelogError
@@ -117,7 +117,7 @@ async def _wait_until_seen(admin: Admin, names: list[str], timeout_ms: int) -> N
             if left:
                 await asyncio.sleep(WAIT_MS / 1000)
 
-    # They are created, seen or not: the wait is a courtesy.
+    # The topics are created even if this wait times out.
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(look(), timeout_ms / 1000)
 
@@ -133,7 +133,7 @@ tidelog topics list --internal --json
         '[{"name", "id", "partitions", "replication_factor", "internal"}]',
     ),
 )
-@click.option("--internal", is_flag=True, help="Also those that brokers keep for themselves.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @broker_options
 def list_(session: Session, internal: bool) -> None:
     run(_list(session, internal))
@@ -161,7 +161,7 @@ tidelog topics describe --json
   "configs": {KEY: VALUE},
   "details": [{"partition", "leader", "leader_epoch", "replicas": [ID], "in_sync": [ID], "offline": [ID],
                "start_offset", "end_offset", "size_bytes"}]}]
-null where the broker does not say
+null where the broker does not report a value
 """,
     )
 )
@@ -186,7 +186,7 @@ async def _describe(session: Session, names: tuple[str, ...]) -> None:
             click.echo()
         click.echo(f"{one['name']}  id={one['id']}" + ("  internal" if one["internal"] else ""))
         settings = "  ".join(f"{key}={value}" for key, value in one["configs"].items())
-        click.echo(f"settings that differ: {settings or 'none'}")
+        click.echo(f"overrides: {settings or 'none'}")
         rows = [
             (
                 part["partition"],
@@ -220,7 +220,7 @@ async def _details(admin: Admin, found: list[Topic]) -> list[dict[str, Any]]:
                 for where, size in folder.partitions.items():
                     sizes[where] = max(size, sizes.get(where, 0))
     except TidelogError:
-        pass  # Not every cluster lets everybody see its disks; the rest is still worth showing.
+        pass  # Without the right to describe log directories, the rest is still shown.
     described = []
     for topic in found:
         details = []
@@ -250,7 +250,7 @@ async def _details(admin: Admin, found: list[Topic]) -> list[dict[str, Any]]:
 
 @topics.command(
     help=command_help(
-        "Add partitions to a topic, or change its settings.  Partitions cannot be taken away, and adding some "
+        "Add partitions to a topic, or change its settings.  Partitions cannot be removed, and adding some "
         "changes which partition a key goes to.",
         """
 tidelog topics alter orders --partitions 12
@@ -260,17 +260,17 @@ tidelog topics alter orders --config retention.ms=3600000 --unset segment.bytes
     )
 )
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many it shall have in the end.")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="New number of partitions.")
 @click.option(
     "--config", "config", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Set a setting; repeat."
 )
-@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting back to its default; repeat.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Reset a setting to its default; repeat.")
 @broker_options
 def alter(
     session: Session, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
 ) -> None:
     if partitions is None and not config and not unset:
-        raise click.UsageError("nothing to change: give --partitions, --config or --unset")
+        raise click.UsageError("Nothing to change: use --partitions, --config or --unset.")
     run(_alter(session, name, partitions, config, unset))
 
 
@@ -289,7 +289,7 @@ async def _alter(
         print_json({"name": name, "partitions": partitions, "set": config, "unset": list(unset)})
         return
     done = [f"{key}={value}" for key, value in config.items()] + [
-        f"{key} back to its default" for key in unset
+        f"{key} reset to its default" for key in unset
     ]
     if partitions is not None:
         done.append(_count(partitions, "partition"))
@@ -307,7 +307,7 @@ tidelog topics delete old-1 old-2 --if-exists
     )
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
 @broker_options
 def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
     run(_delete(session, names, if_exists))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin.transaction_admin import TransactionDescription
 
 
-@click.group(help="See transactions, and abort them.")
+@click.group(help="Show and abort transactions.")
 def transactions() -> None:
     pass
 
@@ -40,10 +40,12 @@ tidelog transactions list --pattern 'billing-.*'
     type=int,
     multiple=True,
     metavar="N",
-    help="Only of this producer; repeat.",
+    help="Only ids of this producer; repeat.",
 )
-@click.option("--longer-than", type=Finite(min=0), metavar="SECONDS", help="Only those begun before that.")
-@click.option("--pattern", metavar="REGEX", help="Only ids that are like this, from end to end.")
+@click.option(
+    "--longer-than", type=Finite(min=0), metavar="SECONDS", help="Only transactions that are open for longer."
+)
+@click.option("--pattern", metavar="REGEX", help="Only ids that match this regular expression completely.")
 @broker_options
 def list_(
     session: Session,
@@ -83,7 +85,7 @@ tidelog transactions describe billing-1 billing-2 --json
 """,
         """
 [{"id", "state", "producer_id", "producer_epoch", "timeout_ms", "started", "partitions": [{"topic", "partition"}]}]
-started is a time, or null where no transaction was begun
+started is a time, or null where no transaction has started
 """,
     )
 )
@@ -132,7 +134,7 @@ def _time(ms: int) -> str | None:
 
 @transactions.command(
     help=command_help(
-        "Abort what a transactional ID has open, and keep its producer from going on.  With --topic, --partition and "
+        "Abort the open transaction of a transactional ID, and fence its producer.  With --topic, --partition and "
         "--start-offset instead of an ID: end a transaction that hangs in that partition because no coordinator knows "
         "of it (`tidelog log dump` and Kafka's find-hanging show them).",
         """
@@ -146,7 +148,7 @@ tidelog transactions abort --topic orders --partition 3 --start-offset 4711
 @click.option("--topic", metavar="TOPIC")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N")
 @click.option(
-    "--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Where the transaction begins."
+    "--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="First offset of the transaction."
 )
 @broker_options
 def abort(
@@ -156,13 +158,13 @@ def abort(
     if id is not None and place == (None, None, None):
         run(_fence(session, id))
         told: Any = id
-        text = f"aborted what {id} had open; its producer is fenced"
+        text = f"aborted the transaction of {id}; its producer is fenced"
     elif id is None and topic is not None and partition is not None and start_offset is not None:
         run(_abort(session, topic, partition, start_offset))
         told = {"topic": topic, "partition": partition, "start_offset": start_offset}
         text = f"aborted the transaction in {topic}-{partition} from offset {start_offset} on"
     else:
-        raise click.UsageError("give an ID, or all of --topic, --partition and --start-offset")
+        raise click.UsageError("Give an ID, or all of --topic, --partition and --start-offset.")
     if session.json:
         print_json({"aborted": told})
     else:
@@ -172,7 +174,7 @@ def abort(
 async def _fence(session: Session, id: str) -> None:
     async with session.admin() as admin:
         if id not in [one.transactional_id for one in await admin.list_transactions()]:
-            raise Failure(f"there is no transactional id {id!r}")
+            raise Failure(f"transactional id {id!r} does not exist")
         await admin.fence_producer(id)
 
 

@@ -63,7 +63,7 @@ def _number(text: str, whole: str) -> float:
     except ValueError:
         raise BadAmount(f"{whole!r} does not begin with a number") from None
     if not math.isfinite(number) or number <= 0:
-        raise BadAmount(f"{whole!r} is not an amount above nothing")
+        raise BadAmount(f"{whole!r} must be greater than zero")
     return number
 
 

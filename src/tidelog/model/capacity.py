@@ -21,14 +21,14 @@ WHOLE = 1e-9  # counts this near above a whole number are that number: floating 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of the cluster.  Bytes are as they travel and lie on disk: after compression."""
+    """The load of a cluster.  Bytes are those on the network and on disk, after compression."""
 
     messages_per_day: float
     message_bytes: float
     retention_s: float
     replication: int
     peak: float = 1.0
-    """The busiest time, as a multiple of the mean."""
+    """Peak throughput, as a multiple of the mean."""
     throughput: float | None = None
     """Bytes a second at the busiest time, where they are known better than by `peak`."""
     groups: int = 1
@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class BrokerCapacity:
     """What one broker, one partition and one consumer can do.  Rates are bytes a second."""
 
     broker_rate: float = 50e6
@@ -60,7 +60,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CapacityPlan:
     storage_bytes: float
     """All replicas."""
     disk_bytes: float
@@ -79,7 +79,7 @@ class Plan:
 
 
 class BadLoad(ValueError):
-    """What no cluster can be planned for, and why."""
+    """A load that contradicts itself or exceeds every cluster; the message says why."""
 
 
 MEAN_MAX = 1e18
@@ -89,27 +89,29 @@ GROUPS_MAX = 1_000_000
 PEAK_MAX = 1_000_000.0
 
 
-def check(load: Load, machine: Machine) -> None:
+def check(load: Load, machine: BrokerCapacity) -> None:
     """`BadLoad` for what contradicts itself, and for what is beyond everything that is built.  Written so that it also
     catches what is not a number."""
     if not 0 < load.mean_rate <= MEAN_MAX:
         much = f"more than {size_text(MEAN_MAX)}/s" if load.mean_rate > 0 else "nothing at all"
-        raise BadLoad(f"{load.messages_per_day:g} messages a day of {load.message_bytes:g} bytes are {much}")
+        raise BadLoad(
+            f"{load.messages_per_day:g} messages per day of {load.message_bytes:g} bytes are {much}"
+        )
     if not 0 < load.retention_s <= RETENTION_S_MAX:
-        raise BadLoad("messages are kept for a thousand years at most")
+        raise BadLoad("the retention is longer than a thousand years")
     if not 1 <= load.replication <= REPLICATION_MAX:
-        raise BadLoad(f"there are 1 to {REPLICATION_MAX} copies of each message, not {load.replication}")
+        raise BadLoad(f"the replication factor must be from 1 to {REPLICATION_MAX}, not {load.replication}")
     if not 0 <= load.groups <= GROUPS_MAX:
-        raise BadLoad(f"0 to {GROUPS_MAX} groups read all of it, not {load.groups}")
+        raise BadLoad(f"the number of consumer groups must be from 0 to {GROUPS_MAX}, not {load.groups}")
     if load.throughput is None and not 1 <= load.peak <= PEAK_MAX:
-        raise BadLoad(f"the busiest time is 1 to {PEAK_MAX:,.0f} times the mean, not {load.peak:g} times")
+        raise BadLoad(f"the peak factor must be from 1 to {PEAK_MAX:,.0f}, not {load.peak:g}")
     if load.throughput is not None and not load.throughput >= load.mean_rate * (1 - WHOLE):
         raise BadLoad(
-            f"{size_text(load.throughput)}/s at the busiest time is less than the mean, "
+            f"a peak throughput of {size_text(load.throughput)}/s is less than the mean, "
             f"which is {size_text(load.mean_rate)}/s"
         )
     if not load.peak_rate <= MEAN_MAX * PEAK_MAX:
-        raise BadLoad(f"{load.peak_rate:g} bytes a second are more than there can be")
+        raise BadLoad(f"a peak of {load.peak_rate:g} bytes per second is not possible")
     rates = (machine.broker_rate, machine.consumer_rate, machine.partition_rate, machine.network_rate)
     if not all(1 <= one <= MEAN_MAX for one in (*rates, machine.disk_bytes)):
         raise BadLoad(
@@ -121,7 +123,7 @@ def check(load: Load, machine: Machine) -> None:
         )
 
 
-def plan(load: Load, machine: Machine) -> Plan:
+def plan(load: Load, machine: BrokerCapacity) -> CapacityPlan:
     """`BadLoad`: see `check`."""
     check(load, machine)
     peak, replicas = load.peak_rate, load.replication
@@ -141,7 +143,7 @@ def plan(load: Load, machine: Machine) -> Plan:
     }
     # Of equals the first one: throughput before the mere number of copies.
     limit = max(brokers_by, key=lambda name: brokers_by[name])
-    return Plan(
+    return CapacityPlan(
         storage_bytes=storage,
         disk_bytes=storage / machine.disk_fill,
         partitions=partitions,
@@ -196,7 +198,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CapacityComparison:
     needs: list[Need]
     limit: Need
     """What runs out first: the resource of which the plan would use the largest share."""
@@ -209,7 +211,7 @@ class Comparison:
         return self.limit.share <= 1 + WHOLE
 
 
-def compare(load: Load, machine: Machine, cluster: Measured) -> Comparison:
+def compare(load: Load, machine: BrokerCapacity, cluster: Measured) -> CapacityComparison:
     wanted = plan(load, machine)
     rate = cluster.rate
     replicas_each = cluster.replicas / cluster.partitions if cluster.partitions else 1.0
@@ -223,10 +225,10 @@ def compare(load: Load, machine: Machine, cluster: Measured) -> Comparison:
     ]
     # Partitions are added in a moment: they never limit what a cluster can take.
     limit = max((one for one in needs if one.resource != "partitions"), key=lambda one: one.share)
-    return Comparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
+    return CapacityComparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
 
 
-def _full_after_s(machine: Machine, cluster: Measured, written: float | None) -> float | None:
+def _full_after_s(machine: BrokerCapacity, cluster: Measured, written: float | None) -> float | None:
     if not written or not cluster.disk_bytes:
         return None
     left = cluster.disk_free_bytes - cluster.disk_bytes * (1 - machine.disk_fill)

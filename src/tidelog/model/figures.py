@@ -73,7 +73,7 @@ def _json_rows(text: str) -> list[tuple[str, dict[str, Any]]]:
         else:
             listed = [json.loads(line) for line in text.splitlines() if line.strip()]
     except json.JSONDecodeError as problem:
-        raise BadFigures(f"this is no JSON: {problem}") from None
+        raise BadFigures(f"the text is not JSON: {problem}") from None
     if not all(isinstance(row, dict) for row in listed):
         raise BadFigures('JSON figures are objects: [{"consumers": 1, "throughput": 950.0}, ...]')
     return [(f"figure {number}", row) for number, row in enumerate(listed, 1)]
@@ -89,7 +89,7 @@ def _figure(row: dict[str, Any], where: str) -> Figure:
     if consumers is None:
         raise BadFigures(f"{where} has no 'consumers' (there are {', '.join(given)})")
     if consumers != int(consumers) or consumers < 1:
-        raise BadFigures(f"{where}: consumers is a whole number from 1, not {consumers:g}")
+        raise BadFigures(f"{where}: consumers must be a whole number from 1, not {consumers:g}")
     if values["throughput"] is None and values["latency_ms"] is None:
         raise BadFigures(f"{where} has neither 'throughput' nor 'latency_ms' (there are {', '.join(given)})")
     return Figure(
@@ -101,7 +101,7 @@ def _number(value: Any, name: str, where: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise BadFigures(f"{where}: {name} is a number, not {value!r}") from None
+        raise BadFigures(f"{where}: {name} must be a number, not {value!r}") from None
     if not math.isfinite(number) or number < 0:
-        raise BadFigures(f"{where}: {name} is a number from 0, not {value!r}")
+        raise BadFigures(f"{where}: {name} must be a number from 0, not {value!r}")
     return number

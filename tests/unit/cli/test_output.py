@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidelog.cli.output import (
-    Progress,
+    ProgressLine,
     bytes_text,
     counted,
     data_fields,
@@ -65,12 +65,12 @@ def test_tables_have_no_stray_lines_on_a_terminal(
 def test_progress_is_shown_on_a_terminal_only_and_wiped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = Progress()
+    silent = ProgressLine()
     silent.update(1.0, "10 records")
     silent.clear()
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    shown = Progress()
+    shown = ProgressLine()
     shown.update(1.0, "10 records")
     shown.update(1.1, "too soon to be shown")
     shown.update(1.3, "20")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tidelog.model import amounts
-from tidelog.model.capacity import BadLoad, Load, Machine, Measured, compare, plan
+from tidelog.model.capacity import BadLoad, BrokerCapacity, Load, Measured, compare, plan
 
 LOAD = Load(messages_per_day=1e9, message_bytes=1e3, retention_s=7 * 86_400, replication=3, throughput=500e6)
 
 
 def test_the_known_examples() -> None:
-    found = plan(LOAD, Machine())
+    found = plan(LOAD, BrokerCapacity())
     assert found.storage_bytes == pytest.approx(21e12)
     assert (found.brokers, found.limit) == (30, "throughput")
     assert found.partitions == 50
@@ -21,8 +21,8 @@ def test_the_known_examples() -> None:
 
 
 def test_the_peak_counts_for_rates_and_not_for_storage() -> None:
-    mean = plan(replace(LOAD, throughput=None, peak=1), Machine())
-    busy = plan(replace(LOAD, throughput=None, peak=10), Machine())
+    mean = plan(replace(LOAD, throughput=None, peak=1), BrokerCapacity())
+    busy = plan(replace(LOAD, throughput=None, peak=10), BrokerCapacity())
     assert busy.storage_bytes == mean.storage_bytes
     assert busy.rate_in == pytest.approx(10 * mean.rate_in)
     assert busy.partitions == 12 and mean.partitions == 2
@@ -31,14 +31,14 @@ def test_the_peak_counts_for_rates_and_not_for_storage() -> None:
 @pytest.mark.parametrize(
     ("machine", "load", "limit", "brokers"),
     [
-        (Machine(disk_bytes=0.5e12), LOAD, "storage", 53),
-        (Machine(network_rate=10e6), LOAD, "network", 150),
-        (Machine(network_rate=10e6), replace(LOAD, groups=4), "network", 300),
-        (Machine(replicas_max=2), LOAD, "replicas", 75),
-        (Machine(), replace(LOAD, messages_per_day=1, throughput=1, replication=5), "throughput", 5),
+        (BrokerCapacity(disk_bytes=0.5e12), LOAD, "storage", 53),
+        (BrokerCapacity(network_rate=10e6), LOAD, "network", 150),
+        (BrokerCapacity(network_rate=10e6), replace(LOAD, groups=4), "network", 300),
+        (BrokerCapacity(replicas_max=2), LOAD, "replicas", 75),
+        (BrokerCapacity(), replace(LOAD, messages_per_day=1, throughput=1, replication=5), "throughput", 5),
     ],
 )
-def test_what_limits_first(machine: Machine, load: Load, limit: str, brokers: int) -> None:
+def test_what_limits_first(machine: BrokerCapacity, load: Load, limit: str, brokers: int) -> None:
     found = plan(load, machine)
     assert (found.limit, found.brokers) == (limit, brokers)
 
@@ -50,35 +50,40 @@ def test_what_limits_first(machine: Machine, load: Load, limit: str, brokers: in
         (replace(LOAD, messages_per_day=1e-300, message_bytes=1e-300), "nothing at all"),
         (
             replace(LOAD, throughput=1e3),
-            "1 kB/s at the busiest time is less than the mean, which is 11.6 MB/s",
+            "a peak throughput of 1 kB/s is less than the mean, which is 11.6 MB/s",
         ),
-        (replace(LOAD, throughput=float("inf")), "more than there can be"),
-        (replace(LOAD, throughput=None, peak=0.1), "1 to 1,000,000 times the mean, not 0.1"),
+        (replace(LOAD, throughput=float("inf")), "is not possible"),
+        (replace(LOAD, throughput=None, peak=0.1), "from 1 to 1,000,000, not 0.1"),
         (replace(LOAD, retention_s=float("inf")), "a thousand years"),
-        (replace(LOAD, replication=33), "1 to 32 copies"),
+        (replace(LOAD, replication=33), "from 1 to 32, not"),
         (replace(LOAD, groups=-1), "groups"),
     ],
 )
 def test_what_cannot_be_planned_for_is_refused(load: Load, words: str) -> None:
     with pytest.raises(BadLoad, match=words):
-        plan(load, Machine())
+        plan(load, BrokerCapacity())
 
 
 @pytest.mark.parametrize(
-    "machine", [Machine(broker_rate=1e-300), Machine(disk_bytes=float("inf")), Machine(disk_fill=0)]
+    "machine",
+    [
+        BrokerCapacity(broker_rate=1e-300),
+        BrokerCapacity(disk_bytes=float("inf")),
+        BrokerCapacity(disk_fill=0),
+    ],
 )
-def test_machines_that_cannot_be_are_refused(machine: Machine) -> None:
+def test_machines_that_cannot_be_are_refused(machine: BrokerCapacity) -> None:
     with pytest.raises(BadLoad):
         plan(LOAD, machine)
 
 
 def test_the_largest_that_is_planned_for_has_a_plan() -> None:
     most = Load(1e18 * 86_400, 1, 1_000 * 365 * 86_400.0, 32, peak=1e6, groups=1_000_000)
-    assert plan(most, Machine(1, 1, 1, 1, 1, 0.001, 1)).brokers > 1e30
+    assert plan(most, BrokerCapacity(1, 1, 1, 1, 1, 0.001, 1)).brokers > 1e30
 
 
 def test_a_slow_partition_needs_more_of_them() -> None:
-    assert plan(LOAD, Machine(partition_rate=5e6)).partitions == 100
+    assert plan(LOAD, BrokerCapacity(partition_rate=5e6)).partitions == 100
 
 
 def test_a_cluster_is_compared() -> None:
@@ -93,16 +98,16 @@ def test_a_cluster_is_compared() -> None:
         message_bytes=1_000,
     )
     small = replace(LOAD, messages_per_day=1e7, throughput=1e6)
-    fits = compare(small, Machine(), cluster)
+    fits = compare(small, BrokerCapacity(), cluster)
     assert fits.fits and fits.limit.resource == "replication" and fits.limit.share == 1
     # 10 TB free, of which a fifth of 12 TB has to stay; 3 MB/s with the replicas.
     assert fits.disk_full_s == pytest.approx(7.6e12 / 3e6)
-    much = compare(LOAD, Machine(), cluster)
+    much = compare(LOAD, BrokerCapacity(), cluster)
     assert not much.fits and much.limit.resource == "throughput"
     assert much.limit.share == pytest.approx(10)
-    stored = compare(replace(LOAD, throughput=12e6), Machine(), cluster)
+    stored = compare(replace(LOAD, throughput=12e6), BrokerCapacity(), cluster)
     assert not stored.fits and stored.limit.resource == "storage"
-    quiet = compare(small, Machine(), replace(cluster, messages_per_s=0, message_bytes=None))
+    quiet = compare(small, BrokerCapacity(), replace(cluster, messages_per_s=0, message_bytes=None))
     assert quiet.disk_full_s is None
 
 

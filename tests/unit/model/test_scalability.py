@@ -63,13 +63,13 @@ def test_figures_in_csv_and_json_are_the_same() -> None:
     ("text", "problem"),
     [
         ("", "no figures"),
-        ("consumers,throughput\n1,fast\n", "line 2: throughput is a number, not 'fast'"),
-        ("consumers,throughput\n1,5\n2,nan\n", "line 3: throughput is a number from 0"),
+        ("consumers,throughput\n1,fast\n", "line 2: throughput must be a number, not 'fast'"),
+        ("consumers,throughput\n1,5\n2,nan\n", "line 3: throughput must be a number from 0"),
         ("throughput\n1\n", "line 2 has no 'consumers'"),
         ("consumers\n1\n", "neither 'throughput' nor 'latency_ms'"),
         ("consumers,throughput\n1.5,3\n", "whole number"),
         ("[1]", "objects"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
     ],
 )
 def test_bad_figures_are_told_with_their_line(text: str, problem: str) -> None:

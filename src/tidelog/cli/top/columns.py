@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.cli.output import plain
-from tidelog.gateways.console.amounts import NOTHING, count, duration, short, size
+from tidelog.gateways.console.parts.amounts import NOTHING, count, duration, short, size
 
 BARS = "▁▂▃▄▅▆▇█"
 NAME_CELLS_MIN, NAME_CELLS_WISHED = 10, 40
@@ -23,7 +23,7 @@ def _usual(row: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class TopColumn:
     """`value` is what is sorted by; the first column is the name, and as wide as the rest allows (`cells` 0).  `rank`:
     columns with high ones are left out first."""
 
@@ -43,18 +43,18 @@ def _number(
     field: str,
     shown: Callable[[Any], str],
     style: Style = _usual,
-) -> Column:
+) -> TopColumn:
     def value(row: Any) -> Any:
         return getattr(row, field)
 
-    return Column(heading, cells, rank, value, lambda row: shown(value(row)), style=style)
+    return TopColumn(heading, cells, rank, value, lambda row: shown(value(row)), style=style)
 
 
-def _word(heading: str, cells: int, rank: int, field: str, style: Style = _usual) -> Column:
+def _word(heading: str, cells: int, rank: int, field: str, style: Style = _usual) -> TopColumn:
     def text(row: Any) -> str:
         return name_text(str(getattr(row, field)))
 
-    return Column(heading, cells, rank, text, text, left=True, style=style)
+    return TopColumn(heading, cells, rank, text, text, left=True, style=style)
 
 
 def name_text(name: str) -> str:
@@ -129,12 +129,12 @@ GROUPS = (
     _number("TOPICS", 6, 10, "topics", count),
     _number("PARTS", 6, 9, "partitions", count),
     _number("BROKER", 6, 11, "coordinator", str),
-    Column(
+    TopColumn(
         "LAG, LATELY", 30, 8, lambda row: row.lag, lambda row: bars(row.lags), left=True, style=_lag_style
     ),
 )
 BROKERS = (
-    Column(
+    TopColumn(
         "BROKER",
         0,
         0,
@@ -143,7 +143,7 @@ BROKERS = (
         True,
         _broker_style,
     ),
-    Column("STATE", 16, 1, _broker_state, _broker_state, True, _broker_style),
+    TopColumn("STATE", 16, 1, _broker_state, _broker_state, True, _broker_style),
     _number("LEADS", 6, 2, "leaders", count),
     _number("REPLICAS", 8, 5, "replicas", count),
     _number("UNDER-REPL", 10, 3, "under_replicated", count),
@@ -153,11 +153,11 @@ BROKERS = (
     _number("BYTES", 9, 7, "size_bytes", size),
     _number("DISK FREE", 9, 8, "disk_free_bytes", size, _disk_style),
     _number("GROUPS", 6, 10, "groups", count),
-    Column("RACK", 8, 11, lambda row: row.rack, lambda row: name_text(row.rack or NOTHING), True),
+    TopColumn("RACK", 8, 11, lambda row: row.rack, lambda row: name_text(row.rack or NOTHING), True),
 )
 
 
-def fitting(columns: tuple[Column, ...], width: int, longest: int) -> list[Column]:
+def fitting(columns: tuple[TopColumn, ...], width: int, longest: int) -> list[TopColumn]:
     """Those that fit beside the names, in their order.  For names as long as `longest` the less important columns go;
     the others only where there is hardly any room."""
     kept = list(columns)
@@ -171,7 +171,7 @@ def fitting(columns: tuple[Column, ...], width: int, longest: int) -> list[Colum
     return kept
 
 
-def ordered(rows: list[Any], column: Column, backwards: bool) -> list[Any]:
+def ordered(rows: list[Any], column: TopColumn, backwards: bool) -> list[Any]:
     """What is not known comes last, whatever the order; equals stay in the order of names."""
     known = [one for one in rows if column.value(one) is not None]
     unknown = [one for one in rows if column.value(one) is None]

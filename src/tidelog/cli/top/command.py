@@ -25,11 +25,11 @@ VIEWS = ("topics", "groups", "brokers")
 @click.command(
     help=command_help(
         """
-A live view of topics, groups and brokers: what is written and read each second, who falls behind, what is at risk.
-It asks the brokers as any client would, so it works on Apache Kafka as well.
+A live view of topics, groups and brokers: throughput, lag, and problems.
+It uses only the Kafka protocol, so it works on Apache Kafka, too.
 
-Where the output is no terminal, or with --once, it prints one picture of all three; rates need two looks, so that
-takes one interval.  Press ? for keys and for what the columns mean.
+If the output is not a terminal, or with --once, it prints one snapshot of all three views after one interval, which
+the rates need.  Press ? for keys and for the meaning of the columns.
 """,
         """
 tidelog top
@@ -47,7 +47,7 @@ tidelog top --json --interval 10
  "brokers": [{"id", "address", "rack", "controller", "leaders", "replicas", "under_replicated",
               "out_of_sync", "groups", "records_in_per_sec", "bytes_in_per_sec", "size_bytes",
               "disk_bytes", "disk_free_bytes", "problem"}]}
-one line for each look, until Ctrl-C; with --once one line.  null where something is not known
+one line for each poll, until Ctrl-C; with --once one line.  null where a value is unknown
 """,
     )
 )
@@ -57,17 +57,15 @@ one line for each look, until Ctrl-C; with --once one line.  null where somethin
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.  A cluster that takes long to answer is asked less often.",
+    help="Time between two polls.  A cluster that answers slowly is polled less often.",
 )
-@click.option("--once", is_flag=True, help="Print one picture and end.")
-@click.option(
-    "--view", type=click.Choice(VIEWS), default="topics", show_default=True, help="What to see first."
-)
+@click.option("--once", is_flag=True, help="Print one snapshot and exit.")
+@click.option("--view", type=click.Choice(VIEWS), default="topics", show_default=True, help="The first view.")
 @click.option(
     "--topic", "topics", multiple=True, metavar="PATTERN", help="Only these topics, as in 'a-*'; repeat."
 )
 @click.option("--group", "groups", multiple=True, metavar="PATTERN", help="Only these groups; repeat.")
-@click.option("--internal", is_flag=True, help="Show topics that brokers keep for themselves, too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @broker_options
 def top(
     session: Session,
@@ -109,10 +107,10 @@ async def _pictures(
     import asyncio
 
     from tidelog.cli.top.look import Look
-    from tidelog.cli.top.window import Window
+    from tidelog.cli.top.window import FrameWindow
     from tidelog.clock import SystemClock
 
-    clock, window = SystemClock(), Window()
+    clock, window = SystemClock(), FrameWindow()
     timeout_s = session.timeout_ms / 1000
     patience_s = timeout_s if patient else min(timeout_s, max(interval, PATIENCE_S_MIN))
     async with session.admin() as admin:
@@ -173,7 +171,7 @@ async def _once(session: Session, chosen: Chosen, interval: float, internal: boo
 
 
 def _cell(text: str) -> str | None:
-    from tidelog.gateways.console.amounts import NOTHING
+    from tidelog.gateways.console.parts.amounts import NOTHING
 
     return None if text == NOTHING else text
 
@@ -196,7 +194,7 @@ def _json(picture: Picture, internal: bool) -> dict[str, Any]:
 
 
 async def _live(session: Session, chosen: Chosen, interval: float, place: str, internal: bool) -> None:
-    from tidelog.cli.top.live import Live
+    from tidelog.cli.top.live import LiveView
 
-    live = Live(place, internal)
+    live = LiveView(place, internal)
     await live.run(_pictures(session, chosen, interval, False))

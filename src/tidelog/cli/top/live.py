@@ -12,7 +12,7 @@ from tidelog.cli.top.view import View
 from tidelog.cli.top.window import Picture
 
 
-class Live:
+class LiveView:
     def __init__(self, place: str, internal: bool) -> None:
         self._view = View(place, internal)
         self._picture: Picture | None = None

@@ -11,32 +11,32 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from tidelog.cli.output import plain
-from tidelog.cli.top.columns import Column, fitting, name_text, rate
+from tidelog.cli.top.columns import TopColumn, fitting, name_text, rate
 from tidelog.cli.top.frame import CLUSTER
 from tidelog.cli.top.rows import total
 from tidelog.cli.top.view import COLUMNS, PLACES, View
 from tidelog.cli.top.window import Picture
-from tidelog.gateways.console.amounts import clock_time, count, short, size
+from tidelog.gateways.console.parts.amounts import clock_time, count, short, size
 
 KEYS = "q quit  1 2 3 views  s sort  r reverse  / filter  p pause  i internal  ? help"
 HELP = """
 1 2 3, Tab, left, right   topics, groups, brokers
-up, down, PgUp, PgDn      scroll; Home and End go to the first and the last
-s, S                      sort by the next column, the one before
-r                         the other way around
-/                         show only names that have a text; Enter keeps it, Esc takes it back
-p, space                  pause, and go on
-i                         show topics that brokers keep for themselves
+up, down, PgUp, PgDn      scroll; Home and End go to the first and the last row
+s, S                      sort by the next or the previous column
+r                         reverse the order
+/                         filter by name; Enter keeps the filter, Esc removes it
+p, space                  pause and resume
+i                         show internal topics
 q, Ctrl-C                 quit
 
-IN/S          records written, by how far ends of logs moved; over the last ten seconds, as all rates
-BYTES IN/S    by how much logs grew; a log that retention cuts shows less for a moment
-OUT/S         records that groups have committed; readers without a group are not seen
-~BYTES OUT/S  the same at the mean size of the topic's records
-LAG           in offsets; ▲ it grows, ▼ it shrinks, each second
+IN/S          records written, from end offsets; like all rates, over the last ten seconds
+BYTES IN/S    growth of the logs; briefly lower when retention deletes segments
+OUT/S         records that groups have committed; readers without a group are not counted
+~BYTES OUT/S  the same, multiplied by the mean record size of the topic
+LAG           in offsets; ▲ grows, ▼ shrinks per second
 UNDER-REPL    partitions with replicas that are not in sync
 
-Any key goes back.
+Press any key to return.
 """.strip("\n")
 
 
@@ -46,7 +46,7 @@ def draw(view: View, picture: Picture | None, width: int, height: int) -> list[T
     if view.help:
         return [_line(one, width) for one in HELP.splitlines()[:height]]
     if picture is None:
-        return [_line("tidelog top: looking…", width)]
+        return [_line("tidelog top: polling…", width)]
     top = [_title(view, picture, width), _sums(view, picture, width), _health(picture, width)]
     # A small terminal shows rows before it shows what is around them.
     top = top[: max(0, height - 5)]
@@ -127,7 +127,7 @@ def _tabs(view: View, rows: int, first: int, shown: int, width: int) -> Text:
     return text
 
 
-def _headings(view: View, columns: list[Column], width: int) -> Text:
+def _headings(view: View, columns: list[TopColumn], width: int) -> Text:
     text, sorted_by = Text(no_wrap=True), view.columns[view.here.column]
     for column, cells in zip(columns, _widths(columns, width), strict=True):
         if text:
@@ -139,7 +139,7 @@ def _headings(view: View, columns: list[Column], width: int) -> Text:
     return text
 
 
-def _row(columns: list[Column], row: Any, width: int) -> Text:
+def _row(columns: list[TopColumn], row: Any, width: int) -> Text:
     text = Text(no_wrap=True)
     for column, cells in zip(columns, _widths(columns, width), strict=True):
         if text:
@@ -149,7 +149,7 @@ def _row(columns: list[Column], row: Any, width: int) -> Text:
     return text
 
 
-def _widths(columns: list[Column], width: int) -> list[int]:
+def _widths(columns: list[TopColumn], width: int) -> list[int]:
     others = sum(one.cells + 1 for one in columns[1:])
     return [max(1, width - others), *(one.cells for one in columns[1:])]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.cli.top.columns import BROKERS, GROUPS, TOPICS, Column, ordered
+from tidelog.cli.top.columns import BROKERS, GROUPS, TOPICS, TopColumn, ordered
 from tidelog.cli.top.window import Picture
 
 FILTER_MAX = 100
@@ -17,7 +17,7 @@ PLACES = tuple(COLUMNS)
 
 
 @dataclass
-class Place:
+class ViewState:
     """One view, as it was left.  `column` is what it is sorted by."""
 
     column: int
@@ -37,16 +37,20 @@ class View:
         self.keys = True
         """Are there any to press?"""
         # What moves most comes first; brokers stay in their order.
-        self.places = {"topics": Place(1, True), "groups": Place(1, True), "brokers": Place(0, False)}
+        self.places = {
+            "topics": ViewState(1, True),
+            "groups": ViewState(1, True),
+            "brokers": ViewState(0, False),
+        }
         self.page = 10
         """Rows on a page, as last drawn."""
 
     @property
-    def here(self) -> Place:
+    def here(self) -> ViewState:
         return self.places[self.place]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TopColumn, ...]:
         return COLUMNS[self.place]
 
     def rows(self, picture: Picture) -> list[Any]:

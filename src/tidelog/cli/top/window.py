@@ -34,7 +34,7 @@ class Picture:
     brokers: list[BrokerRow]
 
 
-class Window:
+class FrameWindow:
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque()
         self._lags: dict[str, deque[int]] = {}

@@ -1,4 +1,4 @@
-"""The console: every page and every deed, by address."""
+"""The console: the address of every page and action."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tidelog.gateways.console import (
+from tidelog.gateways.console import static_files
+from tidelog.gateways.console.console import Console
+from tidelog.gateways.console.pages import (
     alerts,
+    broker,
     brokers,
-    files,
+    create_topic,
+    group,
+    group_reset,
     groups,
+    message,
     messages,
     overview,
-    plan,
+    planner,
     produce,
-    reset,
+    register_schema,
     schemas,
     settings,
-    shares,
+    share_group,
+    share_groups,
+    subject,
     tail,
     topic,
     topics,
+    transaction,
     transactions,
 )
-from tidelog.gateways.console.console import Console
-from tidelog.gateways.console.frame import refused
+from tidelog.gateways.console.parts.layout import error_page
 from tidelog.gateways.http.surroundings import Surroundings
 
 
@@ -36,52 +44,54 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.page("/console", overview.overview),
         console.page("/console/live", overview.overview_live),
         console.page("/console/find", topics.find),
+        console.page("/console/create-topic", create_topic.show),
         console.page("/console/topics", topics.topics),
-        console.deed("/console/topics", topics.create),
+        console.action("/console/topics", create_topic.create),
         console.page("/console/topics/{topic}", topic.topic),
         console.page("/console/topics/{topic}/live", topic.topic_live),
-        console.deed("/console/topics/{topic}/partitions", topic.add_partitions),
-        console.deed("/console/topics/{topic}/delete", topic.delete),
+        console.action("/console/topics/{topic}/partitions", topic.add_partitions),
+        console.action("/console/topics/{topic}/delete", topic.delete),
         console.page("/console/topics/{topic}/messages", messages.messages),
-        console.page("/console/topics/{topic}/messages/{partition:int}/{offset:int}", messages.message),
+        console.page("/console/topics/{topic}/messages/{partition:int}/{offset:int}", message.message),
         console.page("/console/topics/{topic}/tail", tail.tail),
         console.page("/console/topics/{topic}/tail/events", tail.events),
         console.page("/console/topics/{topic}/settings", settings.topic_settings),
         console.page("/console/topics/{topic}/produce", produce.produce),
-        console.deed("/console/topics/{topic}/produce", produce.write),
-        console.deed("/console/settings", settings.change),
+        console.action("/console/topics/{topic}/produce", produce.write),
+        console.action("/console/settings", settings.change),
         console.page("/console/groups", groups.groups),
-        console.page("/console/groups/show", groups.group),
-        console.page("/console/groups/live", groups.group_live),
-        console.page("/console/groups/settings", groups.group_settings),
-        console.deed("/console/groups/delete", groups.delete),
-        console.deed("/console/groups/remove", groups.remove),
-        console.page("/console/groups/reset", reset.preview),
-        console.deed("/console/groups/reset", reset.execute),
-        console.page("/console/shares", shares.shares),
-        console.page("/console/shares/show", shares.share),
-        console.page("/console/shares/live", shares.share_live),
-        console.peer("/console/peer/shares", shares.peer_shares),
+        console.page("/console/groups/show", group.group),
+        console.page("/console/groups/live", group.group_live),
+        console.page("/console/groups/settings", group.group_settings),
+        console.action("/console/groups/delete", group.delete),
+        console.action("/console/groups/remove", group.remove),
+        console.page("/console/groups/reset", group_reset.preview),
+        console.action("/console/groups/reset", group_reset.execute),
+        console.page("/console/shares", share_groups.shares),
+        console.page("/console/shares/show", share_group.share),
+        console.page("/console/shares/live", share_group.share_live),
+        console.peer("/console/peer/shares", share_group.peer_shares),
         console.page("/console/transactions", transactions.transactions),
-        console.page("/console/transactions/show", transactions.transaction),
-        console.deed("/console/transactions/abort", transactions.abort),
+        console.page("/console/transactions/show", transaction.transaction),
+        console.action("/console/transactions/abort", transaction.abort),
         console.page("/console/schemas", schemas.schemas),
-        console.deed("/console/schemas", schemas.register),
-        console.page("/console/schemas/show", schemas.schema),
-        console.deed("/console/schemas/try", schemas.try_out),
-        console.deed("/console/schemas/compatibility", schemas.set_compatibility),
-        console.deed("/console/schemas/delete", schemas.delete),
+        console.page("/console/register-schema", register_schema.show),
+        console.action("/console/schemas", register_schema.register),
+        console.page("/console/schemas/show", subject.subject),
+        console.action("/console/schemas/try", subject.try_out),
+        console.action("/console/schemas/compatibility", subject.set_compatibility),
+        console.action("/console/schemas/delete", subject.delete),
         console.page("/console/brokers", brokers.brokers),
         console.page("/console/brokers/live", brokers.brokers_live),
-        console.page("/console/brokers/{node:int}", brokers.broker),
+        console.page("/console/brokers/{node:int}", broker.broker),
         console.peer("/console/peer/process", brokers.peer_process),
         console.page("/console/alerts", alerts.alerts),
         console.page("/console/alerts/live", alerts.alerts_live),
-        console.page("/console/plan", plan.planner),
-        files.route(),
-        console.page("/console/{rest:path}", nowhere),
+        console.page("/console/plan", planner.planner),
+        static_files.route(),
+        console.page("/console/{rest:path}", not_found),
     ]
 
 
-async def nowhere(console: Console, request: Request) -> Response:
-    return refused(request, "Not there", f"There is no page at {request.url.path}.", 404)
+async def not_found(console: Console, request: Request) -> Response:
+    return error_page(request, "Not found", f"There is no page at {request.url.path}.", 404)

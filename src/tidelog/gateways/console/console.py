@@ -1,4 +1,4 @@
-"""What the pages share: the broker around them and what the lookout sees; and what becomes of their failures."""
+"""What the pages share: the broker they belong to, the poller of the cluster, and the answers to failures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+import tidelog
 from tidelog import errors
-from tidelog.gateways.console.decoding import Decoder
-from tidelog.gateways.console.frame import go, refused
-from tidelog.gateways.console.lookout import Lookout
-from tidelog.gateways.console.reading import READERS_MAX
-from tidelog.gateways.console.registry import Registry
+from tidelog.gateways.console.cluster.poller import ClusterPoller
+from tidelog.gateways.console.parts.layout import BrokerIdentity, error_page, redirect
+from tidelog.gateways.console.records.decoder import Decoder
+from tidelog.gateways.console.records.registry_client import RegistryClient
+from tidelog.gateways.console.records.search import READERS_MAX
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 
 MISSING = (errors.UnknownTopicOrPartition, errors.GroupIdNotFound, errors.TransactionalIdNotFound)
 
-Shown = Callable[["Console", Request], Awaitable[Response]]
+PageHandler = Callable[["Console", Request], Awaitable[Response]]
 
 
 class Console:
     def __init__(self, around: Surroundings) -> None:
         self.around = around
-        self.lookout = Lookout(around)
-        self.registry = Registry(around)
+        self.poller = ClusterPoller(around)
+        self.registry = RegistryClient(around)
         self.decoder = Decoder(self.registry)
         self.readers = asyncio.Semaphore(READERS_MAX)
         self.tails = 0
-        around.closing.push_async_callback(self.lookout.stop)
+        around.closing.push_async_callback(self.poller.stop)
 
     async def admin(self) -> Admin:
         return await self.around.clients.admin()
@@ -43,89 +44,101 @@ class Console:
     def now_ms(self) -> int:
         return self.around.clock.now_ms()
 
-    def page(self, address: str, shown: Shown) -> Route:
-        """A page to look at."""
+    def page(self, address: str, handler: PageHandler) -> Route:
+        """A page to view."""
 
         async def answer(request: Request) -> Response:
-            await self.lookout.seen()
+            request.state.identity = self._identity()
+            await self.poller.page_viewed()
             try:
-                return await shown(self, request)
+                return await handler(self, request)
             except FAILURES as problem:
-                status, words = told(problem)
-                return refused(request, _titles(status), words, status)
+                status, text = failure_of(problem)
+                return error_page(request, _title(status), text, status)
 
         return Route(address, answer)
 
-    def peer(self, address: str, told: Shown) -> Route:
-        """For other brokers, whose console somebody looks at."""
+    def peer(self, address: str, handler: PageHandler) -> Route:
+        """An address that the consoles of other brokers ask."""
 
         async def answer(request: Request) -> Response:
-            return await told(self, request)
+            return await handler(self, request)
 
         return Route(address, answer)
 
-    def deed(self, address: str, done: Shown) -> Route:
-        """A form that changes something.  A failure is told on the page that the person came from."""
+    def action(self, address: str, handler: PageHandler) -> Route:
+        """A form that changes something.  A failure is shown on the page that the form was on."""
 
         async def answer(request: Request) -> Response:
+            request.state.identity = self._identity()
             try:
-                return await done(self, request)
+                return await handler(self, request)
             except FAILURES as problem:
-                status, words = told(problem)
-                if (back := came_from(request)) is None or isinstance(problem, Problem):
-                    return refused(request, _titles(status), words, status)
-                return go(back, words, failed=True)
+                status, text = failure_of(problem)
+                if (back := referring_page(request)) is None or isinstance(problem, Problem):
+                    return error_page(request, _title(status), text, status)
+                return redirect(back, text, failed=True)
 
         return Route(address, answer, methods=["POST"])
+
+    def _identity(self) -> BrokerIdentity:
+        return BrokerIdentity(tidelog.__version__, self.around.cluster_id, self.around.node_id)
 
 
 FAILURES = (Problem, errors.TidelogError, ExceptionGroup)
 
 
-def told(problem: Exception) -> tuple[int, str]:
-    """The status, and the words for a person."""
+def failure_of(problem: Exception) -> tuple[int, str]:
+    """The HTTP status of a failure, and the sentence that describes it."""
     if isinstance(problem, Problem):
         return problem.status, _sentence(problem.message)
     if isinstance(problem, ExceptionGroup):
-        inner = [told(cast(Exception, one)) for one in problem.exceptions]
-        return max(status for status, _ in inner), " ".join(words for _, words in inner[:5])
+        failures = [failure_of(cast(Exception, inner)) for inner in problem.exceptions]
+        return max(status for status, _ in failures), " ".join(text for _, text in failures[:5])
     assert isinstance(problem, errors.TidelogError)
     if isinstance(problem, MISSING):
         return 404, _sentence(str(problem))
     return (503 if problem.retriable else 400), _sentence(str(problem))
 
 
-def _sentence(words: str) -> str:
-    words = words.strip()
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def _titles(status: int) -> str:
-    known = {403: "Not allowed", 404: "Not there", 503: "Not possible right now"}
-    return known.get(status, "That did not work")
+def _title(status: int) -> str:
+    titles = {403: "Not allowed", 404: "Not found", 503: "Temporarily unavailable"}
+    return titles.get(status, "Request failed")
 
 
-def came_from(request: Request) -> str | None:
-    """Path and query of the page with the form, of this console only."""
-    given = request.headers.get("referer", "")
+def referring_page(request: Request) -> str | None:
+    """Path and query of the page that the form was on; None unless it is a page of this console."""
+    referer = request.headers.get("referer", "")
     host = request.headers.get("host", "")
     for scheme in ("http://", "https://"):
-        if given.startswith(f"{scheme}{host}/"):
-            place = given[len(scheme) + len(host) :]
+        if referer.startswith(f"{scheme}{host}/"):
+            place = referer[len(scheme) + len(host) :]
             if place == "/" or place.startswith("/console/"):
                 return place
     return None
 
 
-def number(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """A number that was asked for in the address; out of bounds is the nearest."""
+def query_number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """A number of the query string, limited to `low` and `high`."""
     text = request.query_params.get(name, "").strip().replace(",", "")
     if not text:
         return default
     if not text.removeprefix("-").isdecimal() or len(text) > 20:
-        raise Problem(400, f"{text[:40]!r} is no whole number: correct {name} in the address or the form")
+        raise Problem(400, f"{text[:40]!r} is not a whole number: correct {name} in the address or the form")
     return min(max(int(text), low), high)
 
 
-def asked(request: Request, name: str, default: str = "") -> str:
+def query_text(request: Request, name: str, default: str = "") -> str:
     return request.query_params.get(name, default).strip()
+
+
+def query_name(request: Request) -> str:
+    """The `name` of the query string; it may be empty, as names of groups may be."""
+    if "name" not in request.query_params:
+        raise Problem(400, "the address has no name: add ?name=")
+    return request.query_params["name"]

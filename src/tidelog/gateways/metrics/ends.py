@@ -1,7 +1,7 @@
-"""Where partitions begin and end that groups coordinated here read, whoever leads them.
+"""First and end offsets of the partitions that groups coordinated here read, whichever broker leads them.
 
-Other leaders are asked once for all of theirs, and not again for a few seconds; one that does not answer in time has no
-figures until it does."""
+Another leader is asked once for all of its partitions, and not again for a few seconds; partitions of a leader that does
+not answer in time have no figures until it does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ends:
         self._asked_ms: int | None = None
 
     def of(self, topic: str, index: int) -> int | None:
-        """The committed end; None when it is not known now."""
+        """The high watermark; None when it is not known now."""
         if self._led_here(topic, index):
             try:
                 return self._around.partitions.led_here(topic, index).state.committed
@@ -42,7 +42,7 @@ class Ends:
         return self._elsewhere.get(TopicPartition(topic, index))
 
     def start_of(self, topic: str, index: int) -> int | None:
-        """The first offset; of partitions that share groups read."""
+        """The first offset, of partitions that share groups read."""
         if self._led_here(topic, index):
             try:
                 return self._around.partitions.led_here(topic, index).log.start
@@ -82,14 +82,14 @@ class Ends:
 
     async def _led_elsewhere(self, partitions: Iterator[TopicPartition]) -> dict[NodeId, set[TopicPartition]]:
         around = self._around
-        found: dict[NodeId, set[TopicPartition]] = {}
+        by_leader: dict[NodeId, set[TopicPartition]] = {}
         for number, (topic, index) in enumerate(partitions, 1):
             leader = around.partitions.leader_of(topic, index)
             if leader is not None and leader[0] not in (-1, around.node_id):
-                found.setdefault(NodeId(leader[0]), set()).add(TopicPartition(topic, index))
+                by_leader.setdefault(NodeId(leader[0]), set()).add(TopicPartition(topic, index))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        return found
+        return by_leader
 
     async def _ask_all(
         self, wanted: dict[NodeId, set[TopicPartition]], time: int
@@ -97,14 +97,14 @@ class Ends:
         answers = await asyncio.gather(
             *(self._ask(leader, names, time) for leader, names in wanted.items()), return_exceptions=True
         )
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for answer in answers:
             if isinstance(answer, dict):
-                found.update(answer)
-        return found
+                offsets.update(answer)
+        return offsets
 
     async def _ask(self, leader: NodeId, names: set[TopicPartition], time: int) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         ordered = sorted(names)
         async with asyncio.timeout(ANSWER_S_MAX):
             for at in range(0, len(ordered), ASKED_AT_ONCE):
@@ -116,8 +116,8 @@ class Ends:
                     replica_id=-1, topics=[ListOffsetsTopic(topic, parts) for topic, parts in topics.items()]
                 )
                 answer = await self._around.figures.peers.ask(leader, request, ListOffsetsResponse)
-                for told in answer.topics:
-                    for part_told in told.partitions:
-                        if part_told.error_code == errors.NONE:
-                            found[TopicPartition(told.name, part_told.partition_index)] = part_told.offset
-        return found
+                for listed in answer.topics:
+                    for partition in listed.partitions:
+                        if partition.error_code == errors.NONE:
+                            offsets[TopicPartition(listed.name, partition.partition_index)] = partition.offset
+        return offsets

@@ -1,4 +1,4 @@
-"""Metrics of groups and transactions, each told by its coordinator alone."""
+"""Metrics of groups and transactions, each reported by its coordinator alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
 
 
 def share_lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
-    """Told by the broker that keeps the group's state for the partition."""
+    """Reported by the broker that stores the group's state for the partition."""
     number, names = 0, around.image.names
     for shard in around.services.share_shards.coordinator.shards():
         for key, state in list(shard.machine.states.items()):
@@ -74,10 +74,10 @@ def transactions(around: Surroundings, page: Page) -> Iterator[None]:
     states: Counter[str] = Counter()
     now_ms, oldest_ms, number = around.clock.now_ms(), 0, 0
     for shard in coordinated.coordinator.shards():
-        for one in shard.machine:
-            states[one.state.title] += 1
-            if one.state is TransactionStatus.ONGOING:
-                oldest_ms = max(oldest_ms, now_ms - one.started_ms)
+        for transaction in shard.machine:
+            states[transaction.state.title] += 1
+            if transaction.state is TransactionStatus.ONGOING:
+                oldest_ms = max(oldest_ms, now_ms - transaction.started_ms)
             number += 1
             if number % SLICE == 0:
                 yield

@@ -1,4 +1,4 @@
-"""One page of metrics in Prometheus's text format.  Series come in any order and leave family by family."""
+"""One page of metrics in Prometheus's text format.  Series are added in any order and written family by family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def labels_of(names: Sequence[str], values: Sequence[object]) -> str:
-    """`{name="value",...}`; whatever a client put into a name stays a name."""
+    """`{name="value",...}`; escaped, so that a name with quotes stays a name."""
     inside = ",".join([f'{name}="{_escaped(str(value))}"' for name, value in zip(names, values, strict=True)])
     return "{" + inside + "}" if inside else ""
 
@@ -18,12 +18,12 @@ def labels_of(names: Sequence[str], values: Sequence[object]) -> str:
 def _escaped(text: str) -> str:
     if "\\" in text or '"' in text or "\n" in text:
         text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-    # A name that is no UTF-8 would make the whole page unreadable.
+    # A name that is not UTF-8 would make the whole page unreadable.
     return text.encode("utf-8", "replace").decode()
 
 
 class Page:
-    """`series_max`: of each family; what comes after is left out and counted."""
+    """`series_max`: of each family; further series are left out and counted."""
 
     def __init__(self, series_max: int) -> None:
         self._series_max = series_max
@@ -34,7 +34,7 @@ class Page:
         self.put_at(name, value, labels_of(FAMILIES[name].labels, labels))
 
     def put_at(self, name: str, value: float, labels: str) -> None:
-        """`labels` as `labels_of` makes them, for several families that have the same."""
+        """`labels` from `labels_of`, for several families with the same labels."""
         lines = self._lines[name]
         if len(lines) < self._series_max:
             lines.append(f"{name}{labels} {value}\n")
@@ -44,7 +44,7 @@ class Page:
     def put_histogram(
         self, name: str, bounds: Sequence[float], counts: Sequence[int], total: float, *labels: object
     ) -> None:
-        """`counts`: how many were at most each of the bounds, and how many there were."""
+        """`counts`: cumulative, for each of the bounds, then in all."""
         lines, family = self._lines[name], FAMILIES[name]
         if len(lines) >= self._series_max:
             self.left_out += 1
@@ -62,7 +62,7 @@ class Page:
         lines.append("".join(rows))
 
     def families(self) -> Iterator[bytes]:
-        """The page, a family at a time: joining tens of thousands of lines in one go takes a while."""
+        """The page, a family at a time: joining tens of thousands of lines at once takes long."""
         for name, lines in self._lines.items():
             if lines:
                 family = FAMILIES[name]

@@ -17,7 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def open_files() -> int:
-    """Takes milliseconds when they are many: to be called off the loop."""
+    """Takes milliseconds when there are many open files: call it on a thread."""
     return len(os.listdir("/proc/self/fd"))
 
 

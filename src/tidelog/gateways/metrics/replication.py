@@ -1,4 +1,4 @@
-"""Metrics of partitions: leaders, replicas, offsets, what topics take in and give out."""
+"""Metrics of partitions: leaders, replicas, offsets, traffic of topics."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ SLICE = 50
 
 
 class _Census:
-    """Of the partitions in the metadata, as one broker sees them."""
+    """Counts the partitions of the metadata from the view of one broker."""
 
     def __init__(self, node: NodeId, live: frozenset[NodeId]) -> None:
         self._node = node
         self._live = live
-        self.here = self.led = self.under_replicated = self.under_min = 0
+        self.replicas_here = self.led = self.under_replicated = self.under_min = 0
         self.offline = self.not_preferred = self.moving = 0
         self.homes: set[NodeId] = set()
         self.awaiting: Counter[NodeId] = Counter()
         self.needing_recovery = self.in_doubt = self.with_eligible = 0
 
-    def add(self, one: PartitionImage, in_sync_min: int) -> None:
-        self.homes.update(one.replicas)
-        self.here += self._node in one.replicas
-        self.in_doubt += len(one.doubts)
-        self.with_eligible += bool(one.eligible)
-        if one.leader is None:
+    def add(self, partition: PartitionImage, in_sync_min: int) -> None:
+        self.homes.update(partition.replicas)
+        self.replicas_here += self._node in partition.replicas
+        self.in_doubt += len(partition.doubts)
+        self.with_eligible += bool(partition.eligible)
+        if partition.leader is None:
             self.offline += 1
-            self._add_leaderless(one)
-        elif one.leader == self._node:
+            self._add_leaderless(partition)
+        elif partition.leader == self._node:
             self.led += 1
-            self.under_replicated += under_replicated(one.replicas, one.adding, one.in_sync)
-            self.under_min += len(one.in_sync) < min(in_sync_min, len(one.replicas))
-            self.not_preferred += one.replicas[0] != self._node
-            self.moving += bool(one.adding or one.removing)
+            self.under_replicated += under_replicated(partition.replicas, partition.adding, partition.in_sync)
+            self.under_min += len(partition.in_sync) < min(in_sync_min, len(partition.replicas))
+            self.not_preferred += partition.replicas[0] != self._node
+            self.moving += bool(partition.adding or partition.removing)
 
-    def _add_leaderless(self, one: PartitionImage) -> None:
-        if choose_leader(one, self._live, self._live) is None:
-            nodes = awaited(one, self._live)
+    def _add_leaderless(self, partition: PartitionImage) -> None:
+        if choose_leader(partition, self._live, self._live) is None:
+            nodes = awaited(partition, self._live)
             self.awaiting.update(nodes)
             self.needing_recovery += not nodes
 
@@ -56,13 +56,13 @@ def metadata(around: Surroundings, page: Page) -> Iterator[None]:
     number = 0
     for topic in image.topics.values():
         in_sync_min = around.services.controller.topic_config(topic.name).min_insync_replicas
-        for one in topic.partitions:
-            census.add(one, in_sync_min)
+        for partition in topic.partitions:
+            census.add(partition, in_sync_min)
             number += 1
             if number % SLICE == 0:
                 yield
     controls = image.controller == node
-    page.put("mq_partitions", census.here)
+    page.put("mq_partitions", census.replicas_here)
     page.put("mq_leaders", census.led)
     page.put("mq_under_replicated_partitions", census.under_replicated)
     page.put("mq_under_min_isr_partitions", census.under_min)
@@ -86,26 +86,26 @@ def metadata(around: Surroundings, page: Page) -> Iterator[None]:
 
 
 def partitions(around: Surroundings, page: Page) -> Iterator[None]:
-    """Those that were used since the start: others are not open."""
+    """Metrics of the partitions used since the start: the others are not open."""
     topics: dict[str, list[int]] = {}
     producers = lag_ms_max = 0
     now_ms = around.clock.monotonic_ms()
-    for number, one in enumerate(around.partitions.open_ones()):
-        labels = labels_of(("topic", "partition"), one.name)
-        log = one.log
+    for number, partition in enumerate(around.partitions.open_ones()):
+        labels = labels_of(("topic", "partition"), partition.name)
+        log = partition.log
         page.put_at("mq_partition_log_start_offset", log.start, labels)
         page.put_at("mq_partition_log_end_offset", log.end, labels)
-        page.put_at("mq_partition_committed_offset", one.state.committed, labels)
+        page.put_at("mq_partition_committed_offset", partition.state.committed, labels)
         page.put_at("mq_partition_size_bytes", log.size, labels)
         page.put_at("mq_partition_segments", len(log.segments), labels)
-        sums = topics.setdefault(one.topic, [0, 0, 0, 0])
-        sums[0] += one.messages_in
-        sums[1] += one.messages_out
-        sums[2] += one.bytes_in
-        sums[3] += one.bytes_out
+        sums = topics.setdefault(partition.topic, [0, 0, 0, 0])
+        sums[0] += partition.messages_in
+        sums[1] += partition.messages_out
+        sums[2] += partition.bytes_in
+        sums[3] += partition.bytes_out
         producers += len(log.producers)
-        if one.leader == around.node_id:
-            lag_ms_max = max(lag_ms_max, _followers(around, page, one, now_ms))
+        if partition.leader == around.node_id:
+            lag_ms_max = max(lag_ms_max, _followers(around, page, partition, now_ms))
         if number % SLICE == SLICE - 1:
             yield
     page.put("mq_producers", producers)
@@ -122,17 +122,17 @@ def partitions(around: Surroundings, page: Page) -> Iterator[None]:
             yield
 
 
-def _followers(around: Surroundings, page: Page, one: Partition, now_ms: int) -> int:
-    """Longest time that a follower has been behind."""
-    known = around.image.partition(*one.name)
+def _followers(around: Surroundings, page: Page, partition: Partition, now_ms: int) -> int:
+    """How long the slowest follower has been behind."""
+    described = around.image.partition(*partition.name)
     longest = 0
-    if known is None or len(known.replicas) < 2:
+    if described is None or len(described.replicas) < 2:
         return 0
-    state = one.state
-    for replica in known.replicas:
+    state = partition.state
+    for replica in described.replicas:
         if replica == around.node_id:
             continue
         lag = max(state.end - (state.follower_end(replica) or 0), 0)
-        page.put("mq_replication_lag_messages", lag, *one.name, replica)
+        page.put("mq_replication_lag_messages", lag, *partition.name, replica)
         longest = max(longest, state.behind_ms(replica, now_ms))
     return longest

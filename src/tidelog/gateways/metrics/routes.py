@@ -1,6 +1,6 @@
 """`/metrics`, for Prometheus.
 
-A page of many thousand series is collected in short turns, between which producers and consumers are served."""
+A page of many thousand series is collected in short steps; between them producers and consumers are served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
 from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
-from tidelog.gateways.metrics.storage import Disks, compaction, damage, directories
+from tidelog.gateways.metrics.storage import DiskProbe, compaction, damage, directories
 from tidelog.gateways.metrics.traffic import connections, rates, requests
 
 TURN_S = 0.0005
@@ -27,7 +27,7 @@ TURN_S = 0.0005
 class Collector:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._disks = Disks(around)
+        self._disks = DiskProbe(around)
         self._ends = Ends(around)
         self._one_at_a_time = asyncio.Lock()
 

@@ -16,19 +16,19 @@ MEASURED_AT_ONCE = 500
 DISK_S_MAX = 1.0
 
 
-class Disk(NamedTuple):
+class DiskSpace(NamedTuple):
     total_bytes: int
     free_bytes: int
 
 
-class Disks:
-    """What the disks have to be asked for, off the loop: free space, and the sizes of logs that nobody has opened, which
-    do not change until somebody does."""
+class DiskProbe:
+    """Asks the disks on a thread for free space and for the sizes of logs that are not open, which do not change until they
+    are opened."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._sizes: dict[TopicPartition, int] = {}
-        self.space: dict[str, Disk] = {}
+        self.space: dict[str, DiskSpace] = {}
 
     async def look(self) -> None:
         for where in self._around.services.log_dirs.dirs:
@@ -42,7 +42,7 @@ class Disks:
 
     async def _look_at(self, where: LogDir) -> None:
         disk = where.volume.disk
-        self.space[where.path] = Disk(*await disk.run(lambda: disk.free_bytes(where.path)))
+        self.space[where.path] = DiskSpace(*await disk.run(lambda: disk.free_bytes(where.path)))
         resting = []
         for number, name in enumerate(list(where.names), 1):
             if name not in where.logs and name not in self._sizes:
@@ -62,7 +62,7 @@ class Disks:
                 yield name, self._sizes[name]
 
 
-def directories(around: Surroundings, page: Page, disks: Disks) -> Iterator[None]:
+def directories(around: Surroundings, page: Page, disks: DiskProbe) -> Iterator[None]:
     held = around.partitions.held
     for where in around.services.log_dirs.dirs:
         path = where.path
@@ -79,7 +79,7 @@ def directories(around: Surroundings, page: Page, disks: Disks) -> Iterator[None
             if log is not None:
                 size += log.size
                 if name not in held:
-                    # Opened by retention alone.
+                    # Opened only by retention.
                     page.put("mq_partition_size_bytes", log.size, *name)
             if number % 50 == 49:
                 yield

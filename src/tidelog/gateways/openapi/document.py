@@ -1,6 +1,6 @@
-"""The OpenAPI document: every path of the REST proxy and the schema registry, with what goes in and what comes out.  Pure.
+"""The OpenAPI document: every path of the REST proxy and the schema registry, with requests and answers.  Pure.
 
-The tables beside this module say what each operation is; paths come from the tables that serve them, so none is missing."""
+The tables beside this module describe each operation; paths come from the tables that serve them, so none is missing."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PARAMETERS: dict[str, Shape] = {
 }
 ERROR = sent({"error_code": WHOLE, "message": TEXT})
 STATUSES = {
-    400: "what was sent is wrong",
-    404: "there is no such thing",
-    406: "the answer is not of a type that was asked for",
-    409: "not as things are now",
+    400: "the request is malformed",
+    404: "the resource does not exist",
+    406: "the answer has none of the accepted content types",
+    409: "the current state does not allow the request",
     413: "the body is too large",
-    415: "the body is not of a type that is understood",
-    422: "what was sent is JSON, and does not say what it should",
-    429: "there are as many as there may be",
-    501: "not served",
+    415: "the content type of the body is not supported",
+    422: "the body is JSON, but its content is invalid",
+    429: "the maximum number is reached",
+    501: "not supported",
 }
 ABOUT = (
     "Confluent's REST proxy, versions 2 and 3, and its schema registry, on the HTTP port of a Tidelog broker. "
-    "Any request may get 421 (a name that is not the broker's) or 403 (asked for by a page of another site); "
-    "5XX means that the broker could not do it, and that it may be able to later."
+    "Any request may get 421 (a host name that is not the broker's) or 403 (sent by a page of another site); "
+    "5XX means that the broker failed to handle the request; a retry may succeed."
 )
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
@@ -46,7 +46,7 @@ SHAPES: dict[str, Shape] = {**rest_v3.SHAPES, **rest_v2.SHAPES, **registry.SHAPE
 
 
 def document(endpoints: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Of method and path of each; a path that no table describes is an error of ours."""
+    """The operation of each method and path.  A path without an entry is a bug."""
     paths: dict[str, dict[str, Any]] = {}
     for method, path in endpoints:
         paths.setdefault(path, {})[method.lower()] = _operation(path, OPERATIONS[method, path])
@@ -63,25 +63,33 @@ def document(endpoints: Iterable[tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-def _operation(path: str, it: Operation) -> dict[str, Any]:
+def _operation(path: str, operation: Operation) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", path)
-    made: dict[str, Any] = {"summary": it.summary, "tags": [_tag(path)]}
-    made["parameters"] = [
-        {"name": one, "in": "path", "required": True, "schema": PARAMETERS.get(one, NAME)} for one in names
-    ] + [{"name": one.name, "in": "query", "schema": one.shape, "description": one.about} for one in it.query]
-    if it.body is not None:
-        made["requestBody"] = {"required": it.body_needed, "content": _content(_bodies(path, it.body))}
-    good = "no answer" if it.answer is None else "done"
-    answers: dict[str, Any] = {str(204 if it.answer is None else it.status): {"description": good}}
-    if it.answer is not None:
-        answers[str(it.status)]["content"] = _content(_answers(path, it, it.answer))
-    for status, shape in it.others:
-        answers[str(status)] = {"description": good, "content": _content({it.media_type: shape})}
-    for status in sorted(_refused(names, it)):
+    described: dict[str, Any] = {"summary": operation.summary, "tags": [_tag(path)]}
+    described["parameters"] = [
+        {"name": name, "in": "path", "required": True, "schema": PARAMETERS.get(name, NAME)} for name in names
+    ] + [
+        {"name": parameter.name, "in": "query", "schema": parameter.shape, "description": parameter.about}
+        for parameter in operation.query
+    ]
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": operation.body_needed,
+            "content": _content(_bodies(path, operation.body)),
+        }
+    good = "no content" if operation.answer is None else "success"
+    answers: dict[str, Any] = {
+        str(204 if operation.answer is None else operation.status): {"description": good}
+    }
+    if operation.answer is not None:
+        answers[str(operation.status)]["content"] = _content(_answers(path, operation, operation.answer))
+    for status, shape in operation.others:
+        answers[str(status)] = {"description": good, "content": _content({operation.media_type: shape})}
+    for status in sorted(_refused(names, operation)):
         answers[str(status)] = _error(STATUSES[status], path)
-    answers["5XX"] = _error("the broker could not do it", path)
-    made["responses"] = answers
-    return made
+    answers["5XX"] = _error("the broker failed to handle the request", path)
+    described["responses"] = answers
+    return described
 
 
 def _tag(path: str) -> str:
@@ -98,10 +106,10 @@ def _by_type(shape: Shape | dict[str, Shape]) -> bool:
     return any("/" in name for name in shape)
 
 
-def _answers(path: str, it: Operation, answer: Shape | dict[str, Shape]) -> dict[str, Shape]:
+def _answers(path: str, operation: Operation, answer: Shape | dict[str, Shape]) -> dict[str, Shape]:
     if _by_type(answer):
         return answer
-    return {it.media_type if _of_proxy(path) else REGISTRY_MEDIA_TYPE: answer}
+    return {operation.media_type if _of_proxy(path) else REGISTRY_MEDIA_TYPE: answer}
 
 
 def _bodies(path: str, body: Shape | dict[str, Shape]) -> dict[str, Shape]:
@@ -116,13 +124,13 @@ def _content(shapes: Mapping[str, Shape]) -> dict[str, Any]:
     return {media_type: {"schema": shape} for media_type, shape in shapes.items()}
 
 
-def _refused(names: list[str], it: Operation) -> set[int]:
-    found = {406, *it.refused}
+def _refused(names: list[str], operation: Operation) -> set[int]:
+    statuses = {406, *operation.refused}
     if names:
-        found.add(404)
-    if it.body is not None:
-        found |= {400, 413, 415}
-    return found
+        statuses.add(404)
+    if operation.body is not None:
+        statuses |= {400, 413, 415}
+    return statuses
 
 
 def _error(about: str, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the schema registry serves.  Pure.  Every path is also there below /contexts/{context}."""
+"""The operations of the schema registry.  Pure.  Every path also exists below /contexts/{context}."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def _flag(name: str, about: str) -> Parameter:
     return Parameter(name, FLAG, about)
 
 
-_DELETED = _flag("deleted", "also those that were deleted softly")
-_DELETED_ONLY = _flag("deletedOnly", "only those that were deleted softly")
-_PERMANENT = _flag("permanent", "for good; has to be deleted softly first")
-_NORMALIZE = _flag("normalize", "the order of things in a schema does not matter")
-_VERBOSE = _flag("verbose", "say what is not compatible")
-_INHERITED = _flag("defaultToGlobal", "what is in effect, where nothing was set")
-_FORCE = _flag("force", "IMPORT although there are schemas")
+_DELETED = _flag("deleted", "include soft-deleted versions")
+_DELETED_ONLY = _flag("deletedOnly", "only soft-deleted versions")
+_PERMANENT = _flag("permanent", "delete permanently; requires a soft delete first")
+_NORMALIZE = _flag("normalize", "normalize the schema first")
+_VERBOSE = _flag("verbose", "list the incompatibilities")
+_INHERITED = _flag("defaultToGlobal", "fall back to the global value")
+_FORCE = _flag("force", "set IMPORT although there are schemas")
 _FORMAT = Parameter(
     "format", one_of("resolved", "serialized"), "Avro with its references, Protobuf as a descriptor"
 )
-_PREFIX = Parameter("subjectPrefix", TEXT, "names that begin so; :.ctx: for a context, :*: for all")
+_PREFIX = Parameter("subjectPrefix", TEXT, "prefix of subjects; :.ctx: for a context, :*: for all")
 _PAGE = (
-    Parameter("offset", INDEX, "how many to leave out"),
-    Parameter("limit", INDEX, "how many at most"),
+    Parameter("offset", INDEX, "how many to skip"),
+    Parameter("limit", INDEX, "maximum number of items"),
 )
-_SUBJECT = Parameter("subject", TEXT, "in whose context the id is meant")
+_SUBJECT = Parameter("subject", TEXT, "the subject whose context the id belongs to")
 
 _REFERENCE: dict[str, Shape] = {"name": NAME, "subject": NAME, "version": COUNT}
 _METADATA = {"tags": mapping(many(TEXT)), "properties": mapping(TEXT), "sensitive": many(TEXT)}
@@ -99,7 +99,7 @@ SHAPES: dict[str, Shape] = {
         {},
         {
             "compatibilityLevel": maybe(one_of(*LEVELS)),
-            **{name: maybe(one) for name, one in _SETTINGS.items()},
+            **{name: maybe(shape) for name, shape in _SETTINGS.items()},
         },
     ),
     "Mode": open_to_more({"mode": one_of(*MODES)}),
@@ -114,20 +114,18 @@ def _settings(path: str, whose: str) -> dict[tuple[str, str], Operation]:
         ("GET", f"/config{path}"): Operation(
             f"settings of {whose}", ref("Config"), query=(_INHERITED,), refused=_BAD
         ),
-        # What was sent comes back, as it was sent.
+        # The answer repeats the request.
         ("PUT", f"/config{path}"): Operation(
             f"change settings of {whose}", {"type": "object"}, ref("NewConfig"), refused=_BAD
         ),
-        ("DELETE", f"/config{path}"): Operation(
-            f"take settings of {whose} back", ref("Config"), refused=_BAD
-        ),
+        ("DELETE", f"/config{path}"): Operation(f"reset settings of {whose}", ref("Config"), refused=_BAD),
         ("GET", f"/mode{path}"): Operation(
             f"the mode of {whose}", ref("Mode"), query=(_INHERITED,), refused=_BAD
         ),
         ("PUT", f"/mode{path}"): Operation(
             f"change the mode of {whose}", ref("Mode"), ref("Mode"), (_FORCE,), refused=_BAD
         ),
-        ("DELETE", f"/mode{path}"): Operation(f"take the mode of {whose} back", ref("Mode"), refused=_BAD),
+        ("DELETE", f"/mode{path}"): Operation(f"reset the mode of {whose}", ref("Mode"), refused=_BAD),
     }
 
 
@@ -144,13 +142,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("DELETE", SUBJECT): Operation("delete a subject", many(COUNT), query=(_PERMANENT,), refused=_BAD),
     ("GET", SUBJECT + "/versions"): Operation(
-        "its versions", many(COUNT), query=(_DELETED, _DELETED_ONLY, *_PAGE), refused=_BAD
+        "versions of the subject", many(COUNT), query=(_DELETED, _DELETED_ONLY, *_PAGE), refused=_BAD
     ),
     ("POST", SUBJECT + "/versions"): Operation(
         "register a schema", ref("Registered"), ref("NewSchema"), (_NORMALIZE,), refused=_CHANGE
     ),
     ("GET", SUBJECT + "/metadata"): Operation(
-        "the newest version with these properties",
+        "the latest version with these properties",
         ref("SchemaVersion"),
         query=(
             Parameter("key", many(TEXT), "names of properties"),
@@ -163,10 +161,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", VERSION): Operation("a version", ref("SchemaVersion"), query=(_DELETED, _FORMAT), refused=_BAD),
     ("DELETE", VERSION): Operation("delete a version", COUNT, query=(_PERMANENT,), refused=_BAD),
     ("GET", VERSION + "/schema"): Operation(
-        "its text alone", ANYTHING, query=(_DELETED, _FORMAT), refused=_BAD
+        "the text of the schema", ANYTHING, query=(_DELETED, _FORMAT), refused=_BAD
     ),
     ("GET", VERSION + "/referencedby"): Operation(
-        "ids of schemas that refer to it", many(COUNT), refused=_BAD
+        "ids of schemas that refer to the version", many(COUNT), refused=_BAD
     ),
     ("POST", "/compatibility" + SUBJECT + "/versions"): Operation(
         "whether a schema may be registered",
@@ -176,7 +174,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         refused=_BAD,
     ),
     ("POST", "/compatibility" + VERSION): Operation(
-        "whether a schema goes with this version",
+        "whether a schema is compatible with this version",
         ref("Compatible"),
         ref("NewSchema"),
         (_VERBOSE, _NORMALIZE),
@@ -185,33 +183,33 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/schemas"): Operation(
         "versions with their schemas",
         many(ref("SchemaVersion")),
-        query=(_PREFIX, _DELETED, _flag("latestOnly", "the newest of each subject"), *_PAGE),
+        query=(_PREFIX, _DELETED, _flag("latestOnly", "only the latest version of each subject"), *_PAGE),
         refused=_BAD,
     ),
     ("GET", "/schemas/types"): Operation("formats of schemas", many(TEXT)),
     ("GET", "/schemas/ids/{id}"): Operation(
         "a schema",
         ref("SchemaText"),
-        query=(_SUBJECT, _FORMAT, _flag("fetchMaxId", "the largest id as well")),
+        query=(_SUBJECT, _FORMAT, _flag("fetchMaxId", "include the largest id")),
         refused=_BAD,
     ),
     ("GET", "/schemas/ids/{id}/schema"): Operation(
-        "its text alone", ANYTHING, query=(_SUBJECT, _FORMAT), refused=_BAD
+        "the text of the schema", ANYTHING, query=(_SUBJECT, _FORMAT), refused=_BAD
     ),
     ("GET", "/schemas/ids/{id}/subjects"): Operation(
-        "subjects that have it", many(TEXT), query=(_SUBJECT, _DELETED, *_PAGE), refused=_BAD
+        "subjects that use the schema", many(TEXT), query=(_SUBJECT, _DELETED, *_PAGE), refused=_BAD
     ),
     ("GET", "/schemas/ids/{id}/versions"): Operation(
-        "versions that have it",
+        "versions that use the schema",
         many(sent({"subject": TEXT, "version": COUNT})),
         query=(_SUBJECT, _DELETED, *_PAGE),
         refused=_BAD,
     ),
     ("GET", "/schemas/guids/{guid}"): Operation(
-        "a schema by what it says", ref("SchemaText"), query=(_FORMAT,), refused=_BAD
+        "a schema by its GUID", ref("SchemaText"), query=(_FORMAT,), refused=_BAD
     ),
     ("GET", "/schemas/guids/{guid}/ids"): Operation(
-        "its ids", many(sent({"context": TEXT, "id": COUNT})), refused=_BAD
+        "ids of the schema", many(sent({"context": TEXT, "id": COUNT})), refused=_BAD
     ),
     **_settings("", "all subjects"),
     **_settings("/{subject}", "a subject"),

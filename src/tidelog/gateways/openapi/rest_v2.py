@@ -1,4 +1,4 @@
-"""What the REST proxy serves in version 2: topics, records, events, consumer instances.  Pure."""
+"""The operations of version 2 of the REST proxy: topics, records, events, consumer instances.  Pure."""
 
 from __future__ import annotations
 
@@ -121,61 +121,59 @@ def _v2(
 
 _EVENTS = (
     Parameter("from", TEXT, "earliest, latest (the default) or an offset"),
-    Parameter("partition", INDEX, "this one only"),
-    Parameter("key", TEXT, "records with this key only"),
+    Parameter("partition", INDEX, "only this partition"),
+    Parameter("key", TEXT, "only records with this key"),
 )
 _READ = (
-    Parameter("timeout", WHOLE, "wait for records no longer than this, in milliseconds"),
-    Parameter("max_bytes", WHOLE, "keys and values in the answer; one record comes whatever its length"),
+    Parameter("timeout", WHOLE, "maximum wait for records, in milliseconds"),
+    Parameter("max_bytes", WHOLE, "maximum bytes of keys and values; the answer has at least one record"),
 )
-_LATER = (Parameter("async", FLAG, "do not wait until it is done"),)
+_LATER = (Parameter("async", FLAG, "do not wait for the commit"),)
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/topics"): _v2("names of all topics", many(TEXT)),
     ("GET", TOPIC): _v2(
-        "a topic, its settings and partitions",
+        "a topic with its settings and partitions",
         sent({"name": TEXT, "configs": mapping(maybe(TEXT)), "partitions": many(ref("Partition"))}),
     ),
     ("POST", TOPIC): _v2("write records", ref("RecordsWritten"), _BODIES, (422,)),
     ("GET", TOPIC + "/events"): Operation(
-        "records as server-sent events, until you hang up",
+        "records as server-sent events, until the client disconnects",
         TEXT,
         query=_EVENTS,
         refused=(400, 429),
         media_type="text/event-stream",
     ),
-    ("GET", TOPIC + "/partitions"): _v2("its partitions", many(ref("Partition"))),
+    ("GET", TOPIC + "/partitions"): _v2("partitions of the topic", many(ref("Partition"))),
     ("GET", PARTITION): _v2("a partition", ref("Partition")),
-    ("POST", PARTITION): _v2("write records into it", ref("RecordsWritten"), _BODIES, (422,)),
+    ("POST", PARTITION): _v2("write records to the partition", ref("RecordsWritten"), _BODIES, (422,)),
     ("GET", PARTITION + "/offsets"): _v2(
-        "where it begins and ends", sent({"beginning_offset": OFFSET, "end_offset": OFFSET})
+        "first and end offset of the partition", sent({"beginning_offset": OFFSET, "end_offset": OFFSET})
     ),
     ("POST", "/consumers/{group}"): _v2(
-        "make a consumer instance, in this broker",
+        "create a consumer instance on this broker",
         ref("Instance"),
         ref("NewInstance"),
         (409, 422, 429),
         body_needed=False,
     ),
-    ("DELETE", INSTANCE): _v2("close an instance", None),
+    ("DELETE", INSTANCE): _v2("delete a consumer instance", None),
     ("POST", INSTANCE + "/subscription"): _v2(
-        "read topics, or all that match a pattern", None, ref("Subscription"), (409, 422)
+        "subscribe to topics, or to all that match a pattern", None, ref("Subscription"), (409, 422)
     ),
-    ("GET", INSTANCE + "/subscription"): _v2("which topics it reads", sent({"topics": many(TEXT)})),
-    ("DELETE", INSTANCE + "/subscription"): _v2("read nothing any more", None),
+    ("GET", INSTANCE + "/subscription"): _v2("topics of the subscription", sent({"topics": many(TEXT)})),
+    ("DELETE", INSTANCE + "/subscription"): _v2("delete the subscription", None),
     ("POST", INSTANCE + "/assignments"): _v2(
-        "read these partitions, without the others of the group", None, ref("Partitions"), (409, 422)
+        "assign partitions, without the group's assignor", None, ref("Partitions"), (409, 422)
     ),
-    ("GET", INSTANCE + "/assignments"): _v2("which partitions it reads", ref("Assignment")),
-    ("POST", INSTANCE + "/positions"): _v2(
-        "go on at these offsets, or at these times", None, ref("Positions"), (409, 422)
-    ),
+    ("GET", INSTANCE + "/assignments"): _v2("assigned partitions", ref("Assignment")),
+    ("POST", INSTANCE + "/positions"): _v2("seek to offsets or times", None, ref("Positions"), (409, 422)),
     ("POST", INSTANCE + "/positions/beginning"): _v2(
-        "go on at the beginning", None, ref("Partitions"), (409, 422)
+        "seek to the beginning", None, ref("Partitions"), (409, 422)
     ),
-    ("POST", INSTANCE + "/positions/end"): _v2("go on at the end", None, ref("Partitions"), (409, 422)),
+    ("POST", INSTANCE + "/positions/end"): _v2("seek to the end", None, ref("Partitions"), (409, 422)),
     ("POST", INSTANCE + "/offsets"): _v2(
-        "commit the offsets of the last records that are done, or all that was read",
+        "commit the offsets of the last processed records, or of all records read",
         many(_PLACE),
         ref("Commits"),
         (409, 422),
@@ -183,12 +181,12 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         body_needed=False,
     ),
     ("GET", INSTANCE + "/offsets"): _v2(
-        "what is committed, for the partitions in the body or all that it reads",
+        "committed offsets of the partitions in the body, or of all assigned partitions",
         ref("Committed"),
         refused=(400, 409, 415, 422),
     ),
     ("GET", INSTANCE + "/records"): Operation(
-        "records; the type of the answer says the instance's format",
+        "read records; the content type of the answer depends on the format of the instance",
         {media_type(name): many(ref("Consumed")) for name in FORMATS},
         query=_READ,
         refused=(409, 422),

@@ -1,4 +1,4 @@
-"""What the REST proxy serves in version 3.  Pure."""
+"""The operations of version 3 of the REST proxy.  Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHAPES: dict[str, Shape] = {}
 
 
 def _resource(kind: str, **fields: Shape) -> None:
-    """One, and a list of them."""
+    """The shape of a resource, and of a list of them."""
     about = sent({"self": TEXT, "resource_name": TEXT})
     SHAPES[kind] = sent({"kind": one_of(kind), "metadata": about, "cluster_id": TEXT, **fields})
     listed = sent({"self": TEXT, "next": maybe(TEXT)})
@@ -227,14 +227,14 @@ def _settings(path: str, kind: str, whose: str) -> dict[tuple[str, str], Operati
         ),
         ("GET", f"{path}/{{name}}"): Operation(f"a setting of {whose}", ref(kind), refused=bad),
         ("PUT", f"{path}/{{name}}"): Operation(f"change a setting of {whose}", None, value),
-        ("DELETE", f"{path}/{{name}}"): Operation(f"take a setting of {whose} back", None, refused=bad),
+        ("DELETE", f"{path}/{{name}}"): Operation(f"reset a setting of {whose}", None, refused=bad),
     }
 
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v3/clusters"): Operation("this cluster, in a list", ref("KafkaClusterList")),
     ("GET", CLUSTER): Operation("this cluster", ref("KafkaCluster")),
-    ("GET", CLUSTER + "/brokers"): Operation("its brokers", ref("KafkaBrokerList")),
+    ("GET", CLUSTER + "/brokers"): Operation("brokers of the cluster", ref("KafkaBrokerList")),
     ("GET", CLUSTER + "/brokers/{broker}"): Operation("a broker", ref("KafkaBroker"), refused=(400,)),
     ("GET", CLUSTER + "/brokers/-/configs"): Operation(
         "all settings of each broker", ref("KafkaBrokerConfigList")
@@ -242,11 +242,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     **_settings(CLUSTER + "/brokers/{broker}/configs", "KafkaBrokerConfig", "a broker"),
     **_settings(CLUSTER + "/broker-configs", "KafkaClusterConfig", "all brokers"),
     ("GET", CLUSTER + "/brokers/{broker}/partition-replicas"): Operation(
-        "which partitions a broker holds", ref("KafkaReplicaList"), refused=(400,)
+        "replicas on a broker", ref("KafkaReplicaList"), refused=(400,)
     ),
     ("GET", CLUSTER + "/topics"): Operation("all topics", ref("KafkaTopicList")),
     ("POST", CLUSTER + "/topics"): Operation(
-        "make a topic, or with validate_only see whether it can be made",
+        "create a topic; with validate_only only check the request",
         ref("KafkaTopic"),
         ref("NewTopic"),
         status=201,
@@ -255,28 +255,28 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", TOPIC): Operation("a topic", ref("KafkaTopic")),
     ("PATCH", TOPIC): Operation("add partitions", ref("KafkaTopic"), taken({"partitions_count": COUNT})),
     ("DELETE", TOPIC): Operation("delete a topic", None, refused=(400,)),
-    ("GET", TOPIC + "/partitions"): Operation("its partitions", ref("KafkaPartitionList")),
+    ("GET", TOPIC + "/partitions"): Operation("partitions of the topic", ref("KafkaPartitionList")),
     ("GET", TOPIC + "/partitions/{partition}"): Operation(
         "a partition", ref("KafkaPartition"), refused=(400,)
     ),
     ("GET", TOPIC + "/partitions/{partition}/replicas"): Operation(
-        "who holds a partition", ref("KafkaReplicaList"), refused=(400,)
+        "replicas of a partition", ref("KafkaReplicaList"), refused=(400,)
     ),
     ("GET", TOPIC + "/partitions/{partition}/replicas/{broker}"): Operation(
-        "a broker that holds a partition", ref("KafkaReplica"), refused=(400,)
+        "a replica of a partition", ref("KafkaReplica"), refused=(400,)
     ),
     ("GET", CLUSTER + "/topics/-/partitions/-/reassignment"): Operation(
-        "all partitions that move to other brokers", ref("KafkaReassignmentList")
+        "all ongoing reassignments", ref("KafkaReassignmentList")
     ),
     ("GET", TOPIC + "/partitions/-/reassignment"): Operation(
-        "its partitions that move to other brokers", ref("KafkaReassignmentList")
+        "ongoing reassignments of the topic", ref("KafkaReassignmentList")
     ),
     ("GET", TOPIC + "/partitions/{partition}/reassignment"): Operation(
-        "how a partition moves to other brokers", ref("KafkaReassignment"), refused=(400,)
+        "the ongoing reassignment of a partition", ref("KafkaReassignment"), refused=(400,)
     ),
     **_settings(TOPIC + "/configs", "KafkaTopicConfig", "a topic"),
     ("POST", TOPIC + "/records"): Operation(
-        "write a record; or many, one object after the other, each with an answer of its own",
+        "write a record, or a stream of concatenated JSON objects; each record has its own answer",
         ref("Written"),
         ref("Record"),
         refused=(422,),
@@ -286,19 +286,17 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", CLUSTER + "/consumer-groups"): Operation("all consumer groups", ref("KafkaConsumerGroupList")),
     ("GET", GROUP): Operation("a consumer group", ref("KafkaConsumerGroup")),
-    ("GET", GROUP + "/consumers"): Operation("its members", ref("KafkaConsumerList")),
+    ("GET", GROUP + "/consumers"): Operation("members of the group", ref("KafkaConsumerList")),
     ("GET", GROUP + "/consumers/{consumer}"): Operation("a member", ref("KafkaConsumer")),
     ("GET", GROUP + "/consumers/{consumer}/assignments/{topic}/partitions/{partition}"): Operation(
-        "a partition that a member reads", ref("KafkaConsumerAssignment"), refused=(400,)
+        "a partition assigned to a member", ref("KafkaConsumerAssignment"), refused=(400,)
     ),
     ("GET", GROUP + "/lags/{topic}/partitions/{partition}"): Operation(
-        "how far it is behind in a partition", ref("KafkaConsumerLag"), refused=(400,)
+        "lag of the group in a partition", ref("KafkaConsumerLag"), refused=(400,)
     ),
     ("GET", GROUP + "/consumers/{consumer}/assignments"): Operation(
-        "what a member reads", ref("KafkaConsumerAssignmentList")
+        "partitions assigned to a member", ref("KafkaConsumerAssignmentList")
     ),
-    ("GET", GROUP + "/lags"): Operation("how far it is behind, by partition", ref("KafkaConsumerLagList")),
-    ("GET", GROUP + "/lag-summary"): Operation(
-        "how far it is behind in all", ref("KafkaConsumerGroupLagSummary")
-    ),
+    ("GET", GROUP + "/lags"): Operation("lag of the group, by partition", ref("KafkaConsumerLagList")),
+    ("GET", GROUP + "/lag-summary"): Operation("total lag of the group", ref("KafkaConsumerGroupLagSummary")),
 }

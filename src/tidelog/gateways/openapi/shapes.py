@@ -1,6 +1,6 @@
-"""Words to describe JSON with, as OpenAPI 3.0 has it.  Pure.
+"""Building blocks for JSON schemas of OpenAPI 3.0.  Pure.
 
-What we send is described to the last field; what we take may have more."""
+Answers are described to the last field; requests may have more fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME: Shape = {"type": "string", "format": "date-time"}
 
 
 def maybe(shape: Shape) -> Shape:
-    """Or null."""
+    """The shape, or null."""
     return {"allOf": [shape], "nullable": True} if "$ref" in shape else {**shape, "nullable": True}
 
 
@@ -42,12 +42,12 @@ def sent(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> 
 
 
 def taken(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> Shape:
-    """An object in a request.  Fields that are unknown are refused."""
+    """An object in a request.  Unknown fields are refused."""
     return sent(fields, optional)
 
 
 def open_to_more(fields: dict[str, Shape], optional: dict[str, Shape] | None = None) -> Shape:
-    """An object in a request.  Fields that are unknown are not looked at."""
+    """An object in a request.  Unknown fields are ignored."""
     made: Shape = {"type": "object", "properties": {**fields, **(optional or {})}}
     if fields:
         made["required"] = list(fields)
@@ -63,7 +63,7 @@ def ref(name: str) -> Shape:
 
 
 class Parameter(NamedTuple):
-    """Of the query."""
+    """A parameter of the query string."""
 
     name: str
     shape: Shape
@@ -71,18 +71,18 @@ class Parameter(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What can be done at a path.  `answer`: None when there is none, which is status 204."""
+    """A method of a path.  `answer`: None for status 204 without content."""
 
     summary: str
     answer: Shape | dict[str, Shape] | None
-    """Or one shape for each media type, as for the body."""
+    """One shape, or a shape by media type; the same for the body."""
     body: Shape | dict[str, Shape] | None = None
     query: tuple[Parameter, ...] = ()
     refused: tuple[int, ...] = ()
-    """Statuses that only this one has."""
+    """Error statuses of this operation, besides the common ones."""
     status: int = 200
     others: tuple[tuple[int, Shape], ...] = ()
-    """Other good answers."""
+    """Other successful answers, by status."""
     body_needed: bool = True
     media_type: str = "application/json"
-    """Of the answer."""
+    """The media type of the answer."""

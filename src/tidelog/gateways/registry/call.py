@@ -1,4 +1,4 @@
-"""One request to the registry, taken apart: path, parameters, body.  And what it is answered with."""
+"""One request to the registry: path, parameters, body; and the shapes of answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.registry.subjects import Subject, canonical, context_key
 
 
 class Plain(str):
-    """Answered as it is, not as JSON text in quotes."""
+    """Text that is answered as it is, not as a JSON string."""
 
     __slots__ = ()
 
@@ -24,11 +24,11 @@ class Plain(str):
 class Call(NamedTuple):
     registry: SchemaRegistry
     names: tuple[str, ...]
-    """What the path has in the places of {}."""
+    """The values of the placeholders {} of the path."""
     query: Mapping[str, str]
     content: bytes
     context: str | None
-    """When the path began with /contexts/..."""
+    """The context, when the path begins with /contexts/..."""
     read: Any = None
     """What a long content says."""
 
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
     @property
     def scope(self) -> str | None:
-        """Whose settings are meant: a subject's, a context's, or everybody's (None)."""
+        """The owner of the settings: a subject, a context, or None for the global settings."""
         if self.names:
             subject = self.subject
             named = Subject.of(subject)
@@ -60,7 +60,7 @@ class Call(NamedTuple):
 
     @property
     def subject_of_id(self) -> str | None:
-        """The parameter by which ids of other contexts are asked for."""
+        """The parameter that selects the context of an id."""
         given = self.query.get("subject")
         if given:
             return self._in_context(given)
@@ -80,13 +80,13 @@ class Call(NamedTuple):
     def flag(self, name: str) -> bool:
         given = self.query.get(name, "").lower()
         if given not in ("", "true", "false"):
-            raise malformed(f"the parameter {name} is true or false, not {given!r}")
+            raise malformed(f"the parameter {name} must be true or false, not {given!r}")
         return given == "true"
 
-    def page(self, found: list[Any], limit_most: int) -> list[Any]:
+    def page(self, items: list[Any], limit_most: int) -> list[Any]:
         offset, limit = self._number("offset", 0), self._number("limit", -1)
         limit = limit_most if limit < 0 else min(limit, limit_most)
-        return found[offset : offset + limit]
+        return items[offset : offset + limit]
 
     def _number(self, name: str, otherwise: int) -> int:
         given = self.query.get(name)
@@ -95,7 +95,7 @@ class Call(NamedTuple):
         try:
             number = int(given)
         except ValueError:
-            raise malformed(f"the parameter {name} is a number, not {given!r}") from None
+            raise malformed(f"the parameter {name} must be a number, not {given!r}") from None
         return otherwise if number < 0 else number
 
 
@@ -104,7 +104,7 @@ def told_schema(schema: Schema, text: str | None = None) -> dict[str, Any]:
     if schema.type != "AVRO":
         body["schemaType"] = schema.type
     if schema.references:
-        body["references"] = [one.body() for one in schema.references]
+        body["references"] = [reference.body() for reference in schema.references]
     if schema.metadata is not None:
         body["metadata"] = schema.metadata
     if schema.rule_set is not None:

@@ -1,7 +1,7 @@
-"""The schema registry over HTTP: Confluent's paths, answered by the broker that leads `_schemas` and handed on to it by
-the others.
+"""The schema registry over HTTP: Confluent's paths, answered by the broker that leads `_schemas`, to which the
+other brokers forward requests.
 
-Paths are taken apart before they are decoded, so that the name of a subject may have slashes and anything else."""
+Paths are split before they are decoded, so that the name of a subject may contain slashes and any other character."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _MEDIA_TYPES = frozenset((MEDIA_TYPE, "application/vnd.schemaregistry+json", "ap
 _ACCEPTED = _MEDIA_TYPES | {"*/*", "application/*"}
 _SENT = _MEDIA_TYPES | {"application/octet-stream"}
 NOT_LEADER = "x-tidelog-not-leader"
-"""In an answer: nothing was done, another broker leads."""
+"""A header of answers: nothing was done, because another broker leads."""
 ELECTION_S_MAX = 10.0
 LOOK_S = 0.1
-BODY_BYTES_MAX = 4 << 20  # no schema of more than one megabyte can be stored
+BODY_BYTES_MAX = 4 << 20  # a schema of more than one megabyte cannot be stored
 
 Handler = Callable[[Call], Awaitable[Any]]
 
@@ -125,14 +125,14 @@ class _Gateway:
         if pattern == _WITH_METADATA and request.method == "GET":
             keys = [value for name, value in pairs if name == "key"]
             values = [value for name, value in pairs if name == "value"]
-            return call, lambda one: subjects.with_metadata(one, keys, values)
+            return call, lambda call: subjects.with_metadata(call, keys, values)
         handler = ENDPOINTS.get((request.method, pattern))
         if handler is None:
-            raise Problem(405, f"{request.method} is not possible at {request.url.path}")
+            raise Problem(405, f"{request.method} is not allowed at {request.url.path}")
         return call, handler
 
     async def _answer(self, request: Request, call: Call, handler: Handler) -> Response:
-        """Here, or where the leader is.  While nobody leads, for a little while, patience."""
+        """Answers here, or forwards to the leader.  Without a leader, it waits a moment for one."""
         deadline = asyncio.get_running_loop().time() + ELECTION_S_MAX
         came_through = request.headers.get(FORWARDED)
         while True:
@@ -157,9 +157,9 @@ class _Gateway:
     async def _hand_on(
         self, request: Request, call: Call, leader: NodeId | None
     ) -> tuple[Response | None, str]:
-        """No answer when it is certain that nothing was done; then why."""
+        """The answer of the leader; None and a reason when it is certain that nothing was done."""
         if leader is None:
-            return None, "nobody leads _schemas-0 now: try again"
+            return None, "_schemas-0 has no leader now: try again"
         address = self._around.http_of(leader)
         if address is None:
             return None, f"broker {leader} leads _schemas-0, and its HTTP port cannot be reached from here"
@@ -173,7 +173,7 @@ class _Gateway:
         except NotSent as problem:
             return None, str(problem)
         except NoAnswer as problem:
-            raise refusal.not_forwarded(f"{problem}; it may have been done") from None
+            raise refusal.not_forwarded(f"{problem}; the request may have been carried out") from None
         if NOT_LEADER in answer.headers:
             return None, f"broker {leader} does not lead _schemas-0 yet: try again"
         return Response(answer.body, answer.status, media_type=answer.headers.get("content-type")), ""
@@ -199,12 +199,12 @@ def _match(parts: list[str]) -> tuple[str, tuple[str, ...]]:
 def _check_media_types(request: Request) -> None:
     accept = request.headers.get("accept")
     if accept is not None:
-        wanted = [one.partition(";")[0].strip().lower() for one in accept.split(",")]
+        wanted = [name.partition(";")[0].strip().lower() for name in accept.split(",")]
         if not _ACCEPTED.intersection(wanted) and any(wanted):
-            raise Problem(406, f"answers are {MEDIA_TYPE} or application/json, not {accept}")
+            raise Problem(406, f"the answer is {MEDIA_TYPE} or application/json, not {accept}")
     sent = request.headers.get("content-type", MEDIA_TYPE)
     if request.method in ("POST", "PUT") and sent.partition(";")[0].strip().lower() not in _SENT:
-        raise Problem(415, f"bodies are {MEDIA_TYPE} or application/json, not {sent}")
+        raise Problem(415, f"the body must be {MEDIA_TYPE} or application/json, not {sent}")
 
 
 def _told(answer: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -217,12 +217,12 @@ def _told(answer: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 
 def _refused(problem: errors.TidelogError) -> Refusal:
-    """What went wrong below, in the registry's numbers."""
+    """An error of the layers below, with a code of the registry."""
     if isinstance(problem, errors.NotCoordinator | errors.CoordinatorLoadInProgress):
         return refusal.not_forwarded(str(problem))
     if isinstance(problem, errors.CoordinatorNotAvailable):
         return refusal.timed_out(str(problem))
     if isinstance(problem, errors.UnknownServerError | errors.RecordListTooLarge):
         return refusal.schema_too_large(str(problem))
-    log.error("the registry's log refuses: %s", problem)
+    log.error("the registry cannot write to _schemas: %s", problem)
     return refusal.store_failed(str(problem))

@@ -26,14 +26,14 @@ async def schemas(call: Call) -> Any:
     prefix, deleted, latest_only = call.prefix, call.flag("deleted"), call.flag("latestOnly")
 
     def ask(state: RegistryState) -> list[SchemaVersion]:
-        found: list[SchemaVersion] = []
+        stored_versions: list[SchemaVersion] = []
         for name in sorted(state.subjects):
             if matches(name, prefix):
                 versions = state.versions(name, deleted)
-                found += versions[-1:] if latest_only else versions
-        return found
+                stored_versions += versions[-1:] if latest_only else versions
+        return stored_versions
 
-    return [told_version(one) for one in call.page(await call.registry.read(ask), SCHEMAS_MAX)]
+    return [told_version(version) for version in call.page(await call.registry.read(ask), SCHEMAS_MAX)]
 
 
 def _id(call: Call) -> int:
@@ -44,7 +44,7 @@ def _id(call: Call) -> int:
 
 
 def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str, list[SchemaVersion]]:
-    """The context in which the id is meant, and the versions with it there."""
+    """The context that the id belongs to, and the versions that use the id in this context."""
     named = Subject.of(subject or "")
     context = state.contexts.get(named.context)
     if context is not None and wanted in context.schemas:
@@ -52,23 +52,23 @@ def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str,
     if subject and not subject.startswith(":."):
         # A subject of that name in another context will do, if it is the only place where the id is.
         for name, other in sorted(state.contexts.items()):
-            found = _stored(state, other, wanted) if wanted in other.schemas else []
-            if any(Subject.of(one.subject).name == subject for one in found):
-                return name, found
+            stored_versions = _stored(state, other, wanted) if wanted in other.schemas else []
+            if any(Subject.of(version.subject).name == subject for version in stored_versions):
+                return name, stored_versions
     raise schema_not_found(wanted)
 
 
 def _stored(state: RegistryState, context: SchemaContext, wanted: int) -> list[SchemaVersion]:
-    found = (state.subjects[key.subject][key.version] for key in context.users[wanted])
-    return sorted(found, key=lambda one: (one.subject, one.version))
+    stored_versions = (state.subjects[key.subject][key.version] for key in context.users[wanted])
+    return sorted(stored_versions, key=lambda version: (version.subject, version.version))
 
 
 async def by_id(call: Call) -> Any:
     wanted, subject, with_max = _id(call), call.subject_of_id, call.flag("fetchMaxId")
 
     def ask(state: RegistryState) -> tuple[SchemaVersion, int]:
-        context, found = _users(state, wanted, subject)
-        return found[0], state.id_max(context)
+        context, stored_versions = _users(state, wanted, subject)
+        return stored_versions[0], state.id_max(context)
 
     if call.query.get("format"):
 
@@ -92,11 +92,13 @@ async def text_by_id(call: Call) -> Any:
 
 
 async def subjects_of_id(call: Call) -> Any:
-    return sorted({one.subject for one in await _versions_of_id(call)})
+    return sorted({version.subject for version in await _versions_of_id(call)})
 
 
 async def versions_of_id(call: Call) -> Any:
-    return [{"subject": one.subject, "version": one.version} for one in await _versions_of_id(call)]
+    return [
+        {"subject": version.subject, "version": version.version} for version in await _versions_of_id(call)
+    ]
 
 
 async def _versions_of_id(call: Call) -> list[SchemaVersion]:
@@ -104,11 +106,11 @@ async def _versions_of_id(call: Call) -> list[SchemaVersion]:
     only = None if subject is None else Subject.of(subject).name or None
 
     def ask(state: RegistryState) -> list[SchemaVersion]:
-        _, found = _users(state, wanted, subject)
+        _, stored_versions = _users(state, wanted, subject)
         return [
-            one
-            for one in found
-            if (deleted or not one.deleted) and only in (None, Subject.of(one.subject).name)
+            version
+            for version in stored_versions
+            if (deleted or not version.deleted) and only in (None, Subject.of(version.subject).name)
         ]
 
     return call.page(await call.registry.read(ask), SUBJECTS_MAX)
@@ -135,15 +137,15 @@ async def ids_of_guid(call: Call) -> Any:
     guid = call.names[0].lower()
 
     def ask(state: RegistryState) -> list[dict[str, Any]]:
-        found = [
+        stored_versions = [
             {"context": name, "id": number}
             for name, context in sorted(state.contexts.items())
             for number, schema in sorted(context.schemas.items())
             if schema.guid == guid
         ]
-        if not found:
+        if not stored_versions:
             raise schema_not_found(guid)
-        return found
+        return stored_versions
 
     return await call.registry.read(ask)
 

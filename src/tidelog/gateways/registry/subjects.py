@@ -49,10 +49,10 @@ async def versions(call: Call) -> Any:
 
     def ask(state: RegistryState) -> list[int]:
         subject = without_alias(state, call.subject)
-        found = state.versions(subject, with_deleted or only_deleted)
-        if not found:
+        versions = state.versions(subject, with_deleted or only_deleted)
+        if not versions:
             raise subject_not_found(subject)
-        return [one.version for one in found if one.deleted or not only_deleted]
+        return [version.version for version in versions if version.deleted or not only_deleted]
 
     return call.page(await call.registry.read(ask), SUBJECTS_MAX)
 
@@ -71,7 +71,7 @@ async def version(call: Call) -> Any:
 def formatted(
     state: RegistryState, formats: Formats, stored: SchemaVersion, call: Call
 ) -> tuple[SchemaVersion, str]:
-    """The schema's text in the form that was asked for: `resolved`, or `serialized` for Protobuf."""
+    """The text of the schema in the requested form: `resolved`, or `serialized` for Protobuf."""
     how = call.query.get("format", "")
     parsed = formats.parse(stored.schema, state.resolve(stored.subject, stored.schema))
     return stored, parsed.formatted(how)
@@ -86,7 +86,7 @@ async def referenced_by(call: Call) -> Any:
 
     def ask(state: RegistryState) -> list[int]:
         stored = decisions.version_of(state, without_alias(state, call.subject), wanted, True)
-        return sorted({one.id for one in state.referrers(stored.key)})
+        return sorted({referrer.id for referrer in state.referrers(stored.key)})
 
     return await call.registry.read(ask)
 
@@ -113,15 +113,15 @@ async def look_up(call: Call) -> Any:
 
 
 async def with_metadata(call: Call, keys: list[str], values: list[str]) -> Any:
-    """The newest version that has all of these properties."""
+    """The latest version that has all of these properties."""
     wanted = dict(zip(keys, values, strict=False))
     deleted = call.flag("deleted")
 
     def ask(state: RegistryState) -> SchemaVersion:
-        found = state.versions(without_alias(state, call.subject), deleted)
-        if not found:
+        versions = state.versions(without_alias(state, call.subject), deleted)
+        if not versions:
             raise subject_not_found(call.subject)
-        for stored in reversed(found):
+        for stored in reversed(versions):
             properties = (stored.schema.metadata or {}).get("properties") or {}
             if all(properties.get(key) == value for key, value in wanted.items()):
                 return stored
@@ -164,8 +164,8 @@ async def _check(call: Call, wanted: int | None) -> Any:
         subject = without_alias(state, call.subject)
         return decisions.check(state, formats, subject, given, normalize, wanted)
 
-    found = await call.registry.understand(ask)
-    answer: dict[str, Any] = {"is_compatible": not found}
+    problems = await call.registry.understand(ask)
+    answer: dict[str, Any] = {"is_compatible": not problems}
     if verbose:
-        answer["messages"] = found
+        answer["messages"] = problems
     return answer

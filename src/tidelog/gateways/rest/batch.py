@@ -1,4 +1,4 @@
-"""REST proxy, version 3: a batch of records in one body, each with a name of its own, and what came of each."""
+"""REST proxy, version 3: a batch of records in one body, each with an id, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NAME_MAX = 80
 
 
 async def produce(rest: Rest, request: Request) -> Response:
-    """Status 207 with those that were written and those that were not; each is tried."""
+    """Status 207 with the records that were written and those that failed; a failure does not stop the others."""
     rest.cluster(request)
     topic = rest.topic(request, 40403).name
     body = await body_of(request, bytes_max=None)
     only(body, ("entries",), "a batch", 422)
     entries = _entries(body)
-    under_way = [await begun(rest, topic, one, ("id", *FIELDS)) for one in entries]
+    under_way = [await begun(rest, topic, entry, ("id", *FIELDS)) for entry in entries]
     done = await asyncio.gather(*under_way)
     written, failed = [], []
     for entry, answer in zip(entries, done, strict=True):
         if answer["error_code"] == 200:
-            told = {name: value for name, value in answer.items() if name != "error_code"}
-            written.append({"id": entry["id"], **told})
+            fields = {name: value for name, value in answer.items() if name != "error_code"}
+            written.append({"id": entry["id"], **fields})
         else:
             failed.append({"id": entry["id"], **answer})
     return JsonAnswer({"successes": written, "failures": failed}, 207)
@@ -39,15 +39,15 @@ async def produce(rest: Rest, request: Request) -> Response:
 
 def _entries(body: dict[str, Any]) -> list[dict[str, Any]]:
     entries = body.get("entries")
-    if not isinstance(entries, list) or not entries or not all(isinstance(one, dict) for one in entries):
-        raise Problem(422, 'entries is a list of {"id", "key", "value"}, with one at least', BATCH)
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise Problem(422, 'entries must be a non-empty list of {"id", "key", "value"}', BATCH)
     if len(entries) > ENTRIES_MAX:
-        raise Problem(422, f"there are {len(entries)} entries: {ENTRIES_MAX} at most at once", BATCH)
+        raise Problem(422, f"the batch has {len(entries)} entries: send at most {ENTRIES_MAX}", BATCH)
     names = set()
-    for one in entries:
-        name = one.get("id")
+    for entry in entries:
+        name = entry.get("id")
         if not isinstance(name, str) or not 1 <= len(name) <= NAME_MAX:
-            raise Problem(422, f"the id of an entry is text, of {NAME_MAX} letters at most", BATCH)
+            raise Problem(422, f"the id of an entry must be a string of at most {NAME_MAX} characters", BATCH)
         names.add(name)
     if len(names) < len(entries):
         raise Problem(422, "two entries have the same id", BATCH)

@@ -22,18 +22,18 @@ from tidelog.gateways.rest.schemas import Schemas
 from tidelog.metadata.image import Image
 
 INT32_MAX = 2**31 - 1
-BYTES_MAX = 1 << 20  # of a body that has no records in it
+BYTES_MAX = 1 << 20  # of a body without records
 
 
 class Rest:
-    """One for all requests of a broker."""
+    """What all requests of a broker share."""
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
         self.schemas = Schemas(around)
         self.instances = Instances(around)
         self.streams = 0
-        """Server-sent events that are open."""
+        """How many streams of server-sent events are open."""
 
     @property
     def image(self) -> Image:
@@ -41,23 +41,25 @@ class Rest:
 
     def topic(self, request: Request, code: int) -> Any:
         name = request.path_params["topic"]
-        found = self.image.topics.get(name)
-        if found is None:
-            raise Problem(404, f"there is no topic {name!r}", code)
-        return found
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise Problem(404, f"topic {name!r} does not exist", code)
+        return topic
 
     def cluster(self, request: Request) -> str:
-        """The id in the path, which is the one of this cluster."""
+        """The cluster id in the path, which must be that of this cluster."""
         given: str = request.path_params["cluster"]
         if given != self.around.cluster_id:
-            raise Problem(404, f"there is no cluster {given!r} here: this is {self.around.cluster_id!r}")
+            raise Problem(
+                404, f"cluster {given!r} is not served here: this is cluster {self.around.cluster_id!r}"
+            )
         return given
 
 
 FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf")
 BODIES = frozenset(
     {"application/json", "application/vnd.kafka.v2+json", "application/vnd.kafka+json"}
-    | {f"application/vnd.kafka.{one}.v2+json" for one in FORMATS}
+    | {f"application/vnd.kafka.{name}.v2+json" for name in FORMATS}
 )
 
 
@@ -65,13 +67,13 @@ ACCEPTED = BODIES | {"", "*/*", "application/*"}
 
 
 def check_accepted(request: Request) -> None:
-    """That the client takes JSON, or the events that it asks for."""
+    """Raises `Problem` unless the client accepts JSON, or events where it asks for events."""
     listed = request.headers.get("accept", "")
-    wanted = {one.partition(";")[0].strip().lower() for one in listed.split(",")}
-    known = {"text/event-stream", "text/*"} if request.url.path.endswith("/events") else ACCEPTED
-    if not wanted & (known | {"*/*", ""}):
+    wanted = {name.partition(";")[0].strip().lower() for name in listed.split(",")}
+    served = {"text/event-stream", "text/*"} if request.url.path.endswith("/events") else ACCEPTED
+    if not wanted & (served | {"*/*", ""}):
         raise Problem(
-            406, f"answers are {'events' if known is not ACCEPTED else 'application/json'}, not {listed}"
+            406, f"the answer is {'events' if served is not ACCEPTED else 'application/json'}, not {listed}"
         )
 
 
@@ -80,39 +82,39 @@ def media_type_of(request: Request) -> str:
 
 
 async def body_of(request: Request, status: int = 400, bytes_max: int | None = BYTES_MAX) -> dict[str, Any]:
-    """A JSON object.  `status`: for JSON that is something else.  `bytes_max`: None for what the broker allows."""
+    """The JSON object of the body.  `status`: of the refusal of other JSON.  `bytes_max`: None for the broker's bound."""
     if bytes_max is not None:
         at_most(request.scope, bytes_max)
     check_sent(request)
     body = await request.body()
     try:
-        found = asked(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
+        value = asked(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
     except (ValueError, RecursionError) as problem:
         raise Problem(400, f"the body is not JSON: {problem}") from None
-    if not isinstance(found, dict):
-        raise Problem(status, "the body is a JSON object")
-    return found
+    if not isinstance(value, dict):
+        raise Problem(status, "the body must be a JSON object")
+    return value
 
 
-def only(given: dict[str, Any], known: Collection[str], what: str, status: int = 400) -> None:
-    """A field that nobody reads may be a misspelt one, and then something else would be done than was meant."""
-    strange = next((one for one in given if one not in known), None)
+def only(given: dict[str, Any], fields: Collection[str], what: str, status: int = 400) -> None:
+    """Refuses unknown fields: one may be misspelt, and ignoring it would do something else than was meant."""
+    strange = next((name for name in given if name not in fields), None)
     if strange is not None:
-        raise Problem(status, f"{what} has no field {strange[:100]!r}: there are {', '.join(known)}")
+        raise Problem(status, f"{what} has no field {strange[:100]!r}: use {', '.join(fields)}")
 
 
 def flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise Problem(400, f"{name} is true or false, not {value!r}")
+        raise Problem(400, f"{name} must be true or false, not {value!r}")
     return value is True
 
 
 def check_sent(request: Request) -> None:
-    """That the body is JSON, by what it is called."""
+    """Raises `Problem` unless the content type of the body is JSON."""
     sent = media_type_of(request) or "application/json"
     if sent not in BODIES:
-        raise Problem(415, f"bodies are application/json, not {sent}")
+        raise Problem(415, f"the body must be application/json, not {sent}")
 
 
 def _long(body: bytes) -> Any:
@@ -120,23 +122,23 @@ def _long(body: bytes) -> Any:
 
 
 def number(value: Any, what: str, lowest: int = 0, status: int = 400, highest: int = INT32_MAX) -> int:
-    """Of a body or a path."""
+    """A whole number of a body or a path."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise Problem(status, f"{what} is a whole number from {lowest} to {highest}, not {value!r}")
+        raise Problem(status, f"{what} must be a whole number from {lowest} to {highest}, not {value!r}")
     return value
 
 
 def time_of(given: Any, status: int = 400) -> int:
-    """Milliseconds of a time in ISO 8601; without a zone it is UTC."""
+    """Milliseconds of a time in ISO 8601, in UTC unless it has a zone."""
     try:
         at = datetime.fromisoformat(given)
         ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (TypeError, ValueError, OverflowError):
         ms = -1
     if ms < 0:
-        raise Problem(status, f"a timestamp is like 2026-01-31T09:00:00Z and after 1970, not {given!r}")
+        raise Problem(status, f"a timestamp must be like 2026-01-31T09:00:00Z and after 1970, not {given!r}")
     return ms
 
 
@@ -148,7 +150,7 @@ def unpacked(text: Any, what: str) -> bytes:
 
 
 def refused(problem: errors.TidelogError, topic_gone: int = 40403) -> Problem:
-    """What the broker said.  `topic_gone`: what version 3 calls it; version 2 has another number."""
+    """A broker's error as a `Problem`.  `topic_gone`: the code of a missing topic, which differs by version."""
     if isinstance(problem, errors.UnknownTopicOrPartition | errors.UnknownTopicId):
         return Problem(404, str(problem), topic_gone)
     if isinstance(problem, errors.GroupIdNotFound):

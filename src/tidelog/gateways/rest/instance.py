@@ -1,7 +1,7 @@
-"""One consumer instance: a consumer of ours that is read over HTTP, and how far its client has got.
+"""One consumer instance: a consumer that is read over HTTP, and the progress of its client.
 
-An answer that was sent may not have arrived.  So only what the client came back after is committed by itself, and what
-did not fit into an answer, or was for a client that had gone, is kept for the next one."""
+An answer that was sent may not have arrived.  So auto-commit covers only the records before which the client has asked
+again, and records that did not fit into an answer, or whose client hung up, are kept for the next answer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.rest")
 
 COMMIT_INTERVAL_MS = 5_000
-SLICE_MS = 200  # others wait this long at most for an instance that waits for records
+SLICE_MS = 200  # other requests wait at most this long for an instance that waits for records
 CLOSE_S_MAX = 5.0
 GONE, CONFLICT = 40403, 40903
 
-BREATH_BYTES = 256 << 10  # of records made into JSON before others have a turn
+BREATH_BYTES = 256 << 10  # of JSON records before other work gets a turn
 
-Tell = Callable[["Record"], Awaitable[bytes]]
+WriteRecord = Callable[["Record"], Awaitable[bytes]]
 
 
-class Told(NamedTuple):
+class WrittenRecord(NamedTuple):
     record: Record
     json: bytes
 
@@ -44,22 +44,22 @@ class Options(NamedTuple):
     reset: str
     auto_commit: bool
     bytes_min: int
-    """An answer waits for so many bytes, or as long as it may."""
+    """An answer waits for this many bytes, or until its time is up."""
     wait_ms: int | None
 
 
-class Bounds(NamedTuple):
-    """Of one answer."""
+class ReadBounds(NamedTuple):
+    """The bounds of one answer."""
 
     wait_ms: int
     bytes_max: int
 
 
-class Instance(RebalanceListener):
+class ConsumerInstance(RebalanceListener):
     def __init__(self, group: str, options: Options, consumer: Consumer, clock: Clock) -> None:
         self.group = group
         self.options = options
-        self.asked = 0
+        self.requests = 0
         """Requests that are being answered."""
         self.used_ms = clock.monotonic_ms()
         self._consumer = consumer
@@ -69,13 +69,13 @@ class Instance(RebalanceListener):
         self._by: str | None = None
         self._pattern: Any = None
         self._left: list[Record] = []
-        self._in_hand: list[list[Told]] = []
-        """Of each answer that is being made."""
+        self._in_hand: list[list[WrittenRecord]] = []
+        """The records of each answer that is being built."""
         self._sent: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
         self._committed_ms = clock.monotonic_ms()
 
-    # Which partitions
+    # Subscriptions and assignments
 
     async def subscribe(self, topics: list[str]) -> None:
         async with self._in_turn:
@@ -98,10 +98,10 @@ class Instance(RebalanceListener):
             self._forget(None)
 
     def subscription(self, topics: Iterable[str]) -> list[str]:
-        """`topics`: all that there are."""
+        """`topics`: all topics of the cluster."""
         self._check()
         if self._pattern is not None:
-            return sorted(one for one in topics if self._pattern.fullmatch(one))
+            return sorted(name for name in topics if self._pattern.fullmatch(name))
         return sorted(self._consumer.subscription())
 
     async def assign(self, partitions: list[TopicPartition]) -> None:
@@ -119,90 +119,94 @@ class Instance(RebalanceListener):
         self._check()
         if self._by not in (None, by):
             raise Problem(
-                409, f"this instance reads {self._by}: delete its subscription before it reads {by}", CONFLICT
+                409,
+                f"this instance already reads {self._by}: delete its subscription before it reads {by}",
+                CONFLICT,
             )
         self._by = by
 
-    # Where in them
+    # Positions
 
     async def seek(self, places: Mapping[TopicPartition, int | str]) -> None:
-        """To offsets, or to the "beginning" or the "end"."""
+        """Seeks to offsets, or to the "beginning" or the "end"."""
         async with self._in_turn:
             self._check()
             strange = set(places) - self._consumer.assignment()
             if strange:
                 topic, partition = min(strange)
                 raise Problem(409, f"{topic}-{partition} is not assigned to this instance", CONFLICT)
-            for one, place in places.items():
+            for name, place in places.items():
                 if place == "beginning":
-                    self._consumer.seek_to_beginning(one)
+                    self._consumer.seek_to_beginning(name)
                 elif place == "end":
-                    self._consumer.seek_to_end(one)
+                    self._consumer.seek_to_end(name)
                 else:
-                    self._consumer.seek(one, int(place))
+                    self._consumer.seek(name, int(place))
             self._forget(places)
 
     async def times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | str]:
-        """Places of the first records that are not older; the end where there is none."""
-        found = await self._consumer.offsets_for_times(times)
-        return {one: "end" if at is None else at.offset for one, at in found.items()}
+        """The offset of the first record at or after each time; the end where there is none."""
+        first = await self._consumer.offsets_for_times(times)
+        return {name: "end" if at is None else at.offset for name, at in first.items()}
 
     # Records
 
-    async def read(self, bounds: Bounds, tell: Tell, gone: Callable[[], Awaitable[bool]]) -> list[bytes]:
-        """`tell` makes JSON of a record, or raises a `Problem`; `gone`: the client has hung up."""
-        self._done.update(self._sent)  # it has come back
+    async def read(
+        self, bounds: ReadBounds, tell: WriteRecord, gone: Callable[[], Awaitable[bool]]
+    ) -> list[bytes]:
+        """`tell` makes JSON of a record, or raises `Problem`; `gone`: whether the client has hung up."""
+        self._done.update(self._sent)  # the client asks again, so it has the last answer
         self._commit_by_itself()
         deadline_ms = self._clock.monotonic_ms() + bounds.wait_ms
-        told: list[Told] = []
+        batch: list[WrittenRecord] = []
         room = bounds.bytes_max
-        self._in_hand.append(told)
+        self._in_hand.append(batch)
         try:
             while True:
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 async with self._in_turn:
                     await self._more(max(0, min(left_ms, SLICE_MS)))
-                    room, whole = await self._tell(told, room, tell)
+                    room, whole = await self._tell(batch, room, tell)
                     if await gone():
-                        self._left = [one.record for one in told] + self._left
+                        self._left = [written.record for written in batch] + self._left
                         return []
-                    enough = whole or (told and bounds.bytes_max - room >= self.options.bytes_min)
+                    enough = whole or (batch and bounds.bytes_max - room >= self.options.bytes_min)
                     if enough or left_ms <= 0 or self._closing:
-                        self._sent |= {_partition(one): one.offset + 1 for one, _ in told}
-                        return [one.json for one in told]
+                        self._sent |= {_partition(record): record.offset + 1 for record, _ in batch}
+                        return [written.json for written in batch]
         finally:
-            self._in_hand = [one for one in self._in_hand if one is not told]
+            self._in_hand = [other for other in self._in_hand if other is not batch]
 
     async def _more(self, wait_ms: int) -> None:
         self._check()
         if self._by is None:
-            raise Problem(409, "this instance is not subscribed to anything: subscribe it first", CONFLICT)
+            raise Problem(409, "this instance has no subscription: subscribe to topics first", CONFLICT)
         try:
-            # With records in hand it is polled all the same: that is how it takes part in rebalances.
-            # Inside of the poll partitions may go, and `_left` with them: it is not to be read before.
+            # The consumer is polled even with records left over: that is how it takes part in rebalances.  The poll may
+            # revoke partitions, and drop their records from `_left`, which is read only afterwards.
             more = await (self._consumer.poll(0, 0) if self._left else self._consumer.poll(wait_ms))
             self._left += more
         except TidelogError:
             if not self._left:
                 raise
 
-    async def _tell(self, told: list[Told], room: int, tell: Tell) -> tuple[int, bool]:
-        """What room is left, and whether more has to wait for the next answer."""
+    async def _tell(self, batch: list[WrittenRecord], room: int, tell: WriteRecord) -> tuple[int, bool]:
+        """The room that is left, and whether the answer is full."""
         breath = 0
         while self._left:
             record = self._left[0]
             size = len(record.key or b"") + len(record.value or b"")
-            if told and size > room:
+            if batch and size > room:
                 return room, True
             try:
-                told.append(Told(record, await tell(record)))
+                batch.append(WrittenRecord(record, await tell(record)))
             except Problem:
-                if told:
-                    return room, True  # what is good goes out first
+                if batch:
+                    return room, True  # first answer with the records before this one
                 raise
             self._left.pop(0)
             room -= size
-            breath += len(told[-1].json)
+            breath += len(batch[-1].json)
             if breath > BREATH_BYTES:
                 breath = 0
                 await asyncio.sleep(0)
@@ -213,9 +217,9 @@ class Instance(RebalanceListener):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, wait: bool
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """These, or those behind everything that answers had in them."""
+        """Commits these offsets, or those after all records that were answered."""
         if offsets is None:
-            offsets = {one: OffsetAndMetadata(offset, "") for one, offset in self._sent.items()}
+            offsets = {name: OffsetAndMetadata(offset, "") for name, offset in self._sent.items()}
         async with self._in_turn:
             self._check()
             if offsets and wait:
@@ -244,18 +248,18 @@ class Instance(RebalanceListener):
             )
 
     async def _settle(self, only: Collection[TopicPartition] | None = None, all_sent: bool = True) -> None:
-        """Commits before partitions go; a failure is told in the log only."""
+        """Commits before partitions are revoked; a failure is only logged."""
         if not self.options.auto_commit:
             return
-        known = {**self._done, **self._sent} if all_sent else self._done
-        offsets = {one: offset for one, offset in known.items() if only is None or one in only}
+        progress = {**self._done, **self._sent} if all_sent else self._done
+        offsets = {name: offset for name, offset in progress.items() if only is None or name in only}
         try:
             if offsets:
                 await self._consumer.commit(offsets)
         except TidelogError as problem:
             self._told(None, problem)
 
-    # Partitions that come and go, inside of a poll
+    # Rebalances, inside a poll
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         await self._settle(partitions, all_sent=False)
@@ -265,22 +269,24 @@ class Instance(RebalanceListener):
         self._forget(partitions)
 
     def _forget(self, partitions: Collection[TopicPartition] | None) -> None:
-        """What is known of these, or of all."""
+        """Drops the records and progress of these partitions, or of all."""
         self._left = [
-            one for one in self._left if partitions is not None and _partition(one) not in partitions
+            record for record in self._left if partitions is not None and _partition(record) not in partitions
         ]
-        for told in self._in_hand:
-            told[:] = [
-                one for one in told if partitions is not None and _partition(one.record) not in partitions
+        for batch in self._in_hand:
+            batch[:] = [
+                written
+                for written in batch
+                if partitions is not None and _partition(written.record) not in partitions
             ]
         for kept in (self._sent, self._done):
-            for one in list(kept) if partitions is None else partitions:
-                kept.pop(one, None)
+            for name in list(kept) if partitions is None else partitions:
+                kept.pop(name, None)
 
-    # The end
+    # Closing
 
     async def close(self) -> None:
-        """Whoever waits for records gets what there is."""
+        """Requests that wait for records are answered with what there is."""
         self._closing = True
         async with self._in_turn:
             try:
@@ -293,7 +299,7 @@ class Instance(RebalanceListener):
 
     def _check(self) -> None:
         if self._closing:
-            raise Problem(404, "this consumer instance has been closed", GONE)
+            raise Problem(404, "this consumer instance was closed", GONE)
 
 
 def _partition(record: Record) -> TopicPartition:

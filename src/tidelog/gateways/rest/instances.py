@@ -1,6 +1,6 @@
-"""The consumer instances of this broker: made, found by group and name, and closed when nobody asks for them any more.
+"""The consumer instances of this broker: created, instance by group and name, and closed after their idle time.
 
-They live here only: another broker knows nothing of them."""
+An instance belongs to one broker; the others do not know it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 from tidelog.errors import TidelogError
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.rest.instance import GONE, Instance, Options
+from tidelog.gateways.rest.instance import GONE, ConsumerInstance, Options
 
 log = logging.getLogger("tidelog.rest")
 
@@ -25,8 +25,8 @@ EXISTS, NOT_A_SETTING = 40902, 42204
 class Instances:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._all: dict[tuple[str, str], Instance | None] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._all: dict[tuple[str, str], ConsumerInstance | None] = {}
+        self._closing_idle: asyncio.Task[None] | None = None
         self._closed = False
 
     def __len__(self) -> int:
@@ -35,14 +35,16 @@ class Instances:
     def new_name(self) -> str:
         return f"rest-consumer-{self._around.node_id}-{uuid4()}"
 
-    async def create(self, group: str, options: Options) -> Instance:
+    async def create(self, group: str, options: Options) -> ConsumerInstance:
         key = group, options.name
         if key in self._all:
-            raise Problem(409, f"group {group!r} has a consumer instance {options.name!r} already", EXISTS)
+            raise Problem(
+                409, f"consumer instance {options.name!r} of group {group!r} already exists", EXISTS
+            )
         most = self._around.config.tidelog_rest_consumers_max
         if len(self._all) >= most:
-            raise Problem(429, f"this broker has {most} consumer instances, as many as it may: delete one")
-        self._all[key] = None  # the name is taken while the consumer starts
+            raise Problem(429, f"this broker already has {most} consumer instances, the maximum: delete one")
+        self._all[key] = None  # reserves the name while the consumer starts
         try:
             made = await self._open(group, options)
         except BaseException:
@@ -50,14 +52,16 @@ class Instances:
             raise
         if self._closed:
             await made.close()
-            raise Problem(503, "this broker is stopping")
+            raise Problem(503, "the broker is stopping")
         self._all[key] = made
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look(), name="idle instances")
+        if self._closing_idle is None:
+            self._closing_idle = asyncio.get_running_loop().create_task(
+                self._close_idle(), name="idle instances"
+            )
             self._around.closing.push_async_callback(self.close)
         return made
 
-    async def _open(self, group: str, options: Options) -> Instance:
+    async def _open(self, group: str, options: Options) -> ConsumerInstance:
         consumer_class = await asyncio.to_thread(_load)
         try:
             consumer = consumer_class(
@@ -65,46 +69,46 @@ class Instances:
                 client_id=CLIENT_ID,
                 group_id=group,
                 auto_offset_reset=options.reset,
-                enable_auto_commit=False,  # the instance does it: it knows what was sent
-                # An instance that nobody reads is no member any more when it is closed.
+                enable_auto_commit=False,  # the instance commits: it knows which records were answered
+                # An instance that nobody reads leaves the group when it is closed, not before.
                 max_poll_interval_ms=self._around.config.tidelog_rest_consumer_instance_timeout_ms,
                 fetch_max_bytes=8 << 20,
             )
         except ValueError as problem:
             raise Problem(422, f"{problem}", NOT_A_SETTING) from None
         await consumer.start()
-        return Instance(group, options, consumer, self._around.clock)
+        return ConsumerInstance(group, options, consumer, self._around.clock)
 
     @contextmanager
-    def using(self, group: str, name: str) -> Iterator[Instance]:
-        """Not idle inside."""
-        found = self._all.get((group, name))
-        if found is None:
+    def using(self, group: str, name: str) -> Iterator[ConsumerInstance]:
+        """The instance, which does not count as idle inside the `with` block."""
+        instance = self._all.get((group, name))
+        if instance is None:
             raise Problem(
                 404,
-                f"there is no consumer instance {name!r} of group {group!r} in this broker: "
-                "it was deleted, was idle for too long, or lives in another broker (see its base_uri)",
+                f"consumer instance {name!r} of group {group!r} does not exist on this broker: "
+                "it was deleted, was idle for too long, or belongs to another broker (see its base_uri)",
                 GONE,
             )
-        found.asked += 1
+        instance.requests += 1
         try:
-            yield found
+            yield instance
         finally:
-            found.asked -= 1
-            found.used_ms = self._around.clock.monotonic_ms()
+            instance.requests -= 1
+            instance.used_ms = self._around.clock.monotonic_ms()
 
     async def delete(self, group: str, name: str) -> None:
-        with self.using(group, name) as found:
+        with self.using(group, name) as instance:
             self._all.pop((group, name), None)
-            await found.close()
+            await instance.close()
 
-    async def _look(self) -> None:
+    async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             limit_ms = self._around.config.tidelog_rest_consumer_instance_timeout_ms
             now_ms = self._around.clock.monotonic_ms()
-            for (group, name), one in list(self._all.items()):
-                if one is not None and not one.asked and now_ms - one.used_ms >= limit_ms:
+            for (group, name), instance in list(self._all.items()):
+                if instance is not None and not instance.requests and now_ms - instance.used_ms >= limit_ms:
                     log.info("consumer instance %s of group %r was idle for %d ms", name, group, limit_ms)
                     try:
                         await self.delete(group, name)
@@ -113,12 +117,12 @@ class Instances:
 
     async def close(self) -> None:
         self._closed = True
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-        there = [one for one in self._all.values() if one is not None]
+        if self._closing_idle is not None:
+            self._closing_idle.cancel()
+            await asyncio.gather(self._closing_idle, return_exceptions=True)
+        instances = [instance for instance in self._all.values() if instance is not None]
         self._all.clear()
-        await asyncio.gather(*(one.close() for one in there), return_exceptions=True)
+        await asyncio.gather(*(instance.close() for instance in instances), return_exceptions=True)
 
 
 def _load():  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""REST proxy, version 3: partitions that move to other brokers now."""
+"""REST proxy, version 3: ongoing reassignments of partitions."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from starlette.responses import Response
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest
-from tidelog.gateways.rest.v3 import TOPIC_GONE, Place, one_partition
+from tidelog.gateways.rest.v3 import TOPIC_GONE, ClusterLinks, one_partition
 
 
-def _told(place: Place, topic: str, one: Any) -> dict[str, Any]:
-    where = ("topics", topic, "partitions", one.index)
-    return place.one(
+def _reassignment(links: ClusterLinks, topic: str, partition: Any) -> dict[str, Any]:
+    where = ("topics", topic, "partitions", partition.index)
+    return links.resource(
         "KafkaReassignment",
         (*where, "reassignment"),
         topic_name=topic,
-        partition_id=one.index,
-        adding_replicas=list(one.adding),
-        removing_replicas=list(one.removing),
-        replicas=place.related(*where, "replicas"),
+        partition_id=partition.index,
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+        replicas=links.related(*where, "replicas"),
     )
 
 
-def _moving(place: Place, topics: Iterable[Any]) -> list[dict[str, Any]]:
+def _moving(links: ClusterLinks, topics: Iterable[Any]) -> list[dict[str, Any]]:
     return [
-        _told(place, topic.name, one)
+        _reassignment(links, topic.name, partition)
         for topic in topics
-        for one in topic.partitions
-        if one.adding or one.removing
+        for partition in topic.partitions
+        if partition.adding or partition.removing
     ]
 
 
 async def of_all(rest: Rest, request: Request) -> Response:
-    place = Place(request, rest.cluster(request))
-    found = [topic for _, topic in sorted(rest.image.topics.items())]
+    links = ClusterLinks(request, rest.cluster(request))
+    topics = [topic for _, topic in sorted(rest.image.topics.items())]
     where = ("topics", "-", "partitions", "-", "reassignment")
-    return place.listed("KafkaReassignmentList", where, _moving(place, found))
+    return links.listed("KafkaReassignmentList", where, _moving(links, topics))
 
 
 async def of_topic(rest: Rest, request: Request) -> Response:
-    place, topic = Place(request, rest.cluster(request)), rest.topic(request, TOPIC_GONE)
+    links, topic = ClusterLinks(request, rest.cluster(request)), rest.topic(request, TOPIC_GONE)
     where = ("topics", topic.name, "partitions", "-", "reassignment")
-    return place.listed("KafkaReassignmentList", where, _moving(place, [topic]))
+    return links.listed("KafkaReassignmentList", where, _moving(links, [topic]))
 
 
 async def of_partition(rest: Rest, request: Request) -> Response:
-    place, one = Place(request, rest.cluster(request)), one_partition(rest, request)
+    links, partition = ClusterLinks(request, rest.cluster(request)), one_partition(rest, request)
     topic = request.path_params["topic"]
-    if not one.adding and not one.removing:
-        raise Problem(404, f"{topic}-{one.index} does not move to other brokers now")
-    return JsonAnswer(_told(place, topic, one))
+    if not partition.adding and not partition.removing:
+        raise Problem(404, f"partition {topic}-{partition.index} is not being reassigned")
+    return JsonAnswer(_reassignment(links, topic, partition))

@@ -1,6 +1,6 @@
-"""REST proxy, version 3: records, one or a stream of them on one connection, each with an answer of its own in its order.
+"""REST proxy, version 3: one record, or a stream of records on one connection, each answered in order.
 
-Records are JSON objects one after the other.  So many are on their way at once; more are not read from the connection."""
+Records are concatenated JSON objects.  The number of records in flight is bounded; beyond it the connection is not read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog.gateways.rest.values import side_of
 UNDER_WAY_MAX = 200
 PIECE = 16 << 10
 FIELDS = ("partition_id", "key", "value", "headers", "timestamp")
-TEXT_MAX = 8 << 20  # a record is one megabyte at most; escapes and spaces make it longer
+TEXT_MAX = 8 << 20  # a record has at most one megabyte; escapes and spaces make its JSON longer
 
 
 async def produce(rest: Rest, request: Request) -> Response:
@@ -38,26 +38,26 @@ async def produce(rest: Rest, request: Request) -> Response:
     answers = until_stopped(stopping, _answers(rest, topic, request))
     first = await anext(answers, None)
     if first is None and stopping.is_set():
-        raise Problem(503, "this broker is stopping")
+        raise Problem(503, "the broker is stopping")
     if first is None:
-        raise Problem(400, "the body has no record in it")
+        raise Problem(400, "the body has no record")
 
-    async def told() -> AsyncIterator[bytes]:
+    async def lines() -> AsyncIterator[bytes]:
         try:
             yield _line(first)
-            async for one in answers:
-                yield _line(one)
+            async for answer in answers:
+                yield _line(answer)
         finally:
             await answers.aclose()
 
     code = int(first["error_code"])
     status = code if code < 1000 else code // 100
-    return _BothWays(told(), status, media_type="application/json")
+    return _BothWays(lines(), status, media_type="application/json")
 
 
 class _BothWays(StreamingResponse):
-    """Sent while the body still comes.  Starlette's own would read the connection to see it end, and so take pieces of
-    the body away from us; we see it end where we read."""
+    """An answer that is sent while the body still arrives.  Starlette's own response would read the connection to detect
+    its end, and so take pieces of the body; here the reader of the body detects the end."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)
@@ -72,8 +72,8 @@ async def _answers(rest: Rest, topic: str, request: Request) -> Any:
 
     async def read() -> None:
         try:
-            async for one in _objects(request, rest.around.config.tidelog_http_body_bytes_max):
-                await waiting.put(await begun(rest, topic, one))
+            async for record in _objects(request, rest.around.config.tidelog_http_body_bytes_max):
+                await waiting.put(await begun(rest, topic, record))
         except Problem as problem:
             await waiting.put(_failed(problem))
         finally:
@@ -81,8 +81,8 @@ async def _answers(rest: Rest, topic: str, request: Request) -> Any:
 
     reading = asyncio.get_running_loop().create_task(read())
     try:
-        while (one := await waiting.get()) is not None:
-            yield await one
+        while (answer := await waiting.get()) is not None:
+            yield await answer
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
@@ -102,12 +102,12 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
             for at in range(0, len(came), PIECE):
                 for text in values.feed(came[at : at + PIECE]):
                     yield parse_long(text) if len(text) <= LONG else await asyncio.to_thread(parse_long, text)
-                await asyncio.sleep(0)  # others have a turn
+                await asyncio.sleep(0)  # other work gets a turn
         except UnicodeDecodeError as problem:
             raise Problem(400, f"the body is not UTF-8: {problem}") from None
         except TooLong:
-            said = f"a record is too large: {length_max} letters of JSON at most"
-            raise refuse(request.scope, said) from None
+            message = f"a record is too large: at most {length_max} characters of JSON"
+            raise refuse(request.scope, message) from None
         except (ValueError, RecursionError) as problem:
             raise Problem(400, f"a record is not JSON: {problem}") from None
     try:
@@ -115,16 +115,16 @@ async def _objects(request: Request, bytes_max: int) -> AsyncIterator[Any]:
     except UnicodeDecodeError as problem:
         raise Problem(400, f"the body is not UTF-8: {problem}") from None
     if values.begun:
-        raise Problem(400, "a record is not JSON: it ends too early")
+        raise Problem(400, "a record is not JSON: the body ends in the middle of it")
 
 
 async def begun(
     rest: Rest, topic: str, given: Any, fields: tuple[str, ...] = FIELDS
 ) -> Awaitable[dict[str, Any]]:
-    """Sent; what comes of it is to be awaited."""
+    """Sends the record; the awaitable result is its answer."""
     try:
         if not isinstance(given, dict):
-            raise Problem(400, "a record is a JSON object")
+            raise Problem(400, "a record must be a JSON object")
         only(given, fields, "a record")
         wanted = given.get("partition_id")
         if isinstance(wanted, int) and wanted < 0:
@@ -152,19 +152,19 @@ async def begun(
             "partition_id": at.partition,
             "offset": at.offset,
             "timestamp": time.replace("+00:00", "Z"),
-            **key.told,
-            **value.told,
+            **key.answer_fields,
+            **value.answer_fields,
         }
 
     return done()
 
 
 def _headers(given: dict[str, Any]) -> list[tuple[str, bytes | None]]:
-    listed, found = given.get("headers") or [], []
-    for one in listed if isinstance(listed, list) else [None]:
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            raise Problem(400, 'headers are a list of {"name", "value"}')
-        only(one, ("name", "value"), "a header")
-        value = one.get("value")
-        found.append((one["name"], None if value is None else unpacked(value, "the value of a header")))
-    return found
+    listed, headers = given.get("headers") or [], []
+    for header in listed if isinstance(listed, list) else [None]:
+        if not isinstance(header, dict) or not isinstance(header.get("name"), str):
+            raise Problem(400, 'headers must be a list of {"name", "value"}')
+        only(header, ("name", "value"), "a header")
+        value = header.get("value")
+        headers.append((header["name"], None if value is None else unpacked(value, "the value of a header")))
+    return headers

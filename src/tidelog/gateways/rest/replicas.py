@@ -1,4 +1,4 @@
-"""REST proxy, version 3: who holds which partitions."""
+"""REST proxy, version 3: replicas, by partition and by broker."""
 
 from __future__ import annotations
 
@@ -10,48 +10,50 @@ from starlette.responses import Response
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, number
-from tidelog.gateways.rest.v3 import Place, one_partition
+from tidelog.gateways.rest.v3 import ClusterLinks, one_partition
 
 
-def _told(place: Place, topic: str, one: Any, node: int) -> dict[str, Any]:
-    return place.one(
+def _replica(links: ClusterLinks, topic: str, partition: Any, node: int) -> dict[str, Any]:
+    return links.resource(
         "KafkaReplica",
-        ("topics", topic, "partitions", one.index, "replicas", node),
+        ("topics", topic, "partitions", partition.index, "replicas", node),
         topic_name=topic,
-        partition_id=one.index,
+        partition_id=partition.index,
         broker_id=node,
-        is_leader=node == one.leader,
-        is_in_sync=node in one.in_sync,
-        broker=place.related("brokers", node),
+        is_leader=node == partition.leader,
+        is_in_sync=node in partition.in_sync,
+        broker=links.related("brokers", node),
     )
 
 
 async def replicas(rest: Rest, request: Request) -> Response:
-    place, one = Place(request, rest.cluster(request)), one_partition(rest, request)
+    links, partition = ClusterLinks(request, rest.cluster(request)), one_partition(rest, request)
     topic = request.path_params["topic"]
-    where = ("topics", topic, "partitions", one.index, "replicas")
-    return place.listed("KafkaReplicaList", where, [_told(place, topic, one, node) for node in one.replicas])
+    where = ("topics", topic, "partitions", partition.index, "replicas")
+    return links.listed(
+        "KafkaReplicaList", where, [_replica(links, topic, partition, node) for node in partition.replicas]
+    )
 
 
 async def replica(rest: Rest, request: Request) -> Response:
-    place, one = Place(request, rest.cluster(request)), one_partition(rest, request)
+    links, partition = ClusterLinks(request, rest.cluster(request)), one_partition(rest, request)
     topic, node = request.path_params["topic"], number(request.path_params["broker"], "a broker's id")
-    if node not in one.replicas:
-        raise Problem(404, f"broker {node} does not hold {topic}-{one.index}")
-    return JsonAnswer(_told(place, topic, one, node))
+    if node not in partition.replicas:
+        raise Problem(404, f"broker {node} has no replica of {topic}-{partition.index}")
+    return JsonAnswer(_replica(links, topic, partition, node))
 
 
 async def on_broker(rest: Rest, request: Request) -> Response:
-    place, node = (
-        Place(request, rest.cluster(request)),
+    links, node = (
+        ClusterLinks(request, rest.cluster(request)),
         number(request.path_params["broker"], "a broker's id"),
     )
     if node not in rest.image.brokers:
-        raise Problem(404, f"there is no broker {node}")
+        raise Problem(404, f"broker {node} does not exist")
     data = [
-        _told(place, name, one, node)
+        _replica(links, name, partition, node)
         for name, topic in sorted(rest.image.topics.items())
-        for one in topic.partitions
-        if node in one.replicas
+        for partition in topic.partitions
+        if node in partition.replicas
     ]
-    return place.listed("KafkaReplicaList", ("brokers", node, "partition-replicas"), data)
+    return links.listed("KafkaReplicaList", ("brokers", node, "partition-replicas"), data)

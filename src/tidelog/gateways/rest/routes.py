@@ -1,5 +1,5 @@
-"""The REST proxy: Confluent's paths of versions 2 and 3.  One table says what is served, and those in
-`gateways.openapi` what each takes and answers."""
+"""The REST proxy: Confluent's paths of versions 2 and 3.  One table lists the endpoints; the tables in
+`gateways.openapi` describe what each takes and answers."""
 
 from __future__ import annotations
 
@@ -114,32 +114,33 @@ def routes(around: Surroundings) -> list[BaseRoute]:
 
 
 class _Route(Route):
-    """Paths are taken apart before they are decoded: a group or an instance may have slashes in its name."""
+    """Splits paths before it decodes them: the name of a group or an instance may contain slashes."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-        parts = [unquote(one) for one in raw.decode("ascii", "replace").split("/")]
-        path = "/".join(one.replace("%", "%25").replace("/", "%2F") for one in parts)
-        match, found = super().matches({**scope, "path": path})
-        if "path_params" in found:
-            found["path_params"] = {name: unquote(one) for name, one in found["path_params"].items()}
-        return match, found
+        parts = [unquote(part) for part in raw.decode("ascii", "replace").split("/")]
+        path = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+        match, child_scope = super().matches({**scope, "path": path})
+        if "path_params" in child_scope:
+            parameters = child_scope["path_params"]
+            child_scope["path_params"] = {name: unquote(value) for name, value in parameters.items()}
+        return match, child_scope
 
 
 def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         check_accepted(request)
-        told = refused if request.url.path.startswith("/v3") else in_v2
+        problem_of = refused if request.url.path.startswith("/v3") else in_v2
         try:
             return await handlers["GET" if request.method == "HEAD" else request.method](rest, request)
         except errors.TidelogError as problem:
-            raise told(problem) from problem
+            raise problem_of(problem) from problem
         except ExceptionGroup as group:
-            known, _ = group.split(errors.TidelogError)
-            if known is None:
+            tidelog_errors, _ = group.split(errors.TidelogError)
+            if tidelog_errors is None:
                 raise
-            first = known.exceptions[0]
+            first = tidelog_errors.exceptions[0]
             assert isinstance(first, errors.TidelogError)
-            raise told(first) from group
+            raise problem_of(first) from group
 
     return answer

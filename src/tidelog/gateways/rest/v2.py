@@ -12,7 +12,7 @@ from tidelog import errors
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.rest.call import Rest, body_of, media_type_of, number, only, refused
-from tidelog.gateways.rest.schemas import TYPES, Chosen
+from tidelog.gateways.rest.schemas import TYPES, ChosenSchema
 from tidelog.gateways.rest.values import chosen_in_v2, plain
 from tidelog.types import TopicPartition
 
@@ -39,36 +39,36 @@ async def topics(rest: Rest, request: Request) -> Response:
     return _answer(sorted(rest.image.topics))
 
 
-def _partition(one: Any) -> dict[str, Any]:
+def _partition(partition: Any) -> dict[str, Any]:
     replicas = [
-        {"broker": node, "leader": node == one.leader, "in_sync": node in one.in_sync}
-        for node in one.replicas
+        {"broker": node, "leader": node == partition.leader, "in_sync": node in partition.in_sync}
+        for node in partition.replicas
     ]
-    return {"partition": one.index, "leader": one.leader, "replicas": replicas}
+    return {"partition": partition.index, "leader": partition.leader, "replicas": replicas}
 
 
 async def topic(rest: Rest, request: Request) -> Response:
     from tidelog.client.admin.configs import ConfigResource
 
-    found = rest.topic(request, TOPIC_GONE)
-    resource = ConfigResource("topic", found.name)
+    topic = rest.topic(request, TOPIC_GONE)
+    resource = ConfigResource("topic", topic.name)
     listed = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
-    settings = {one.name: one.value for one in listed}
-    parts = [_partition(one) for one in found.partitions]
-    return _answer({"name": found.name, "configs": settings, "partitions": parts})
+    settings = {entry.name: entry.value for entry in listed}
+    parts = [_partition(partition) for partition in topic.partitions]
+    return _answer({"name": topic.name, "configs": settings, "partitions": parts})
 
 
 async def partitions(rest: Rest, request: Request) -> Response:
-    return _answer([_partition(one) for one in rest.topic(request, TOPIC_GONE).partitions])
+    return _answer([_partition(partition) for partition in rest.topic(request, TOPIC_GONE).partitions])
 
 
 def _one(rest: Rest, request: Request) -> Any:
-    found = rest.topic(request, TOPIC_GONE)
+    topic = rest.topic(request, TOPIC_GONE)
     wanted = request.path_params["partition"]
-    for one in found.partitions:
-        if str(one.index) == wanted:
-            return one
-    raise Problem(404, f"topic {found.name!r} has no partition {wanted}", PARTITION_GONE)
+    for partition in topic.partitions:
+        if str(partition.index) == wanted:
+            return partition
+    raise Problem(404, f"topic {topic.name!r} has no partition {wanted}", PARTITION_GONE)
 
 
 async def partition(rest: Rest, request: Request) -> Response:
@@ -89,25 +89,29 @@ async def produce(rest: Rest, request: Request) -> Response:
     kind, body = _format(request), await body_of(request, bytes_max=None)
     only(body, ("records", *SCHEMAS), "a body", 422)
     if kind not in TYPES and any(body.get(field) is not None for field in SCHEMAS):
-        raise Problem(422, f"there is a schema, and records of type {kind} have none")
+        raise Problem(422, f"the body has a schema, and records of type {kind} have none")
     records = body.get("records")
-    if not isinstance(records, list) or not records or not all(isinstance(one, dict) for one in records):
-        raise Problem(422, 'records is a list of {"key", "value", "partition"}, with one at least')
+    if (
+        not isinstance(records, list)
+        or not records
+        or not all(isinstance(record, dict) for record in records)
+    ):
+        raise Problem(422, 'records must be a non-empty list of {"key", "value", "partition"}')
     if len(records) > RECORDS_MAX:
-        raise Problem(422, f"there are {len(records)} records: {RECORDS_MAX} at most at once", 422)
-    chosen: dict[str, Chosen] = {}
+        raise Problem(422, f"the body has {len(records)} records: send at most {RECORDS_MAX}", 422)
+    chosen: dict[str, ChosenSchema] = {}
     if kind in TYPES:
         for which in ("key", "value"):
-            if any(one.get(which) is not None for one in records):
+            if any(record.get(which) is not None for record in records):
                 chosen[which] = await chosen_in_v2(rest, name, kind, body, which)
-    # All of them are understood before the first is written.
+    # All records are checked before the first is written.
     ready, since = [], 0
-    for one in records:
-        ready.append(_ready(kind, chosen, one, fixed))
+    for record in records:
+        ready.append(_ready(kind, chosen, record, fixed))
         since += BREATH_EACH + sum(len(side or b"") for side in ready[-1][:2])
         if since > BREATH_BYTES:
             since = 0
-            await asyncio.sleep(0)  # others have a turn
+            await asyncio.sleep(0)  # other work gets a turn
     producer = await rest.around.clients.producer()
     sent: list[Any] = []
     for key, value, where in ready:
@@ -115,13 +119,13 @@ async def produce(rest: Rest, request: Request) -> Response:
             sent.append(await producer.send(name, value, key, partition=where))
         except errors.TidelogError as problem:
             sent.append(problem)
-    answers = [await _done(one) for one in sent]
-    ids = {f"{which}_schema_id": one.id for which, one in chosen.items()}
+    answers = [await _done(result) for result in sent]
+    ids = {f"{which}_schema_id": schema.id for which, schema in chosen.items()}
     return _answer({"key_schema_id": None, "value_schema_id": None, **ids, "offsets": answers})
 
 
 def _ready(
-    kind: str, chosen: dict[str, Chosen], record: dict[str, Any], fixed: int | None
+    kind: str, chosen: dict[str, ChosenSchema], record: dict[str, Any], fixed: int | None
 ) -> tuple[bytes | None, bytes | None, int | None]:
     only(record, FIELDS, "a record of version 2", 422)
     wanted = record.get("partition")
@@ -153,5 +157,5 @@ def _format(request: Request) -> str:
             return kind
     if sent in (MEDIA_TYPE, "application/json"):
         return "BINARY"
-    known = ", ".join(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
-    raise Problem(415, f"records are {known}, not {sent or 'of no type'}")
+    types = ", ".join(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
+    raise Problem(415, f"records must be {types}, not {sent or 'without a content type'}")

@@ -20,8 +20,8 @@ INT16_MAX = 2**15 - 1
 NEW_TOPIC = ("topic_name", "partitions_count", "replication_factor", "configs", "validate_only")
 
 
-class Place:
-    """Where things of one cluster are: addresses and names of resources."""
+class ClusterLinks:
+    """Addresses and names of the resources of one cluster."""
 
     def __init__(self, request: Request, cluster: str) -> None:
         self._root = f"{request.url.scheme}://{request.url.netloc}/v3/clusters"
@@ -33,7 +33,7 @@ class Place:
     def related(self, *parts: object) -> dict[str, str]:
         return {"related": self.url(*parts)}
 
-    def one(self, kind: str, parts: tuple[object, ...], **fields: Any) -> dict[str, Any]:
+    def resource(self, kind: str, parts: tuple[object, ...], **fields: Any) -> dict[str, Any]:
         pairs = "/".join(
             f"{_SINGULAR.get(str(name), name)}={value}" if value is not None else str(name)
             for name, value in zip_longest(parts[::2], parts[1::2])
@@ -61,25 +61,25 @@ _SINGULAR = {
 }
 
 
-def _place(rest: Rest, request: Request) -> Place:
-    return Place(request, rest.cluster(request))
+def _links(rest: Rest, request: Request) -> ClusterLinks:
+    return ClusterLinks(request, rest.cluster(request))
 
 
 # Clusters and brokers
 
 
 async def _cluster(rest: Rest, request: Request) -> dict[str, Any]:
-    place = Place(request, rest.around.cluster_id)
+    links = ClusterLinks(request, rest.around.cluster_id)
     found = await (await rest.around.clients.admin()).describe_cluster()
-    return place.one(
+    return links.resource(
         "KafkaCluster",
         (),
-        controller=place.related("brokers", found.controller),
-        brokers=place.related("brokers"),
-        consumer_groups=place.related("consumer-groups"),
-        topics=place.related("topics"),
-        broker_configs=place.related("broker-configs"),
-        partition_reassignments=place.related("topics", "-", "partitions", "-", "reassignment"),
+        controller=links.related("brokers", found.controller),
+        brokers=links.related("brokers"),
+        consumer_groups=links.related("consumer-groups"),
+        topics=links.related("topics"),
+        broker_configs=links.related("broker-configs"),
+        partition_reassignments=links.related("topics", "-", "partitions", "-", "reassignment"),
     )
 
 
@@ -96,69 +96,69 @@ async def cluster(rest: Rest, request: Request) -> Response:
     return JsonAnswer(await _cluster(rest, request))
 
 
-async def _brokers(rest: Rest, place: Place) -> list[dict[str, Any]]:
+async def _brokers(rest: Rest, links: ClusterLinks) -> list[dict[str, Any]]:
     found = await (await rest.around.clients.admin()).describe_cluster()
     return [
-        place.one(
+        links.resource(
             "KafkaBroker",
             ("brokers", node.id),
             broker_id=node.id,
             host=node.host,
             port=node.port,
             rack=node.rack,
-            configs=place.related("brokers", node.id, "configs"),
+            configs=links.related("brokers", node.id, "configs"),
         )
         for _, node in sorted(found.nodes.items())
     ]
 
 
 async def brokers(rest: Rest, request: Request) -> Response:
-    place = _place(rest, request)
-    return place.listed("KafkaBrokerList", ("brokers",), await _brokers(rest, place))
+    links = _links(rest, request)
+    return links.listed("KafkaBrokerList", ("brokers",), await _brokers(rest, links))
 
 
 async def broker(rest: Rest, request: Request) -> Response:
-    place, wanted = _place(rest, request), number(request.path_params["broker"], "a broker's id")
-    for one in await _brokers(rest, place):
-        if one["broker_id"] == wanted:
-            return JsonAnswer(one)
-    raise Problem(404, f"there is no broker {wanted}")
+    links, wanted = _links(rest, request), number(request.path_params["broker"], "a broker's id")
+    for broker in await _brokers(rest, links):
+        if broker["broker_id"] == wanted:
+            return JsonAnswer(broker)
+    raise Problem(404, f"broker {wanted} does not exist")
 
 
 # Topics and partitions
 
 
-def _topic(place: Place, topic: Any) -> dict[str, Any]:
+def _topic(links: ClusterLinks, topic: Any) -> dict[str, Any]:
     name = topic.name
-    return place.one(
+    return links.resource(
         "KafkaTopic",
         ("topics", name),
         topic_name=name,
         is_internal=name.startswith("__"),
         replication_factor=len(topic.partitions[0].replicas) if topic.partitions else 0,
         partitions_count=len(topic.partitions),
-        partitions=place.related("topics", name, "partitions"),
-        configs=place.related("topics", name, "configs"),
-        partition_reassignments=place.related("topics", name, "partitions", "-", "reassignment"),
+        partitions=links.related("topics", name, "partitions"),
+        configs=links.related("topics", name, "configs"),
+        partition_reassignments=links.related("topics", name, "partitions", "-", "reassignment"),
     )
 
 
 async def topics(rest: Rest, request: Request) -> Response:
-    place = _place(rest, request)
-    data = [_topic(place, one) for _, one in sorted(rest.image.topics.items())]
-    return place.listed("KafkaTopicList", ("topics",), data)
+    links = _links(rest, request)
+    data = [_topic(links, topic) for _, topic in sorted(rest.image.topics.items())]
+    return links.listed("KafkaTopicList", ("topics",), data)
 
 
 async def topic(rest: Rest, request: Request) -> Response:
-    return JsonAnswer(_topic(_place(rest, request), rest.topic(request, TOPIC_GONE)))
+    return JsonAnswer(_topic(_links(rest, request), rest.topic(request, TOPIC_GONE)))
 
 
 async def create_topic(rest: Rest, request: Request) -> Response:
-    place, body = _place(rest, request), await body_of(request)
+    links, body = _links(rest, request), await body_of(request)
     only(body, NEW_TOPIC, "a new topic")
     name = body.get("topic_name")
     if not isinstance(name, str):
-        raise Problem(400, "topic_name is missing: it is a string")
+        raise Problem(400, "topic_name is missing: it must be a string")
     count, copies = body.get("partitions_count"), body.get("replication_factor")
     new = NewTopic(
         name,
@@ -170,17 +170,17 @@ async def create_topic(rest: Rest, request: Request) -> Response:
     admin = await rest.around.clients.admin()
     await admin.create_topics([new], validate_only=checked)
     if checked:
-        return JsonAnswer(place.one("KafkaTopic", ("topics", name), topic_name=name))
+        return JsonAnswer(links.resource("KafkaTopic", ("topics", name), topic_name=name))
     made = (await admin.describe_topics([name]))[name]
-    return JsonAnswer(_topic(place, made), 201, {"location": place.url("topics", name)})
+    return JsonAnswer(_topic(links, made), 201, {"location": links.url("topics", name)})
 
 
 async def add_partitions(rest: Rest, request: Request) -> Response:
-    place, name, body = _place(rest, request), rest.topic(request, TOPIC_GONE).name, await body_of(request)
+    links, name, body = _links(rest, request), rest.topic(request, TOPIC_GONE).name, await body_of(request)
     only(body, ("partitions_count",), "this")
     admin = await rest.around.clients.admin()
     await admin.create_partitions({name: number(body.get("partitions_count"), "partitions_count", 1)})
-    return JsonAnswer(_topic(place, (await admin.describe_topics([name]))[name]))
+    return JsonAnswer(_topic(links, (await admin.describe_topics([name]))[name]))
 
 
 async def delete_topic(rest: Rest, request: Request) -> Response:
@@ -189,36 +189,36 @@ async def delete_topic(rest: Rest, request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _partition(place: Place, topic: str, one: Any) -> dict[str, Any]:
-    where = ("topics", topic, "partitions", one.index)
-    return place.one(
+def _partition(links: ClusterLinks, topic: str, partition: Any) -> dict[str, Any]:
+    where = ("topics", topic, "partitions", partition.index)
+    return links.resource(
         "KafkaPartition",
         where,
         topic_name=topic,
-        partition_id=one.index,
-        leader=place.related(*where, "replicas", one.leader) if one.leader >= 0 else None,
-        replicas=place.related(*where, "replicas"),
+        partition_id=partition.index,
+        leader=links.related(*where, "replicas", partition.leader) if partition.leader >= 0 else None,
+        replicas=links.related(*where, "replicas"),
     )
 
 
 async def partitions(rest: Rest, request: Request) -> Response:
-    place, found = _place(rest, request), rest.topic(request, TOPIC_GONE)
-    data = [_partition(place, found.name, one) for one in found.partitions]
-    return place.listed("KafkaPartitionList", ("topics", found.name, "partitions"), data)
+    links, found = _links(rest, request), rest.topic(request, TOPIC_GONE)
+    data = [_partition(links, found.name, partition) for partition in found.partitions]
+    return links.listed("KafkaPartitionList", ("topics", found.name, "partitions"), data)
 
 
 def one_partition(rest: Rest, request: Request) -> Any:
     found = rest.topic(request, TOPIC_GONE)
     wanted = number(request.path_params["partition"], "a partition")
-    for one in found.partitions:
-        if one.index == wanted:
-            return one
+    for partition in found.partitions:
+        if partition.index == wanted:
+            return partition
     raise Problem(404, f"topic {found.name!r} has no partition {wanted}", TOPIC_GONE)
 
 
 async def partition(rest: Rest, request: Request) -> Response:
-    place, one = _place(rest, request), one_partition(rest, request)
-    return JsonAnswer(_partition(place, request.path_params["topic"], one))
+    links, partition = _links(rest, request), one_partition(rest, request)
+    return JsonAnswer(_partition(links, request.path_params["topic"], partition))
 
 
 # Settings
@@ -228,7 +228,7 @@ def _resource(rest: Rest, request: Request) -> tuple[ConfigResource, str, tuple[
     if "broker" in request.path_params:
         node = number(request.path_params["broker"], "a broker's id")
         if node not in rest.image.brokers:
-            raise Problem(404, f"there is no broker {node}")
+            raise Problem(404, f"broker {node} does not exist")
         fields: dict[str, Any] = {"broker_id": node}
         return ConfigResource("broker", str(node)), "KafkaBrokerConfig", ("brokers", node, "configs"), fields
     if "topic" not in request.path_params:
@@ -240,50 +240,50 @@ def _resource(rest: Rest, request: Request) -> tuple[ConfigResource, str, tuple[
 
 
 def _config(
-    place: Place, kind: str, where: tuple[object, ...], one: ConfigEntry, more: Any
+    links: ClusterLinks, kind: str, where: tuple[object, ...], entry: ConfigEntry, more: Any
 ) -> dict[str, Any]:
-    return place.one(
+    return links.resource(
         kind,
-        (*where, one.name),
+        (*where, entry.name),
         **more,
-        name=one.name,
-        value=one.value,
-        is_default=one.source.name == "DEFAULT",
-        is_read_only=one.read_only,
-        is_sensitive=one.sensitive,
-        source=f"{one.source.name}_CONFIG",
+        name=entry.name,
+        value=entry.value,
+        is_default=entry.source.name == "DEFAULT",
+        is_read_only=entry.read_only,
+        is_sensitive=entry.sensitive,
+        source=f"{entry.source.name}_CONFIG",
         synonyms=[],
     )
 
 
 async def configs(rest: Rest, request: Request) -> Response:
-    place = _place(rest, request)
+    links = _links(rest, request)
     resource, kind, where, more = _resource(rest, request)
     found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
-    return place.listed(f"{kind}List", where, [_config(place, kind, where, one, more) for one in found])
+    return links.listed(f"{kind}List", where, [_config(links, kind, where, entry, more) for entry in found])
 
 
 async def configs_of_brokers(rest: Rest, request: Request) -> Response:
-    """Of each that runs."""
-    place = _place(rest, request)
-    nodes = [one.node_id for one in rest.image.reachable_brokers]
+    """The settings of each broker that runs."""
+    links = _links(rest, request)
+    nodes = [broker.node_id for broker in rest.image.reachable_brokers]
     resources = {ConfigResource("broker", str(node)): node for node in nodes}
     found = await (await rest.around.clients.admin()).describe_configs(list(resources))
     data = [
-        _config(place, "KafkaBrokerConfig", ("brokers", node, "configs"), one, {"broker_id": node})
+        _config(links, "KafkaBrokerConfig", ("brokers", node, "configs"), entry, {"broker_id": node})
         for resource, node in resources.items()
-        for one in found[resource]
+        for entry in found[resource]
     ]
-    return place.listed("KafkaBrokerConfigList", ("brokers", "-", "configs"), data)
+    return links.listed("KafkaBrokerConfigList", ("brokers", "-", "configs"), data)
 
 
 async def config(rest: Rest, request: Request) -> Response:
-    place, name = _place(rest, request), request.path_params["name"]
+    links, name = _links(rest, request), request.path_params["name"]
     resource, kind, where, more = _resource(rest, request)
     found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
-    for one in found:
-        if one.name == name:
-            return JsonAnswer(_config(place, kind, where, one, more))
+    for entry in found:
+        if entry.name == name:
+            return JsonAnswer(_config(links, kind, where, entry, more))
     raise Problem(404, f"{resource} has no setting {name!r}")
 
 
@@ -294,8 +294,10 @@ async def set_config(rest: Rest, request: Request) -> Response:
         only(body, ("value",), "a setting")
         value = body.get("value")
         if not isinstance(value, str):
-            said = "is missing: it is a string" if value is None else f"is a string, not {value!r}"
-            raise Problem(400, f"value {said}")
+            message = (
+                "is missing: it must be a string" if value is None else f"must be a string, not {value!r}"
+            )
+            raise Problem(400, f"value {message}")
     return await _alter(rest, request, {request.path_params["name"]: value})
 
 
@@ -307,18 +309,18 @@ async def alter_configs(rest: Rest, request: Request) -> Response:
 
 
 def _changes(listed: Any, fields: tuple[str, ...]) -> dict[str, str | None]:
-    """Of a list of {name, value, operation}."""
+    """The changes in a list of {name, value, operation}."""
     changes: dict[str, str | None] = {}
-    for one in listed if isinstance(listed, list) else [None]:
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            raise Problem(400, f"settings are a list of objects with {', '.join(fields)}")
-        only(one, fields, "a setting")
-        operation, value = one.get("operation") or "SET", one.get("value")
+    for setting in listed if isinstance(listed, list) else [None]:
+        if not isinstance(setting, dict) or not isinstance(setting.get("name"), str):
+            raise Problem(400, f"settings must be a list of objects with {', '.join(fields)}")
+        only(setting, fields, "a setting")
+        operation, value = setting.get("operation") or "SET", setting.get("value")
         if operation not in ("SET", "DELETE"):
-            raise Problem(400, f"an operation is SET or DELETE, not {operation!r}")
+            raise Problem(400, f"an operation must be SET or DELETE, not {operation!r}")
         if operation == "SET" and not isinstance(value, str):
-            raise Problem(400, f"the value of {one['name']!r} is a string")
-        changes[one["name"]] = value if operation == "SET" else None
+            raise Problem(400, f"the value of {setting['name']!r} must be a string")
+        changes[setting["name"]] = value if operation == "SET" else None
     return changes
 
 

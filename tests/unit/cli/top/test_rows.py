@@ -5,7 +5,7 @@ import pytest
 from tests.unit.cli.top.frames import ONE, ZERO, frame, group, topic
 from tidelog.cli.top.frame import BrokerSeen, Frame
 from tidelog.cli.top.rows import broker_rows, group_rows, topic_rows
-from tidelog.cli.top.window import FRAMES_MAX, LAGS_MAX, WINDOW_MS, Window
+from tidelog.cli.top.window import FRAMES_MAX, LAGS_MAX, WINDOW_MS, FrameWindow
 from tidelog.client.cluster.topology import Node
 from tidelog.types import TopicPartition
 
@@ -117,7 +117,7 @@ def at(time_ms: int, end: int) -> Frame:
 
 
 def test_rates_are_over_the_last_seconds() -> None:
-    window = Window()
+    window = FrameWindow()
     for step in range(100):
         window.add(at(step * 500, 0))
     # What came in all at once counts for as long as the window is.
@@ -128,14 +128,14 @@ def test_rates_are_over_the_last_seconds() -> None:
 
 
 def test_after_a_long_pause_the_last_look_is_what_counts() -> None:
-    window = Window()
+    window = FrameWindow()
     window.add(at(0, 0))
     window.add(at(2_000, 100))
     assert window.add(at(102_000, 1_100)).topics[0].records_in_per_sec == 10
 
 
 def test_lags_are_remembered_within_bounds() -> None:
-    window = Window()
+    window = FrameWindow()
     for step in range(LAGS_MAX + 5):
         picture = window.add(at(step * WINDOW_MS, step))
     assert picture.groups[0].lags == tuple(range(5, LAGS_MAX + 5))

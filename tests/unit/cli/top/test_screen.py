@@ -11,11 +11,11 @@ from tidelog.cli.top.columns import bars, trend
 from tidelog.cli.top.frame import CLUSTER, BrokerSeen, GroupSeen
 from tidelog.cli.top.screen import draw
 from tidelog.cli.top.view import PLACES, View
-from tidelog.cli.top.window import Picture, Window
+from tidelog.cli.top.window import FrameWindow, Picture
 
 
 def picture(*names: str, **others: object) -> Picture:
-    window = Window()
+    window = FrameWindow()
     topics = [topic(name, 1) for name in ("orders", "__internal", *names)]
     for at_ms in (0, 2_000):
         broker = BrokerSeen(
@@ -114,7 +114,7 @@ def test_help_and_pause() -> None:
 
 
 def test_trouble_is_told() -> None:
-    window = Window()
+    window = FrameWindow()
     lost = frame(
         0,
         {1: BrokerSeen(0)},
@@ -140,7 +140,7 @@ def test_any_name_fits_any_terminal_and_is_only_text(
 ) -> None:
     named = GroupSeen(name, "classic", name, None, {ZERO: 1})
     broker = BrokerSeen(0, {ZERO: 5}, {ZERO: 0}, groups=(named,))
-    now = Window().add(frame(0, {1: broker}, topic(name, 1), problems={1: name}))
+    now = FrameWindow().add(frame(0, {1: broker}, topic(name, 1), problems={1: name}))
     view = pressed(View("groups"), *keys)
     lines = draw(view, now, width, height)
     assert len(lines) <= height
@@ -153,7 +153,7 @@ def test_any_name_fits_any_terminal_and_is_only_text(
 def test_markup_and_escapes_in_names_are_shown_as_they_are(place: str) -> None:
     name = "[bold]x[/] \x1b[2J\x9b31m"
     broker = BrokerSeen(0, groups=(GroupSeen(name, "classic", "Stable", 0),))
-    now = Window().add(frame(0, {1: broker}, topic(name, 1), problems={1: name}))
+    now = FrameWindow().add(frame(0, {1: broker}, topic(name, 1), problems={1: name}))
     assert any(r"[bold]x[/] \x1b[2J\x9b31m" in one for one in plain(draw(View(place), now, 200, 20)))
 
 

@@ -114,7 +114,7 @@ def test_commands_about_apps(tmp_path: Path) -> None:
     assert "shop" in listed.output and "killed" in listed.output  # it says running, and nobody holds its lock
     shown = invoke("pipeline", "status", "shop", *home)
     assert "totals" in shown.output and "STATE-ROWS" in shown.output
-    assert "does not run" in invoke("pipeline", "stop", "shop", *home).stderr
+    assert "is not running" in invoke("pipeline", "stop", "shop", *home).stderr
     assert "no pipeline 'other'" in invoke("pipeline", "status", "other", *home).stderr
     assert "there is no file" in invoke("pipeline", "run", "nothing.py", *home).stderr
 

@@ -1,9 +1,9 @@
-// The console's one script.  Every page works without it; with it, figures move, keys are short, and tails are live.
+// The console's one script.  Every page works without it; with it, figures refresh, shortcuts work, and tails are live.
 "use strict";
 
 const LIVE_MS = 5000;
 
-// Pieces of the page that are fetched anew.  What arrives was made by the broker, which escapes all data in it.
+// Fragments of the page that are fetched again.  The broker, which builds them, escapes all data in them.
 function refreshAll() {
   for (const piece of document.querySelectorAll("[data-live]")) refresh(piece);
 }
@@ -18,7 +18,7 @@ async function refresh(piece) {
     if (!piece.contains(document.activeElement)) piece.innerHTML = text;
     say("");
   } catch {
-    say("The broker does not answer: figures are not new.");
+    say("The broker does not answer: the figures are out of date.");
   } finally {
     delete piece.dataset.busy;
   }
@@ -40,7 +40,7 @@ function say(words) {
   box.textContent = words;
 }
 
-// Keys: / to search, ? for help, g and a letter to go somewhere.
+// Shortcuts: / to search, ? for help, g and a letter to open a section.
 let going = 0;
 
 function typing(target) {
@@ -68,7 +68,7 @@ function key(event) {
   }
 }
 
-// Dark or light: kept in a cookie, so that the next page arrives in the right colours.
+// The theme is kept in a cookie, so that the next page arrives in the right colours.
 function theme() {
   const root = document.documentElement;
   const dark = root.dataset.theme
@@ -78,7 +78,7 @@ function theme() {
   document.cookie = `tidelog_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
 }
 
-// The live tail: rows that the broker sends as they come, the newest on top.
+// The live tail: rows that the broker sends as messages arrive, the newest on top.
 function tail(table) {
   const rows = table.querySelector("tbody");
   const state = document.getElementById("tail-state");
@@ -106,12 +106,12 @@ function tail(table) {
     state.textContent = event.data;
     source.close();
   });
-  source.addEventListener("error", () => { state.textContent = "connection lost, trying again"; });
+  source.addEventListener("error", () => { state.textContent = "connection lost, reconnecting"; });
   button.hidden = false;
   button.addEventListener("click", () => {
     if (held === null) {
       held = [];
-      button.textContent = "Go on";
+      button.textContent = "Resume";
       state.textContent = "paused";
     } else {
       held.forEach(put);
@@ -131,7 +131,7 @@ function begin() {
     const open = document.querySelector(".side").classList.toggle("open");
     menu.setAttribute("aria-expanded", String(open));
   });
-  // A form is sent once, however often its button is pressed.
+  // A form is submitted once, however often its button is pressed.
   for (const form of document.querySelectorAll("form[data-saves]")) {
     form.addEventListener("submit", () => {
       setTimeout(() => form.querySelectorAll("button").forEach((one) => { one.disabled = true; }), 0);
@@ -148,7 +148,7 @@ function begin() {
 }
 
 addEventListener("pageshow", (event) => {
-  // Back from another page: buttons that were switched off are to work again.
+  // Back from another page: enable the buttons that the submit disabled.
   if (event.persisted) document.querySelectorAll("button:disabled").forEach((one) => { one.disabled = false; });
 });
 

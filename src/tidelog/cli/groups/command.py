@@ -1,0 +1,407 @@
+"""`tidelog groups`: list, describe, members, reset, delete, set; groups of every type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.groups.reset_target import target_option
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin, GroupDescription, TopicPartition
+    from tidelog.client.admin.reset_target import ResetTarget
+
+TYPES = ("classic", "consumer", "share")
+
+
+@click.group(help="Show, reset and delete consumer groups and share groups.")
+def groups() -> None:
+    pass
+
+
+@groups.command(
+    "list",
+    help=command_help(
+        "List the groups of the cluster.",
+        """
+tidelog groups list
+tidelog groups list --type share --state Empty
+""",
+        '[{"group", "type", "state", "protocol_type"}]',
+    ),
+)
+@click.option(
+    "--type", "types", type=click.Choice(TYPES), multiple=True, help="Only groups of this type; repeat."
+)
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ...; repeat.")
+@broker_options
+def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> None:
+    async def found() -> list[Any]:
+        async with session.admin() as admin:
+            return await admin.list_groups(types=types, states=states)
+
+    listed = run(found())
+    if session.json:
+        print_json(
+            [
+                {
+                    "group": one.group_id,
+                    "type": one.type,
+                    "state": one.state,
+                    "protocol_type": one.protocol_type,
+                }
+                for one in listed
+            ]
+        )
+        return
+    print_table(("GROUP", "TYPE", "STATE"), [(one.group_id, one.type, one.state) for one in listed])
+
+
+@groups.command(
+    help=command_help(
+        "Show the committed offsets, end offsets and lag of a GROUP.  The lag counts only records "
+        "that can still be read (no transaction markers, no aborted records).",
+        """
+tidelog groups describe billing
+tidelog groups describe billing shipping --json
+""",
+        """
+[{"group", "type", "state", "assignor", "coordinator",
+  "offsets": [{"topic", "partition", "committed", "start", "end", "lag", "lag_exact",
+               "metadata", "member", "client_id", "host"}]}]
+committed and lag are null where nothing is committed; member, client_id and host where no member is assigned.
+lag_exact is false for wide gaps, where the lag is the distance of the offsets
+""",
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@broker_options
+def describe(session: Session, names: tuple[str, ...]) -> None:
+    described = run(_describe(session, names))
+    if session.json:
+        print_json(described)
+        return
+    for number, one in enumerate(described):
+        if number:
+            click.echo()
+        click.echo(
+            f"{one['group']}: {one['type']}, {one['state']}, assignor {one['assignor'] or '-'}, "
+            f"coordinator {one['coordinator']}"
+        )
+        rows = [
+            (
+                offset["topic"],
+                offset["partition"],
+                offset["committed"],
+                offset["end"],
+                _lag_text(offset),
+                offset["member"],
+                offset["client_id"],
+                offset["host"],
+            )
+            for offset in one["offsets"]
+        ]
+        columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
+        print_table(columns, rows, right=("PARTITION", "COMMITTED", "END", "LAG"))
+
+
+def _lag_text(offset: dict[str, Any]) -> str | None:
+    if offset["lag"] is None:
+        return None
+    return str(offset["lag"]) if offset["lag_exact"] else f"<={offset['lag']}"
+
+
+async def _describe(session: Session, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    async with session.admin() as admin:
+        found = await admin.describe_groups(names)
+        return [
+            {
+                "group": one.group_id,
+                "type": one.type,
+                "state": one.state,
+                "assignor": one.assignor,
+                "coordinator": one.coordinator,
+                "offsets": await (_share_offsets if one.type == "share" else _offsets)(admin, one),
+            }
+            for one in found.values()
+        ]
+
+
+async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
+    from tidelog.aio import TopicPartition
+
+    committed = await admin.list_group_offsets(group.group_id)
+    assigned = {partition for member in group.members for partition in member.assignment}
+    # A partition that is assigned but has no committed offset has an end offset and no lag.
+    lags = await admin.group_lag({one: offset.offset for one, offset in committed.items()})
+    others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 2**62))
+    rows = []
+    for partition in sorted({*committed, *assigned}, key=lambda one: TopicPartition(*one)):
+        known, lag = committed.get(partition), lags.get(partition) or others.get(partition)
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": known.offset if known is not None else None,
+                "start": lag.start if lag is not None else None,
+                "end": lag.end if lag is not None else None,
+                "lag": lag.lag if lag is not None and known is not None else None,
+                "lag_exact": lag is None or lag.exact,
+                "metadata": known.metadata if known is not None else None,
+                **_reader(group, partition),
+            }
+        )
+    return rows
+
+
+def _reader(group: GroupDescription, partition: TopicPartition) -> dict[str, Any]:
+    member = group.owner(partition)
+    return {
+        "member": member.member_id if member is not None else None,
+        "client_id": member.client_id if member is not None else None,
+        "host": member.host if member is not None else None,
+    }
+
+
+async def _share_offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
+    found = await admin.list_share_group_offsets(group.group_id)
+    ends = await admin.list_offsets(dict.fromkeys(found, "latest"))
+    starts = await admin.list_offsets(dict.fromkeys(found, "earliest"))
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": one.offset,
+            "start": starts[partition].offset,
+            "end": ends[partition].offset,
+            "lag": one.lag,
+            "lag_exact": True,
+            "metadata": None,
+            # A partition of a share group may have many readers.
+            "member": None,
+            "client_id": None,
+            "host": None,
+        }
+        for partition, one in sorted(found.items())
+    ]
+
+
+@groups.command(
+    help=command_help(
+        "The members of a GROUP and their assignments.",
+        """
+tidelog groups members billing
+""",
+        """
+{"group", "type", "state", "members": [{"member", "instance", "client_id", "host", "rack", "epoch",
+ "partitions": [{"topic", "partition"}]}]}
+epoch is null in classic groups
+""",
+    )
+)
+@click.argument("name", metavar="GROUP")
+@broker_options
+def members(session: Session, name: str) -> None:
+    async def found() -> GroupDescription:
+        async with session.admin() as admin:
+            return (await admin.describe_groups([name]))[name]
+
+    group = run(found())
+    if session.json:
+        listed = [
+            {
+                "member": one.member_id,
+                "instance": one.instance_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "rack": one.rack,
+                "epoch": one.epoch if one.epoch >= 0 else None,
+                "partitions": [{"topic": topic, "partition": index} for topic, index in one.assignment],
+            }
+            for one in group.members
+        ]
+        print_json({"group": name, "type": group.type, "state": group.state, "members": listed})
+        return
+    rows = [
+        (
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.host,
+            len(one.assignment),
+            _partitions_text(one.assignment),
+        )
+        for one in group.members
+    ]
+    columns = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "COUNT", "PARTITIONS")
+    print_table(columns, rows, right=("COUNT",))
+
+
+def _partitions_text(partitions: tuple[TopicPartition, ...]) -> str:
+    topics: dict[str, list[str]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(str(index))
+    return " ".join(f"{topic}:{','.join(indexes)}" for topic, indexes in topics.items())
+
+
+@groups.command(
+    help=command_help(
+        "Reset the offsets of a GROUP, which must have no members.  Without --execute, only shows the new offsets.",
+        """
+tidelog groups reset billing --topic orders --to earliest
+tidelog groups reset billing --topic orders:0,1 --offset 1500 --execute
+tidelog groups reset billing --all --shift -100 --execute
+tidelog groups reset billing --all --datetime 2026-01-31T09:00 --execute
+tidelog groups reset billing --all --duration 10m --execute
+""",
+        """
+{"group", "executed", "offsets": [{"topic", "partition", "before", "after"}]}
+before is null where nothing was committed
+""",
+    )
+)
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:N,...]",
+    help="This topic, or these partitions of it; repeat.",
+)
+@click.option("--all", "all_topics", is_flag=True, help="All topics for which the group has offsets.")
+@target_option
+@click.option("--execute", is_flag=True, help="Change the offsets.")
+@broker_options
+def reset(
+    session: Session, name: str, topics: tuple[str, ...], all_topics: bool, target: ResetTarget, execute: bool
+) -> None:
+    if bool(topics) == all_topics:
+        raise click.UsageError("Name topics with --topic, or use --all.")
+    changes = run(_reset(session, name, topics, target, execute))
+    if session.json:
+        listed = [
+            {"topic": topic, "partition": index, "before": before, "after": after}
+            for (topic, index), (before, after) in changes.items()
+        ]
+        print_json({"group": name, "executed": execute, "offsets": listed})
+        return
+    rows = [
+        (topic, index, before, after, None if before is None else f"{after - before:+d}")
+        for (topic, index), (before, after) in changes.items()
+    ]
+    columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "CHANGE")
+    print_table(columns, rows, right=("PARTITION", "BEFORE", "AFTER", "CHANGE"))
+    if not execute:
+        click.echo("Nothing was changed: add --execute to change the offsets.", err=True)
+
+
+async def _reset(
+    session: Session, name: str, topics: tuple[str, ...], target: ResetTarget, execute: bool
+) -> dict[TopicPartition, tuple[int | None, int]]:
+    from tidelog.cli.groups.reset_target import chosen
+    from tidelog.client.admin.group_reset import offsets_of, plan_reset, set_offsets
+    from tidelog.client.admin.reset_target import NothingToShift
+
+    async with session.admin() as admin:
+        before = await offsets_of(admin, name)
+        partitions = await chosen(admin, topics, before)
+        if not partitions:
+            raise Failure(f"group {name!r} has no committed offsets: name topics with --topic")
+        try:
+            after = await plan_reset(admin, target, partitions, before)
+        except NothingToShift as problem:
+            raise Failure(str(problem)) from None
+        if execute:
+            await set_offsets(admin, name, after)
+    return {one: (before.get(one), after[one]) for one in sorted(after)}
+
+
+@groups.command(
+    help=command_help(
+        "Delete GROUPs that have no members; with --topic, delete only a group's offsets for topics that no member "
+        "reads.",
+        """
+tidelog groups delete old-billing older-billing
+tidelog groups delete billing --topic retired-orders
+""",
+        '{"deleted": [GROUP]}, or with --topic {"group", "deleted_offsets": [{"topic", "partition"}]}',
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; repeat."
+)
+@broker_options
+def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
+    if topics and len(names) > 1:
+        raise click.UsageError("--topic works with one group at a time.")
+    if topics:
+        gone = run(_delete_offsets(session, names[0], topics))
+        if session.json:
+            listed = [{"topic": topic, "partition": index} for topic, index in gone]
+            print_json({"group": names[0], "deleted_offsets": listed})
+        else:
+            for one in gone:
+                click.echo(f"{names[0]}: offset of {one} deleted")
+        return
+
+    async def work() -> None:
+        async with session.admin() as admin:
+            await admin.delete_groups(names)
+
+    run(work())
+    if session.json:
+        print_json({"deleted": list(names)})
+    else:
+        for name in names:
+            click.echo(f"{name} deleted")
+
+
+async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    from tidelog.client.admin.group_reset import is_share_group
+
+    async with session.admin() as admin:
+        if await is_share_group(admin, name):
+            shared = await admin.list_share_group_offsets(name)
+            await admin.delete_share_group_offsets(name, topics)
+            return sorted(one for one in shared if one.topic in topics)
+        known = await admin.list_group_offsets(name)
+        gone = sorted(one for one in known if one.topic in topics)
+        if not gone:
+            raise Failure(f"group {name!r} has no committed offsets for {', '.join(topics)}")
+        await admin.delete_group_offsets(name, gone)
+        return gone
+
+
+@groups.command(
+    "set",
+    help=command_help(
+        "Change settings of a GROUP, which need not exist yet.  An empty value resets a setting to its "
+        "default.  `tidelog configs describe group NAME` shows all settings.",
+        """
+tidelog groups set billing consumer.session.timeout.ms=10000
+tidelog groups set jobs share.auto.offset.reset=earliest share.dead.letter.topic=jobs-failed
+""",
+        '{"group", "set": {KEY: VALUE}}',
+    ),
+)
+@click.argument("name", metavar="GROUP")
+@click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
+@broker_options
+def set_(session: Session, name: str, changes: dict[str, str]) -> None:
+    async def work() -> None:
+        from tidelog.aio import ConfigResource
+
+        async with session.admin() as admin:
+            values = {key: value or None for key, value in changes.items()}
+            await admin.alter_configs({ConfigResource("group", name): values})
+
+    run(work())
+    if session.json:
+        print_json({"group": name, "set": changes})
+    else:
+        for key, value in changes.items():
+            click.echo(f"{name}: {key}={value}" if value else f"{name}: {key} reset to its default")

@@ -1,0 +1,137 @@
+"""Ongoing reassignments: shows their progress, waits for them, cancels them.  For `tidelog partitions`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from tidelog.cli.disks import Disks, disks, tell_silent
+from tidelog.cli.output import ProgressLine, bytes_text, print_json, print_table
+from tidelog.cli.partitions import throttles
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin
+    from tidelog.cli.session import Session
+    from tidelog.client.admin.partition_admin import Reassignment
+
+WAIT_S = 0.5
+
+
+class Copied(NamedTuple):
+    """Bytes that new replicas have, and that they will have; None where a broker does not answer."""
+
+    done: int | None
+    whole: int | None
+
+
+async def look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
+    under_way = await admin.list_reassignments()
+    moving = [one for one in under_way if not topics or one.partition.topic in topics]
+    if cancel and moving:
+        await admin.reassign_partitions({one.partition: None for one in moving})
+    over = not under_way or (cancel and len(moving) == len(under_way))
+    copied, removed = await asyncio.gather(
+        _copied(admin, moving), throttles.remove(admin) if over else throttles.nothing_removed()
+    )
+    tell_left(removed)
+    if session.json:
+        rows = [_row(one, copied[one.partition]) for one in moving]
+        print_json({"cancelled" if cancel else "moving": rows, "unthrottled": removed._asdict()})
+        return
+    if moving:
+        _print(moving, copied)
+        click.echo(
+            f"{len(moving)} moves were cancelled"
+            if cancel
+            else f"{len(moving)} under way: {_of(copied.values())} copied"
+        )
+    else:
+        click.echo("no partition is being moved")
+    if removed.brokers or removed.topics:
+        click.echo(f"throttles were removed: brokers {joined(removed.brokers)}, topics {len(removed.topics)}")
+
+
+def tell_left(removed: throttles.Removed) -> None:
+    for node in removed.left:
+        click.echo(
+            f"broker {node} does not answer: if its rate was limited, it still is; `tidelog partitions reassign --verify` "
+            "takes that back once the broker is there again",
+            err=True,
+        )
+
+
+async def wait(admin: Admin, count: int) -> None:
+    progress, loop = ProgressLine(), asyncio.get_running_loop()
+    while moving := await admin.list_reassignments():
+        copied = await _copied(admin, moving)
+        done = f"{max(0, count - len(moving))} of {count} moved"
+        progress.update(loop.time(), f"{done}, {_of(copied.values())} of the rest copied")
+        await asyncio.sleep(WAIT_S)
+    progress.clear()
+
+
+async def _copied(admin: Admin, moving: list[Reassignment]) -> dict[Any, Copied]:
+    if not moving:
+        return {}
+    found = await disks(admin, {one.partition.topic for one in moving})
+    tell_silent(found.silent)
+    return {one.partition: copied(one, found) for one in moving}
+
+
+def copied(one: Reassignment, found: Disks) -> Copied:
+    held = [node for node in one.replicas if node not in one.adding]
+    whole = found.largest_bytes(held, *one.partition)
+    new = [found.replica_bytes(node, *one.partition) for node in one.adding]
+    # A new replica may be larger than its source, which may have deleted old records meanwhile.
+    known = [size if whole is None else min(size, whole) for size in new if size is not None]
+    return Copied(
+        sum(known) if len(known) == len(new) else None, None if whole is None else whole * len(one.adding)
+    )
+
+
+def _row(one: Reassignment, copied: Copied) -> dict[str, Any]:
+    return {
+        "topic": one.partition.topic,
+        "partition": one.partition.partition,
+        "replicas": one.replicas,
+        "adding": one.adding,
+        "removing": one.removing,
+        "copied": copied.done,
+        "bytes": copied.whole,
+    }
+
+
+def _print(moving: list[Reassignment], copied: Mapping[Any, Copied]) -> None:
+    table = [
+        (
+            *one.partition,
+            joined(one.replicas),
+            joined(one.adding),
+            joined(one.removing),
+            _of([copied[one.partition]]),
+        )
+        for one in moving
+    ]
+    columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "COPIED")
+    print_table(columns, table, right=("PARTITION", "COPIED"))
+
+
+def _of(parts: Iterable[Copied]) -> str:
+    done, whole = zip(*parts, strict=True)
+    return f"{total(done)} of {total(whole)}"
+
+
+def total(sizes: Iterable[int | None]) -> str:
+    """The sum of the known sizes as text, marked where some are unknown."""
+    every = list(sizes)
+    known = [size for size in every if size is not None]
+    if not known and every:
+        return "unknown"
+    return ("at least " if len(known) < len(every) else "") + (bytes_text(sum(known)) or "")
+
+
+def joined(nodes: Iterable[int]) -> str:
+    return ",".join(map(str, nodes)) or "-"

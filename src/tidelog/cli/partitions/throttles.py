@@ -1,0 +1,111 @@
+"""Replication throttles of moves: settings of brokers and topics, as Kafka's own tool sets them.
+
+`partitions reassign` sets them before moves start, and removes them when none is ongoing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.cli.disks import each
+
+if TYPE_CHECKING:
+    from tidelog.aio import Admin, ConfigResource
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+class Copy(NamedTuple):
+    """A partition that is copied to `adding`; the brokers `holding` have it now, and any of them may lead it."""
+
+    topic: str
+    partition: int
+    holding: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+class Removed(NamedTuple):
+    """`left`: brokers that may be throttled and do not answer.  As in Kafka, only a broker itself changes its settings."""
+
+    brokers: tuple[int, ...] = ()
+    topics: tuple[str, ...] = ()
+    left: tuple[int, ...] = ()
+
+
+def replicas(copies: Iterable[Copy]) -> dict[str, dict[str, str]]:
+    """Of each topic, its lists of throttled replicas."""
+    lists: dict[str, tuple[list[str], list[str]]] = {}
+    for one in copies:
+        leaders, followers = lists.setdefault(one.topic, ([], []))
+        leaders += [f"{one.partition}:{node}" for node in one.holding]
+        followers += [f"{one.partition}:{node}" for node in one.adding]
+    return {
+        topic: {LEADERS: ",".join(leaders), FOLLOWERS: ",".join(followers)}
+        for topic, (leaders, followers) in lists.items()
+    }
+
+
+async def throttle(admin: Admin, copies: Iterable[Copy], rate: int) -> None:
+    """`rate` in bytes a second, for each broker, in each direction."""
+    from tidelog.aio import ConfigResource
+
+    wanted = [one for one in copies if one.adding]
+    running = (await admin.describe_cluster()).nodes
+    nodes = {node for one in wanted for node in (*one.holding, *one.adding)}.intersection(running)
+    changes: dict[ConfigResource, Mapping[str, str | None]] = {
+        ConfigResource("broker", str(node)): dict.fromkeys(RATES, str(rate)) for node in sorted(nodes)
+    }
+    for topic, lists in replicas(wanted).items():
+        changes[ConfigResource("topic", topic)] = dict(lists)
+    await admin.alter_configs(changes)
+
+
+async def nothing_removed() -> Removed:
+    return Removed()
+
+
+async def remove(admin: Admin) -> Removed:
+    """Removes every throttle of a broker or a topic, and returns which had one."""
+    from tidelog.aio import ConfigResource
+
+    topics = [ConfigResource("topic", topic.name) for topic in await admin.list_topics(internal=True)]
+    listed = await _own(admin, topics, (LEADERS, FOLLOWERS))
+    await admin.alter_configs({one: dict.fromkeys(values) for one, values in listed.items()})
+
+    async def free(node: int) -> bool:
+        resource = ConfigResource("broker", str(node))
+        slow = await _own(admin, [resource], RATES)
+        await admin.alter_configs({one: dict.fromkeys(values) for one, values in slow.items()})
+        return bool(slow)
+
+    freed, silent = await each(admin, free)
+    limited = {node for values in listed.values() for text in values.values() for node in nodes_of(text)}
+    return Removed(
+        tuple(sorted(node for node, was_slow in freed.items() if was_slow)),
+        tuple(sorted(one.name for one in listed)),
+        tuple(sorted({*silent, *limited} - freed.keys())),
+    )
+
+
+def nodes_of(text: str) -> set[int]:
+    """The brokers in a list of throttled replicas, such as `0:1,0:2`; none when it is `*`."""
+    found = (one.partition(":")[2].strip() for one in text.split(","))
+    return {int(node) for node in found if node.isdecimal()}
+
+
+async def _own(
+    admin: Admin, resources: list[ConfigResource], names: tuple[str, ...]
+) -> dict[ConfigResource, dict[str, str]]:
+    """The resources that override these settings, with the values."""
+    from tidelog.client.admin.configs import ConfigSource
+
+    found: dict[ConfigResource, dict[str, str]] = {}
+    if not resources:
+        return found
+    own = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC)
+    for resource, entries in (await admin.describe_configs(resources, names)).items():
+        values = {one.name: one.value or "" for one in entries if one.source in own}
+        if values:
+            found[resource] = values
+    return found
