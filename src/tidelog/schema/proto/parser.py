@@ -10,8 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf.descriptor import FieldDescriptor
 
-from tidelog.registry.protobuf.tokens import Cursor
-from tidelog.registry.refusal import invalid_schema
+from tidelog.schema.proto.tokens import Cursor, ProtoError
 
 Field = pb.FieldDescriptorProto
 DEPTH_MAX = 64
@@ -83,7 +82,7 @@ class _Parser:
         if what == "edition":
             number = pb.Edition.DESCRIPTOR.values_by_name.get(f"EDITION_{said}")
             if number is None or not said[:1].isdigit():
-                raise invalid_schema(f"the edition {said!r} is not known")
+                raise ProtoError(f"the edition {said!r} is not known")
             file.syntax, file.edition = "editions", number.number
             self._editions = True
         elif said in ("proto2", "proto3"):
@@ -91,7 +90,7 @@ class _Parser:
             if self._proto3:
                 file.syntax = said
         else:
-            raise invalid_schema(f"the syntax is proto2 or proto3, not {said!r}")
+            raise ProtoError(f"the syntax is proto2 or proto3, not {said!r}")
 
     def _import(self, file: pb.FileDescriptorProto) -> None:
         at = self._at
@@ -102,7 +101,7 @@ class _Parser:
         path = at.text("the file to import").decode("utf-8", "replace")
         at.expect(";")
         if path in file.dependency:
-            raise invalid_schema(f"{path!r} is imported twice")
+            raise ProtoError(f"{path!r} is imported twice")
         if how == "public":
             file.public_dependency.append(len(file.dependency))
         elif how == "weak":
@@ -121,7 +120,7 @@ class _Parser:
         at.expect("{")
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise invalid_schema(f"messages are nested more than {DEPTH_MAX} levels deep")
+            raise ProtoError(f"messages are nested more than {DEPTH_MAX} levels deep")
         while not at.took("}"):
             if at.here.kind == "end":
                 raise at.wrong(f"message {message.name!r} is not closed: '}}' is needed")
@@ -157,14 +156,14 @@ class _Parser:
         if label is not None and (at.ahead().kind == "name" or at.ahead().text == "."):
             at.next()
             if in_oneof:
-                raise invalid_schema(f"a field in a oneof cannot be {label}")
+                raise ProtoError(f"a field in a oneof cannot be {label}")
         elif not (self._proto3 or in_oneof or at.here.text == "map" or self._editions):
             raise at.wrong("a field in proto2 is required, optional or repeated: one of these is needed")
         else:
             label = None
         field.label = LABELS[label or "optional"]
         if self._proto3 and label == "required":
-            raise invalid_schema("proto3 has no required fields")
+            raise ProtoError("proto3 has no required fields")
         if at.here.text == "map" and at.ahead().text == "<":
             if label is not None:
                 raise at.wrong("a map has no label")
@@ -191,7 +190,7 @@ class _Parser:
         self._at.expect("=")
         number = self._at.int("the number of a field")
         if not 1 <= number <= NUMBER_MAX:
-            raise invalid_schema(f"the number of a field is from 1 to {NUMBER_MAX}, not {number}")
+            raise ProtoError(f"the number of a field is from 1 to {NUMBER_MAX}, not {number}")
         return number
 
     def _map(self, field: Any, nested: Any) -> None:
@@ -206,7 +205,7 @@ class _Parser:
         field.number = self._number()
         field.label = Field.LABEL_REPEATED
         if key not in SCALARS or key in ("float", "double", "bytes"):
-            raise invalid_schema(
+            raise ProtoError(
                 f"keys of map {field.name!r} are {key}: they must be whole numbers, bool or string"
             )
         entry = nested.add(name=camel(field.name) + "Entry")
@@ -294,7 +293,7 @@ class _Parser:
             if at.took("to"):
                 last = most if at.took("max") else at.int("the end of a range")
             if last < start:
-                raise invalid_schema(f"the range {start} to {last} is empty")
+                raise ProtoError(f"the range {start} to {last} is empty")
             found.append((start, last))
             if not at.took(","):
                 return found
@@ -326,7 +325,7 @@ class _Parser:
     def _enum_number(self, name: str) -> int:
         number = self._at.int(f"the number of {name}")
         if not -ENUM_MAX - 1 <= number <= ENUM_MAX:
-            raise invalid_schema(f"the number of {name!r} does not fit into 32 bits: {number}")
+            raise ProtoError(f"the number of {name!r} does not fit into 32 bits: {number}")
         return number
 
     def _service(self, service: pb.ServiceDescriptorProto) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tidelog.registry.refusal import Refusal, invalid_schema
+from tidelog.errors import TidelogError
 
 _TOKEN = re.compile(
     r"""
@@ -25,6 +25,15 @@ _ESCAPE = re.compile(
 _SHORT = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
+class ProtoError(TidelogError):
+    """What is wrong with a Protobuf file, and the line, if one line is wrong."""
+
+    def __init__(self, why: str, line: int | None = None) -> None:
+        super().__init__(why if line is None else f"line {line}: {why}")
+        self.why = why
+        self.line = line
+
+
 class Token(NamedTuple):
     kind: str
     """name, int, float, text, sign, or end"""
@@ -40,7 +49,7 @@ def tokens(text: str) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise invalid_schema(f"line {line}: {text[at : at + 20]!r} is not understood")
+            raise ProtoError(f"{text[at : at + 20]!r} is not understood", line)
         kind, word = match.lastgroup, match.group()
         if kind != "space":
             assert kind is not None
@@ -143,5 +152,5 @@ class Cursor:
                 depth += {"{": 1, "}": -1}.get(token.text, 0)
         return self._text[start.at + 1 : token.at].strip()
 
-    def wrong(self, why: str) -> Refusal:
-        return invalid_schema(f"line {self.here.line}: {why}, not {self.here.text[:40]!r}")
+    def wrong(self, why: str) -> ProtoError:
+        return ProtoError(f"{why}, not {self.here.text[:40]!r}", self.here.line)
