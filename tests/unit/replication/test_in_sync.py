@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidelog import errors, testing
 from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Broker, Image, Partition, Topic
+from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange
 from tidelog.metadata.records import Endpoint, Tail
 from tidelog.replication.in_sync import InSync
@@ -20,9 +20,11 @@ NAME = TopicPartition("a", 0)
 
 def image(leader_epoch: int, doubts: tuple[Tail, ...]) -> Image:
     replicas = (ONE, TWO, THREE)
-    partition = Partition(0, replicas, ONE, leader_epoch, replicas, leader_epoch, 7, doubts)
-    brokers = {node: Broker(node, 1, (Endpoint("PLAINTEXT", "host", 1),), None, False) for node in replicas}
-    return Image(brokers=brokers, topics={"a": Topic("a", UUID(int=1), (partition,), 7)})
+    partition = PartitionImage(0, replicas, ONE, leader_epoch, replicas, leader_epoch, 7, doubts)
+    brokers = {
+        node: BrokerImage(node, 1, (Endpoint("PLAINTEXT", "host", 1),), None, False) for node in replicas
+    }
+    return Image(brokers=brokers, topics={"a": TopicImage("a", UUID(int=1), (partition,), 7)})
 
 
 class NoPartitions:
