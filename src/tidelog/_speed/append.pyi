@@ -138,8 +138,10 @@ class NativePartition:
         self, data: Buffer, header: Header, max_timestamp_at: int, now_ms: int
     ) -> asyncio.Future[None] | None:
         """Stamps and appends one sound batch, which this node's rules allow: the sync that it waits for, if its topic asks
-        for one.  Then the caller tells `wrote` after the sync.  `now_ms` counts a producer's batch; -1 stands for one
-        that this broker made itself."""
+        for one.  Then the caller tells `wrote` after the sync."""
+
+    def append_made(self, data: bytearray) -> asyncio.Future[None] | None:
+        """As `append_led`, for a batch that this broker made itself, which counts as nobody's."""
 
     def fetched(self, tally: Tally, offset: int, end: int, size: int, now_ms: int) -> None:
         """A consumer gets the records from `offset` to before `end`."""

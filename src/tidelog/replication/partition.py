@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.acceptance import sound
 from tidelog._speed.append import NativePartition
-from tidelog._speed.batch import header_at, stamp
+from tidelog._speed.batch import stamp
 from tidelog._speed.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -26,7 +26,6 @@ from tidelog.storage.log import Log
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
-NOT_COUNTED = -1  # in the place of the time: a batch that no producer sent
 DUPLICATE_TIME = -1
 
 
@@ -226,19 +225,16 @@ class Partition(NativePartition):
         all in-sync replicas, like what a producer sends with acks=all."""
         state, log = self.state, self.log
         self._check_writable(by_all=True)
-        header = header_at(data)
-        assert header is not None and header.size == len(data)
         if len(data) > self._batch_bytes_max:
             raise errors.RecordListTooLarge(
                 f"{len(data)} bytes of records are too many for one batch of {self.name}: "
                 f"max.message.bytes is {self._batch_bytes_max}"
             )
         base = log.next
-        pending = self.append_led(data, header, header.last_offset_delta, NOT_COUNTED)
+        pending = self.append_made(data)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
-        end = base + header.last_offset_delta + 1
-        return _appended(Appended, (base, end, -1, pending, state.epoch))
+        return _appended(Appended, (base, log.next, -1, pending, state.epoch))
 
     def append_marker(self, ending: Ending, now_ms: int) -> Appended:
         """The end of a producer's transaction here."""

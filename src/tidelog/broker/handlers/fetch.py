@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from tidelog import errors
-from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
+from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
 from tidelog._speed.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
@@ -249,9 +249,7 @@ class FetchInFlight:
                 records = log.read(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
         if records is not None and partition.throttled_out:
             services.outbound.took(records.size, services.clock.monotonic_ms())
-        answer = FetchAnswer(index, 0, committed, UNKNOWN, log.start)
-        answer.records = records
-        return answer
+        return fetch_answer(index, committed, UNKNOWN, log.start, records)
 
     def _allowed(self, partition: Partition, node: NodeId) -> int:
         """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
@@ -318,10 +316,10 @@ def _read_partition(
             raise errors.NotLeaderOrFollower(f"{partition.name} ends at {log.end} here, and does not lead")
         raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
     bound = stable if read_committed else committed
-    answer = FetchAnswer(index, 0, committed, stable, log.start)
     records = None
     if offset < bound and (left > 0 or first):
-        answer.records = records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
+        records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
+    answer = fetch_answer(index, committed, stable, log.start, records)
     if read_committed:
         # (producer, first offset) of every transaction that was aborted and has records among these.
         answer.aborted = (
