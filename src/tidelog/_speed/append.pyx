@@ -329,7 +329,7 @@ cdef class NativePartition:
         header = read_header(start, 0, size)
         return self.append_as_leader(start, header, header.last_offset_delta, NOT_COUNTED)
 
-    def fetched(self, Tally tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
+    def fetched(self, RequestMetrics tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
         self.messages_out += end - offset
         self.bytes_out += size
         if self.times is not None:

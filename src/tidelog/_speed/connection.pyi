@@ -5,7 +5,7 @@ from typing import Any
 
 from tidelog._speed.poller import Poller
 from tidelog._speed.shortcut import ProduceShortcut
-from tidelog._speed.tally import Tally
+from tidelog._speed.request_metrics import RequestMetrics
 
 Answer = (
     bytes | list[Any]
@@ -53,7 +53,7 @@ class FrameConnection:
         frame_bytes_max: int,
         in_flight_max: int,
         shortcut: ProduceShortcut | None = None,
-        tally: Tally | None = None,
+        tally: RequestMetrics | None = None,
         queued: QueuedBytes | None = None,
     ) -> None: ...
     @property

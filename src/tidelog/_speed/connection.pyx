@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 from tidelog._speed.batch cimport get_int16, get_int32
 from tidelog._speed.shortcut cimport ProduceShortcut
-from tidelog._speed.tally cimport Tally, now_ns
+from tidelog._speed.request_metrics cimport RequestMetrics, now_ns
 
 
 cdef extern from "<sys/socket.h>":
@@ -178,7 +178,7 @@ cdef class FrameConnection:
     cdef ProduceShortcut shortcut
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
-    cdef Tally tally
+    cdef RequestMetrics tally
     cdef Asked* asked  # of the requests in `slots`, in a ring
     cdef int asked_first
 
@@ -203,7 +203,7 @@ cdef class FrameConnection:
         self.frame_bytes_max = frame_bytes_max
         self.in_flight_max = in_flight_max
         self.shortcut = shortcut
-        self.tally = Tally() if tally is None else tally
+        self.tally = RequestMetrics() if tally is None else tally
         self.queued = QueuedBytes(NO_BOUND) if queued is None else queued
         self.slots = deque()
         self.unsent = deque()

@@ -24,7 +24,7 @@ from tidelog.groups.consumer_pace import Outcome, hold_ms, next_ms
 from tidelog.groups.consumer_target import Draft, World
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.machine import GroupMachine
-from tidelog.replication.promises import Appended
+from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

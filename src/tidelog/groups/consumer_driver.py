@@ -34,7 +34,7 @@ from tidelog.groups.held import Held
 from tidelog.groups.machine import GroupMachine
 from tidelog.groups.regex import Expressions
 from tidelog.metadata.changes import Update
-from tidelog.replication.promises import Appended
+from tidelog.replication.commit_status import Appended
 
 log = logging.getLogger("tidelog.groups")
 

@@ -22,8 +22,8 @@ from tidelog.broker.refusals import Refusals
 from tidelog.broker.services import Services
 from tidelog.metadata.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
+from tidelog.replication.commit_status import Appended, is_committed, moved, too_few, when_committed
 from tidelog.replication.partition import Enlisted, Partition
-from tidelog.replication.promises import Appended, is_committed, moved, too_few, when_committed
 from tidelog.types import Offset
 
 PRODUCE = 0
