@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from tidelog._speed.poller import Poller
-from tidelog._speed.shortcut import ProduceShortcut
 from tidelog._speed.request_metrics import RequestMetrics
+from tidelog._speed.shortcut import ProduceShortcut
 
 Answer = (
     bytes | list[Any]
