@@ -55,7 +55,7 @@ cdef struct ApiTally:
     int64_t counts[TIME_BOUNDS + 1]
 
 
-cdef class Tally:
+cdef class RequestMetrics:
     cdef ApiTally apis[APIS]
     cdef readonly Histogram end_to_end
     cdef readonly dict errors

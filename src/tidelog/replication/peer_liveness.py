@@ -20,7 +20,7 @@ from tidelog.metadata.store import Compare, Delete, MetadataStore
 from tidelog.net.requester import Requester, Unreachable
 from tidelog.types import NodeId
 
-log = logging.getLogger("tidelog.vigil")
+log = logging.getLogger("tidelog.peer_liveness")
 
 CALLS = 3  # before a broker is taken for gone
 BETWEEN_CALLS_S = 0.02
@@ -31,7 +31,7 @@ class Peers(Protocol):
     async def connect(self, node: NodeId) -> Requester: ...
 
 
-class Vigil:
+class PeerLiveness:
     def __init__(self, node: NodeId, peers: Peers, store: MetadataStore) -> None:
         self._node = node
         self._peers = peers

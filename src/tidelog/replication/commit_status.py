@@ -23,7 +23,9 @@ class Appended(NamedTuple):
     epoch: int
 
 
-def found(partition: Partition, base: int, end: int, durable: asyncio.Future[None] | None) -> Appended:
+def appended_before(
+    partition: Partition, base: int, end: int, durable: asyncio.Future[None] | None
+) -> Appended:
     """What was appended before."""
     return Appended(Offset(base), Offset(end), -1, durable, partition.log.epochs.of(end - 1))
 

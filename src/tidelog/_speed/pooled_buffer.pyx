@@ -55,7 +55,7 @@ cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept:
     spare_bytes += room
 
 
-cdef class Room:
+cdef class PooledBuffer:
     """Memory to write into; others get it when nobody refers to this any more."""
 
     def __cinit__(self, Py_ssize_t size):

@@ -25,7 +25,7 @@ class AppendTimes:
     def read(self) -> list[tuple[int, int, int]]:
         """(end, milliseconds, batches) of every mark, the oldest first."""
 
-class Tally:
+class RequestMetrics:
     """Of one broker."""
 
     end_to_end: Histogram

@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-class Room(Buffer):
+class PooledBuffer(Buffer):
     """`size` bytes to write into, with whatever they held before."""
 
     def __init__(self, size: int) -> None: ...

@@ -124,7 +124,7 @@ cdef class AppendTimes:
             at -= 1
 
 
-cdef class Tally:
+cdef class RequestMetrics:
     """Of one broker."""
 
     def __init__(self):

@@ -9,7 +9,7 @@ cdef Py_ssize_t take_spare(Py_ssize_t room, uint8_t** found) noexcept
 cdef void give_spare(uint8_t* data, Py_ssize_t room) noexcept
 
 
-cdef class Room:
+cdef class PooledBuffer:
     cdef uint8_t* data
     cdef Py_ssize_t size
     cdef Py_ssize_t room

@@ -13,7 +13,7 @@ from tidelog.metadata import changes
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, Endpoint, broker_key
 from tidelog.metadata.store import Put
 from tidelog.net.requester import Requester, Unreachable
-from tidelog.replication.vigil import Vigil
+from tidelog.replication.peer_liveness import PeerLiveness
 from tidelog.testing import VirtualMetadata
 from tidelog.types import NodeId
 
@@ -21,7 +21,7 @@ ME, OTHER = NodeId(1), NodeId(2)
 
 
 class Connection:
-    """As much of a requester as a vigil uses."""
+    """As much of a requester as it uses."""
 
     def __init__(self) -> None:
         self._end = asyncio.Event()
@@ -71,13 +71,13 @@ def watched(act: Act, first: Exception | None = None) -> set[str]:
         store = metadata.connect("broker-1")
         await _register(metadata, "one")
         await metadata.connect("x").txn((), [Put(CONTROLLER, b"%d" % OTHER)])
-        vigil = Vigil(ME, peers, store)
-        vigil.learned(changes.read(metadata.select("")))
+        liveness = PeerLiveness(ME, peers, store)
+        liveness.learned(changes.read(metadata.select("")))
         await asyncio.sleep(5)
         await act(metadata, peers)
         await asyncio.sleep(5)
         left.update(metadata.content())
-        await vigil.stop()
+        await liveness.stop()
 
     testing.run(scenario)
     return left

@@ -2,7 +2,7 @@
 in it.
 
 What arrives is appended as it is, with the leader's offsets and epochs.  An answer for a partition whose leadership
-changed meanwhile, or that went over to the other lane, is dropped.  `follower` has two of these."""
+changed meanwhile, or that went over to the other fetcher, is dropped.  `follower` has two of these."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Following(NamedTuple):
     epoch: Epoch
 
 
-class Lane:
+class ReplicaFetcher:
     """`bytes_max`: of an answer, where the broker's settings allow more.  `unwritten_max`: bytes that may wait to be put
     on disk."""
 
-    beside: Lane
-    """The other lane.  A partition that came from there waits until no request of that lane names it: a leader that hears
-    of one replica on two connections could hear the older news last."""
+    beside: ReplicaFetcher
+    """The other fetcher.  A partition that came from there waits until no request of that fetcher names it: a leader that
+    hears of one replica on two connections could hear the older news last."""
 
     def __init__(
         self,
@@ -229,16 +229,16 @@ class Lane:
             throttled = partition.throttled_in and not partition.in_sync_here
             if key in self._delayed or key in self.beside.asked or (throttled and left <= 0):
                 continue
-            it = partition.log
-            if is_unfit(it):
+            replica = partition.log
+            if is_unfit(replica):
                 # It must not seem level, and so in sync, to its leader.  `repair` lets a damaged one go on.
-                if is_offline(it):
+                if is_offline(replica):
                     offline.append(key)
                 continue
-            one = Wanted(epoch, it.end, it.epochs.latest, it.start)
+            wish = Wanted(epoch, replica.end, replica.epochs.latest, replica.start)
             if key in self._unreadable:
-                one = one._replace(bytes_max=CHECK_IT)
-            wanted[key] = one._replace(bytes_max=left) if throttled else one
+                wish = wish._replace(bytes_max=CHECK_IT)
+            wanted[key] = wish._replace(bytes_max=left) if throttled else wish
         for key in offline:
             self.drop(key)
         return wanted
@@ -271,10 +271,10 @@ class Lane:
         self._delayed[key] = self._clock.monotonic_ms() + delay_ms
 
     def _take_partition(self, key: Key, partition: Partition, part: PartitionData) -> None:
-        it = partition.log
-        if it.next != it.end:
+        replica = partition.log
+        if replica.next != replica.end:
             return  # appends of its own time as leader are on their way to the disk: let them land first
-        if part.error_code == errors.OffsetOutOfRange.code and part.log_start_offset > it.next:
+        if part.error_code == errors.OffsetOutOfRange.code and part.log_start_offset > replica.next:
             log.info(
                 "%s begins anew at offset %d, where its leader's log starts",
                 partition.name,
@@ -287,8 +287,10 @@ class Lane:
             raise errors.by_code(part.error_code)(f"the leader says so of {partition.name}")
         diverging = part.diverging_epoch
         if diverging.end_offset >= 0:
-            end = cut_at(it.epochs, it.end, diverging.epoch, diverging.end_offset)
-            log.info("%s is cut from %d to %d, where it parts from its leader", partition.name, it.end, end)
+            end = cut_at(replica.epochs, replica.end, diverging.epoch, diverging.end_offset)
+            log.info(
+                "%s is cut from %d to %d, where it parts from its leader", partition.name, replica.end, end
+            )
             partition.truncate_to(Offset(end))
             self._truncated(partition)
             return
