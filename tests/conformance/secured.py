@@ -133,7 +133,9 @@ class Login:
 
 def login_to(broker: SecuredBroker, listener: str, mechanism: str | None = None) -> Login:
     protocol = LISTENERS[listener]
-    login = Login(broker.at(listener), broker.home / "ca.pem" if protocol.endswith("SSL") else None, mechanism)
+    login = Login(
+        broker.at(listener), broker.home / "ca.pem" if protocol.endswith("SSL") else None, mechanism
+    )
     if mechanism == "PLAIN":
         return login.but(password=PLAIN_PASSWORD)
     if mechanism == "OAUTHBEARER":

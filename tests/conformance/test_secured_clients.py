@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import ssl
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 pytest.importorskip("cryptography")
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.conformance.conftest import ON_KAFKA
-from tests.conformance.process import wait_until
 from tests.conformance.secured import (
     CLIENTS,
-    LISTENERS,
     PASSWORD,
     PLAIN_PASSWORD,
-    Login,
     SecuredBroker,
     acl,
-    librdkafka_options,
     login_to,
-    tidelog_security,
 )
-from tidelog import Admin, Producer, Unreachable, errors
+from tidelog import Admin
 
 pytestmark = pytest.mark.skipif(ON_KAFKA, reason="the broker's settings are those of tidelog serve")
 
@@ -68,7 +56,9 @@ def test_every_client_logs_in_with_every_mechanism(
     broker: SecuredBroker, client: str, listener: str, mechanism: str
 ) -> None:
     name = new_name()
-    assert sorted(CLIENTS[client](login_to(broker, listener, mechanism), name, name, VALUES)) == sorted(VALUES)
+    assert sorted(CLIENTS[client](login_to(broker, listener, mechanism), name, name, VALUES)) == sorted(
+        VALUES
+    )
 
 
 @pytest.mark.parametrize("client", CLIENTS)
