@@ -52,6 +52,7 @@ PURE = [
     "access/scram.py",
     "access/tokens.py",
     "app/advertised.py",
+    "app/security_warnings.py",
     "broker/fetch_sessions.py",
     "cli/partitions/reassignment_file.py",
     "cli/top/columns.py",

@@ -8,16 +8,18 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
+from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
+from tidelog.app.security_warnings import open_to_everybody, powerless_broker
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.access import Access
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -31,6 +33,7 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.config import BrokerConfig
+from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
@@ -43,6 +46,7 @@ from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartition
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.logs import parse_levels, set_up
+from tidelog.metadata.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
@@ -84,8 +88,13 @@ class Addresses(NamedTuple):
 class Broker:
     """`start`, then `stop`, once each."""
 
-    def __init__(self, config: BrokerConfig, around: Surroundings) -> None:
+    def __init__(
+        self, config: BrokerConfig, around: Surroundings, first_users: Sequence[FirstUser] = ()
+    ) -> None:
+        """`first_users` are added to the metadata, unless they are there, before anybody can connect."""
         self._given = config
+        self._first_users = first_users
+        self.users_added: frozenset[CredentialName] = frozenset()
         self._around = around
         self._stopping = False
         self._tasks: list[asyncio.Task[Any]] = []
@@ -145,6 +154,7 @@ class Broker:
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
+        self.users_added = await add_first_users(controller, self._first_users)
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
@@ -303,6 +313,7 @@ class Broker:
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
         access = Access(lambda: controller.image, controller.config, around.random)
+        self._access = access
         self._gate = gate = Gate(lambda: access.authorizer)
         keys = KeySource(controller.config, around.clock)
         return Services(
@@ -369,6 +380,10 @@ class Broker:
             self._repair,
         )
         return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
+
+    def powerless(self) -> str | None:
+        """Why this broker may not do its part for the others, or None."""
+        return powerless_broker(self._controller.config(), self._access.authorizer)
 
     def _unready(self) -> str | None:
         if not self._dirs.online():
@@ -438,15 +453,20 @@ def _tell(reports: Iterable[Report]) -> None:
             log.warning("recovered %s", recovered)
 
 
-def serve(config: BrokerConfig) -> int:
-    """Runs a broker until SIGINT or SIGTERM; the exit code."""
+UsersAdded = Callable[[frozenset[CredentialName]], None]
+
+
+def serve(
+    config: BrokerConfig, first_users: Sequence[FirstUser] = (), users_added: UsersAdded = lambda _: None
+) -> int:
+    """Runs a broker until SIGINT or SIGTERM; the exit code.  `users_added` hears which of `first_users` are new."""
     levels = parse_levels(config.tidelog_log_levels, "tidelog.log.levels")
     set_up(config.tidelog_log_format, levels, config.node_id)
     _raise_file_limit(
         config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
     )
     try:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(config, first_users, users_added))
     except errors.TidelogError as problem:
         print(f"tidelog: {problem}", file=sys.stderr)
         return 1
@@ -457,13 +477,15 @@ def serve(config: BrokerConfig) -> int:
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_added: UsersAdded) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
-    broker = Broker(config, system(config))
+    broker = Broker(config, system(config), first_users)
     addresses = await broker.start()
+    users_added(broker.users_added)
+    _warn(config, broker)
     kafka, http = addresses.kafka, addresses.http or ("", 0)
     print(
         f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
@@ -474,6 +496,15 @@ async def _serve(config: BrokerConfig) -> None:
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()
+
+
+def _warn(config: BrokerConfig, broker: Broker) -> None:
+    exposed = open_to_everybody(config)
+    for warning in filter(None, (exposed, broker.powerless())):
+        log.warning("%s", warning)
+    if exposed is not None:
+        # Logs may go where nobody looks at a first start.
+        print(f"tidelog: WARNING: {exposed}", file=sys.stderr, flush=True)
 
 
 def _raise_file_limit(wanted: int) -> None:

@@ -82,6 +82,27 @@ class AccessController:
 
             await self._swap(attempt, False)
 
+    async def add_credentials(
+        self, credentials: Mapping[CredentialName, ScramCredential]
+    ) -> frozenset[CredentialName]:
+        """Only those of users who have none for the mechanism; returns which were added.  Few: one transaction."""
+        secret = self._random.getrandbits(8 * records.SECRET_BYTES).to_bytes(records.SECRET_BYTES, "big")
+
+        def attempt(image: Image) -> tuple[frozenset[CredentialName], Swap]:
+            new = [name for name in credentials if name.user not in image.users(name.mechanism)]
+            compare = [Compare(records.credential_key(name), ABSENT) for name in new]
+            then: list[Operation] = [
+                Put(records.credential_key(name), records.encode_credential(credentials[name]))
+                for name in new
+            ]
+            if new and not image.secret:
+                compare.append(Compare(records.SECRET, ABSENT))
+                then.append(Put(records.SECRET, secret.hex().encode()))
+            return frozenset(new), Swap(compare, then)
+
+        added: frozenset[CredentialName] = await self._swap(attempt, False)
+        return added
+
     # Quotas
 
     async def alter_quotas(
