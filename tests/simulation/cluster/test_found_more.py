@@ -354,3 +354,23 @@ def test_a_disk_that_was_replaced_is_filled_again_when_its_operator_says_that_th
         assert await values(cluster) == sent(5)
 
     run(scenario)
+
+
+def test_a_replica_that_a_full_disk_did_not_take_follows_once_there_is_space() -> None:
+    async def scenario(random: Random) -> None:
+        cluster = Cluster(random, 3, SETTINGS)
+        await cluster.start_all()
+        cluster.machines[3].disk.limit_free(0)
+        await cluster.create_topic(NAME.topic, 3, {"min.insync.replicas": "2"})
+        await asyncio.sleep(2)
+        states = [(name, cluster.stored(name)) for name in cluster.partitions]
+        names = [name for name, state in states if state is not None and state.leader != 3]
+        assert names and all(3 not in dict(cluster.replicas(name)) for name in names)
+        cluster.machines[3].disk.limit_free(None)
+        for _ in range(100):
+            if all(3 in dict(cluster.replicas(name)) for name in names):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError([cluster.stored(name) for name in names])
+
+    run(scenario)

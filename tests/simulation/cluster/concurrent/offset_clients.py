@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 from tests.simulation.cluster.concurrent.group_clients import OFFSETS
 from tests.simulation.cluster.concurrent.transaction_clients import STATE
@@ -14,6 +15,7 @@ from tests.simulation.cluster.world import Cluster
 from tests.simulation.invariants import Violated
 from tests.simulation.transactional import Refused
 from tidelog import errors
+from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -82,6 +84,10 @@ def check(code: int) -> None:
 
 
 async def group_coordinator(cluster: Cluster, group: str) -> Requester:
+    return await cluster.connect(await group_coordinator_id(cluster, group), group)
+
+
+async def group_coordinator_id(cluster: Cluster, group: str) -> int:
     anyone = await cluster.connect_any(group)
     try:
         request = FindCoordinatorRequest(coordinator_keys=[group])
@@ -89,16 +95,19 @@ async def group_coordinator(cluster: Cluster, group: str) -> Requester:
     finally:
         anyone.close()
     check(found.error_code)
-    return await cluster.connect(found.node_id, group)
+    return found.node_id
 
 
-async def stable_offset(requester: Requester, group: str, topic: str, partition: int) -> int:
-    """As a consumer asks that reads only what is committed."""
-    wanted = OffsetFetchRequestTopics(topic, partition_indexes=[partition])
+async def stable_offset(
+    requester: Requester, group: str, topic: str, partition: int, topic_id: UUID | None = None
+) -> int:
+    """As a consumer asks that reads only what is committed; of the topic with this id, if that is given."""
+    version = 9 if topic_id is None else 10
+    wanted = OffsetFetchRequestTopics(topic, topic_id or NO_TOPIC_ID, [partition])
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group, topics=[wanted])], require_stable=True
     )
-    answer = (await requester.ask(request, OffsetFetchResponse, version=9)).groups[0]
+    answer = (await requester.ask(request, OffsetFetchResponse, version=version)).groups[0]
     check(answer.error_code)
     part = answer.topics[0].partitions[0]
     check(part.error_code)

@@ -9,6 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.simulation.cluster.concurrent import plants
+from tests.simulation.cluster.concurrent.machines import (
+    broker_is_restarted,
+    brokers_are_restarted_in_turn,
+    some_brokers_are_killed,
+)
 from tests.simulation.cluster.concurrent.plants import Plant
 from tests.simulation.cluster.concurrent.play import Profile, play
 from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced, store_is_restored
@@ -41,6 +46,7 @@ class Found(NamedTuple):
     clients: tuple[str, ...] = ()
 
 
+RESTARTS = (some_brokers_are_killed, broker_is_restarted, brokers_are_restarted_in_turn)
 RESTORED = ((store_is_restored,), POWER, PROCESSES)
 PLANTED: dict[Plant, Found] = {
     plants.a_leader_leads_on_after_a_power_cut: Found(LOST | ELECTED, 20),
@@ -50,7 +56,9 @@ PLANTED: dict[Plant, Found] = {
     plants.the_last_that_reports_leads: Found(LOST | ELECTED, 20),
     plants.a_missing_log_is_not_reported: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
     plants.a_new_directory_is_as_good_as_the_old_one: Found(LOST | ELECTED, 40, (POWER, (disk_is_replaced,))),
-    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
+    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(
+        LOST | ELECTED, 40, ((disk_is_replaced,), RESTARTS)
+    ),
     plants.the_controller_shrinks_in_sync_sets: Found({"OnlyTheLeaderShrinks", *LOST}, 20),
     plants.members_stay_eligible_while_more_is_committed: Found({"StandsStillWhileEligible", *LOST}, 20),
     plants.restored_metadata_are_taken_for_new: Found(LOST, 40, RESTORED),
