@@ -47,6 +47,7 @@ PURE = [
     "access/oauth.py",
     "access/plain.py",
     "access/principals.py",
+    "access/quota_budgets.py",
     "access/quotas.py",
     "access/roles.py",
     "access/scram.py",

@@ -77,6 +77,10 @@ class FrameConnection:
         """No further request is handed on before `resume`: what comes later must not overtake the one under way."""
 
     def resume(self) -> None: ...
+    def mute(self) -> None:
+        """As `pause`, and apart from it: only `unmute` ends it."""
+
+    def unmute(self) -> None: ...
     def close(self) -> None: ...
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int

@@ -42,6 +42,7 @@ cdef enum:
     DRAINING = 1
     PAUSED = 2
     STARVED = 4
+    MUTED = 8
 
 # While memory is short, the connection that may go on must receive this much in this time.
 PATIENCE_S = 5.0
@@ -173,7 +174,7 @@ cdef class FrameConnection:
     cdef Py_ssize_t sent_of_first
     cdef bint reading
     cdef bint writing
-    cdef int stopped  # DRAINING, PAUSED, STARVED
+    cdef int stopped  # DRAINING, PAUSED, STARVED, MUTED
     cdef QueuedBytes queued
     cdef Py_ssize_t counted  # what `partial` takes of `queued`
     cdef ProduceShortcut shortcut
@@ -253,6 +254,14 @@ cdef class FrameConnection:
 
     def resume(self):
         self.go_on(PAUSED)
+
+    def mute(self):
+        """Apart from `pause`: a connection that is throttled may be paused and resumed meanwhile."""
+        self.stopped |= MUTED
+        self.balance()
+
+    def unmute(self):
+        self.go_on(MUTED)
 
     cdef int go_on(self, int reason) except -1:
         self.stopped &= ~reason
@@ -459,6 +468,8 @@ cdef class FrameConnection:
     cdef int put_answer(self, answer, int api_key, int64_t came_ns, int64_t began_ns, int64_t now) except -1:
         """What came of a request: an answer, or a future of one, or None when the client wants none."""
         self.tally.handled(api_key, began_ns - came_ns, now - began_ns)
+        if self.state is not None:
+            self.state.handler_ns += now - began_ns
         if type(answer) is bytes:
             if self.slots:
                 self.put_slot(answer, api_key, came_ns)

@@ -13,4 +13,5 @@ cdef class SessionState:
     cdef set writable
     cdef set readable
     cdef public int64_t produce_bytes_left
+    cdef public int64_t handler_ns
     cdef bint may_write(self, topic) except -1

@@ -11,6 +11,9 @@ class SessionState:
     produce_bytes_left: int
     """What may be produced before the quota has to be asked again."""
 
+    handler_ns: int
+    """What handling the session's requests took since somebody set it to 0."""
+
     def __init__(self, rules: Rules) -> None: ...
     def decided(self, anywhere: bool) -> None:
         """The decisions kept from now on are of the present rules.  `anywhere`: every topic may be written and read."""

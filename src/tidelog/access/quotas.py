@@ -129,6 +129,12 @@ class Quotas:
                 self._by_key.setdefault(key, {})[entity] = value
         self._defaults = {PRODUCER_BYTE_RATE: producer_default, CONSUMER_BYTE_RATE: consumer_default}
 
+    @property
+    def limits_clients(self) -> bool:
+        """False: `limit` answers None whoever asks."""
+        defaults = any(default is not None for default in self._defaults.values())
+        return defaults or any(key in self._by_key for key in _CLIENT_KEYS)
+
     def limit(self, key: str, user: str, client_id: str) -> QuotaLimit | None:
         """None: no limit.  `user` is the name of the principal, without its type."""
         quotas = self._by_key.get(key)

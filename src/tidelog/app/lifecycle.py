@@ -28,6 +28,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.login import Logins
 from tidelog.broker.pulse import Pulse
+from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
@@ -314,7 +315,14 @@ class Broker:
         around, controller = self._around, self._controller
         access = Access(lambda: controller.image, controller.config, around.random)
         self._access = access
-        self._gate = gate = Gate(lambda: access.authorizer)
+        quotas = QuotaManager(
+            lambda: access.quotas,
+            lambda: access.quota_windows,
+            lambda: access.mutation_windows,
+            around.clock.monotonic_ms,
+        )
+        self._gate = gate = Gate(lambda: access.authorizer, quotas)
+        gate.learned()
         keys = KeySource(controller.config, around.clock)
         return Services(
             node_id=node,

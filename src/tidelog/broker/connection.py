@@ -20,7 +20,7 @@ log = logging.getLogger("tidelog.connection")
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_at_fault", "_ended", "_router")
+    __slots__ = ("_at_fault", "_ended", "_router", "_throttle")
 
     session: Session
 
@@ -49,6 +49,7 @@ class Connection(FrameConnection):
         )
         self._router = router
         self._ended = ended
+        self._throttle: asyncio.TimerHandle | None = None
         self._at_fault: int | None = None  # correlation id of the request that is being refused
 
     @property
@@ -88,5 +89,22 @@ class Connection(FrameConnection):
             log.error("closing the connection of %s: a handler failed", self.peer, exc_info=problem)
         request_id.reset(token)
 
+    def throttle(self, throttle_ms: int) -> None:
+        """Takes no further requests until so much time has passed; several throttles at a time end with the longest."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + throttle_ms / 1000
+        if self._throttle is not None:
+            if self._throttle.when() >= until:
+                return
+            self._throttle.cancel()
+        self._throttle = loop.call_at(until, self._throttled)
+        self.mute()
+
+    def _throttled(self) -> None:
+        self._throttle = None
+        self.unmute()
+
     def connection_closed(self) -> None:
+        if self._throttle is not None:
+            self._throttle.cancel()
         self._ended(self)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from tidelog import errors
 from tidelog._speed.session import Rules
 from tidelog.access.acls import Authorizer
+from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.session import Session
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 BEFORE_LOGIN = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
-UNLIMITED_BYTES = 1 << 62
 
 _TOPIC, _CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
 _REFUSALS: dict[int, type[errors.TidelogError]] = {
@@ -33,9 +33,15 @@ class NotLoggedIn(errors.IllegalSaslState):
 
 
 class Gate:
-    def __init__(self, authorizer: Callable[[], Authorizer | None] = lambda: None) -> None:
-        """`authorizer` answers None when none is configured: everybody may do everything then."""
+    def __init__(
+        self,
+        authorizer: Callable[[], Authorizer | None] = lambda: None,
+        quotas: QuotaManager | None = None,
+    ) -> None:
+        """`authorizer` answers None when none is configured: everybody may do everything then.  Without `quotas` nobody
+        is limited."""
         self._authorizer = authorizer
+        self.quotas = QuotaManager() if quotas is None else quotas
         self.rules = Rules()
         self.denials = 0
         self._learned: Authorizer | None = None
@@ -46,9 +52,10 @@ class Gate:
         return self._authorizer() is not None
 
     def learned(self) -> None:
-        """The metadata or the settings may have changed: with another authorizer, what sessions remember is asked anew."""
+        """The metadata or the settings may have changed: with another authorizer or other quotas, what sessions remember is
+        asked anew."""
         authorizer = self._authorizer()
-        if authorizer is not self._learned:
+        if self.quotas.learned() or authorizer is not self._learned:
             self._learned = authorizer
             self.rules.revision += 1
 
@@ -65,7 +72,6 @@ class Gate:
         """It is known who `session.principal` is."""
         session.admitted = True
         session.login_expired = False
-        session.produce_bytes_left = UNLIMITED_BYTES
         self._refresh(session)
 
     def admit(self, session: Session, api_key: int, name: str) -> None:
@@ -136,3 +142,4 @@ class Gate:
 
     def _refresh(self, session: Session) -> None:
         session.decided(anywhere=self._authorizer() is None)
+        self.quotas.renewed(session)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tidelog._speed.connection import Answer
 from tidelog._speed.frames import request_header
@@ -18,6 +18,7 @@ from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce import produce, settle_delayed
 from tidelog.broker.memory import queued_bytes_max
+from tidelog.broker.quota_manager import measured
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.broker.session import Session
@@ -35,6 +36,7 @@ Plain = Callable[[memoryview, int, int, int, Session, Services], bytes | Corouti
 """A handler for the common case of a request: (frame, where its body begins, version, correlation id, session, services).
 None when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
+SHARE_FETCH = 78
 LONG_BYTES = 64 << 10
 """Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
 CODES_A_TURN = 1000
@@ -42,11 +44,23 @@ REFUSED_LOGIN_S = 0.05
 """A client has this long to read that its login was refused before the connection is closed."""
 
 
+class Asked(NamedTuple):
+    """What encoding the answer to a request takes."""
+
+    route: Route
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: Connection
+    throttle_ms: int
+
+
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.tallies = services.tallies
         self.gate = services.gate
+        self._quotas = services.gate.quotas
         self.shortcut = ProduceShortcut(
             services.partitions.held,
             services.clock.now_ms,
@@ -75,8 +89,10 @@ class Router:
         session.client_id = client_id
         if session.turns.expired_s is not None and api_key != HEARTBEAT:
             session.turns.asked(api_key, asyncio.get_running_loop().time())
+        limited = self._quotas.active
         if api_key == PRODUCE:
-            return produce(frame, at, version, correlation_id, connection, self._services)
+            throttle_ms = self._charge_produce(connection, len(frame)) if limited else 0
+            return produce(frame, at, version, correlation_id, connection, self._services, throttle_ms)
         if len(frame) > self._bytes_max:
             # What they are about is looked at piece by piece, while nobody else is served.
             raise ValueError(
@@ -84,12 +100,14 @@ class Router:
             )
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, connection, self._services)
+        throttle_ms = self._quotas.charge_request(session, api_key) if limited else 0
+        asked = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
         if len(frame) > LONG_BYTES:
             connection.pause()
-            long = self._answer_long(route, bytearray(frame), at, version, correlation_id, connection)
+            long = self._answer_long(asked, bytearray(frame), at)
             return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
-        if plain is not None and not connection.unanswered:
+        if plain is not None and not throttle_ms and not connection.unanswered:
             answer = plain(frame, at, version, correlation_id, session, self._services)
             if answer is not None:
                 return answer if isinstance(answer, bytes) else self._run(answer, answer)
@@ -101,15 +119,25 @@ class Router:
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
-            return self._encoded(route, version, correlation_id, pending, client_id)
+            return self._encoded(asked, pending)
         if isinstance(pending, HeldAnswer):
-            return self._held(pending, route, version, correlation_id, connection)
-        task = self._run(self._answer(route, version, correlation_id, pending, client_id), pending)
+            return self._held(pending, asked)
+        answer = self._answer(asked, pending)
+        if limited and self._quotas.measures(session):
+            task = self._run(measured(answer, session), answer, pending)
+        else:
+            task = self._run(answer, pending)
         if api_key == SASL_AUTHENTICATE:
             # The next request is looked at with what the login has made of the session.
             connection.pause()
             task.add_done_callback(partial(self._login_answered, connection))
         return task
+
+    def _charge_produce(self, connection: Connection, size: int) -> int:
+        throttle_ms = self._quotas.charge_produce(connection.session, size)
+        if throttle_ms:
+            connection.throttle(throttle_ms)
+        return throttle_ms
 
     def _login_answered(self, connection: Connection, _: asyncio.Task[bytes]) -> None:
         if connection.session.login_refused:
@@ -133,18 +161,10 @@ class Router:
             partial(connection.hold, connection.frames) if holds else answer_at_once,
         )
 
-    async def _answer_long(
-        self,
-        route: Route,
-        frame: bytearray,
-        at: int,
-        version: int,
-        correlation_id: int,
-        connection: Connection,
-    ) -> bytes:
+    async def _answer_long(self, asked: Asked, frame: bytearray, at: int) -> bytes:
         """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
         connection's later requests wait until the handler was called."""
-        client_id = connection.session.client_id
+        route, version, correlation_id, client_id, connection, _ = asked
         self.queued.take(len(frame))
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
@@ -156,6 +176,8 @@ class Router:
             self.queued.give_back(len(frame))
             asyncio.get_running_loop().call_soon(connection.resume)
         response: Message = pending if isinstance(pending, Message) else await pending
+        if self._quotas.active:
+            self._throttle(asked, response)
         codes, answer = await asyncio.to_thread(_encode_long, route, version, correlation_id, response)
         for number, code in enumerate(codes, 1):
             self.tallies.failed(route.api_key, code, client_id)
@@ -163,28 +185,28 @@ class Router:
                 await asyncio.sleep(0)
         return answer
 
-    def _held(
-        self, held: HeldAnswer[Any], route: Route, version: int, correlation_id: int, connection: Connection
-    ) -> Pending:
-        client_id = connection.session.client_id
-
+    def _held(self, held: HeldAnswer[Any], asked: Asked) -> Pending:
         def encoded(response: Message) -> bytes:
             if held.expired:
-                connection.session.turns.expired(asyncio.get_running_loop().time())
-            return self._encoded(route, version, correlation_id, response, client_id)
+                asked.connection.session.turns.expired(asyncio.get_running_loop().time())
+            return self._encoded(asked, response)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
 
-    def _run(self, answer: Coroutine[Any, Any, bytes], pending: Awaitable[Any]) -> asyncio.Task[bytes]:
+    def _run(self, answer: Coroutine[Any, Any, bytes], *pending: Awaitable[Any]) -> asyncio.Task[bytes]:
+        """`pending`: what `answer` waits for."""
         task = asyncio.get_running_loop().create_task(answer)
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(partial(self._answered, pending))
         return task
 
-    def _answered(self, pending: Awaitable[Any], task: asyncio.Task[Any]) -> None:
+    def _answered(self, pending: tuple[Awaitable[Any], ...], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if task.cancelled() and isinstance(pending, Coroutine):
-            pending.close()  # the connection ended before the task had begun, and Python complains of what never ran
+        if task.cancelled():
+            for awaited in pending:
+                if isinstance(awaited, Coroutine):
+                    # The connection ended before the task had begun, and Python complains of what never ran.
+                    awaited.close()
 
     def drain(self) -> None:
         """Answers now what waits for something that may not come: the broker stops."""
@@ -196,24 +218,31 @@ class Router:
     def connection_ended(self, connection: Connection) -> None:
         self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
+        self._quotas.ended(connection.session)
         connection.session.ended()
 
-    async def _answer(
-        self,
-        route: Route,
-        version: int,
-        correlation_id: int,
-        pending: Awaitable[Message],
-        client_id: str | None,
-    ) -> bytes:
-        return self._encoded(route, version, correlation_id, await pending, client_id)
+    async def _answer(self, asked: Asked, pending: Awaitable[Message]) -> bytes:
+        return self._encoded(asked, await pending)
 
-    def _encoded(
-        self, route: Route, version: int, correlation_id: int, response: Message, client_id: str | None
-    ) -> bytes:
+    def _encoded(self, asked: Asked, response: Message) -> bytes:
+        route, version, correlation_id, client_id, _, _ = asked
         for code in error_codes(response):
             self.tallies.failed(route.api_key, code, client_id)
+        if self._quotas.active:
+            self._throttle(asked, response)
         return encode_response(route.api_key, version, correlation_id, response.encode(version))
+
+    def _throttle(self, asked: Asked, response: Any) -> None:
+        """Mutes the connection if a quota was exceeded, and tells the client for how long."""
+        told_ms = getattr(response, "throttle_time_ms", None)
+        throttle_ms = max(asked.throttle_ms, told_ms or 0)
+        if asked.route.api_key == SHARE_FETCH:
+            size = len(response.encode(asked.version))
+            throttle_ms = max(throttle_ms, self._quotas.charge_fetch(asked.connection.session, size))
+        if throttle_ms:
+            asked.connection.throttle(throttle_ms)
+            if told_ms is not None:
+                response.throttle_time_ms = throttle_ms
 
     def _load(self, route: Route) -> tuple[Callable[..., Any], Handler, Plain | None]:
         message = import_module(f"tidelog.wire.messages.{route.message}")

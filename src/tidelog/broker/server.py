@@ -14,6 +14,7 @@ from typing import Any
 from tidelog._speed.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.connection import Connection
+from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
@@ -26,6 +27,7 @@ IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
 ACCEPTS_A_TURN = 64
 ACCEPT_PAUSE_S = 0.2
 HANDSHAKE_S_MAX = 10.0
+TOO_SOON_MAX = 1000  # connections that are held until they are closed, because their address made too many
 
 log = logging.getLogger("tidelog.server")
 
@@ -47,6 +49,9 @@ class Server:
         self.opened = 0
         self.refused: Counter[str] = Counter()  # by the bound that was reached
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
+        self._rates = ConnectionQuotas(router.gate.quotas)
+        self._too_soon: dict[Any, asyncio.TimerHandle] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._poller: Poller | None = None
         self._tls: dict[str, TlsContext] = {}
@@ -92,6 +97,10 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in tuple(self._connections):
             connection.close()
+        for accepted, timer in self._too_soon.items():
+            timer.cancel()
+            accepted.close()
+        self._too_soon.clear()
         for handshake in self._handshakes:
             handshake.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
@@ -104,7 +113,11 @@ class Server:
         return self._connections
 
     def _accept(self, name: str, listening: ListeningSocket) -> None:
+        config, security = self._config(), self._security(name)
         for _ in range(ACCEPTS_A_TURN):
+            if self._per_listener[name] >= security.connections_max:
+                self._pause_accepting(name, listening)  # clients wait in the backlog
+                return
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -116,8 +129,17 @@ class Server:
                 self._pause_accepting(name, listening)
                 return
             self._admit(name, accepted, address)
+            throttle_ms = self._rates.accepted(name, config, security, self._now_ms())
+            if throttle_ms:
+                self._pause_accepting(name, listening, throttle_ms / 1000)
+                return
 
-    def _pause_accepting(self, name: str, listening: ListeningSocket) -> None:
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def _pause_accepting(
+        self, name: str, listening: ListeningSocket, pause_s: float = ACCEPT_PAUSE_S
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def again() -> None:
@@ -125,7 +147,7 @@ class Server:
                 loop.add_reader(listening.fileno(), self._accept, name, listening)
 
         loop.remove_reader(listening.fileno())
-        loop.call_later(ACCEPT_PAUSE_S, again)
+        loop.call_later(pause_s, again)
 
     def _admit(self, name: str, accepted: Any, address: Any) -> None:
         host = str(address[0])
@@ -136,6 +158,10 @@ class Server:
             log.warning("refusing a connection of %s: %s", host, why)
             self.refused[bound] += 1
             accepted.close()
+            return
+        throttle_ms = self._rates.came_from(host, self._now_ms())
+        if throttle_ms:
+            self._close_later(accepted, host, throttle_ms)
             return
         if config.socket_send_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
@@ -149,8 +175,23 @@ class Server:
             self._encrypt(name, accepted, f"{host}:{address[1]}", security)
         )
         self._per_host[host] += 1
+        self._per_listener[name] += 1
         self._handshakes.add(handshake)
-        handshake.add_done_callback(lambda done: self._encrypted(done, host))
+        handshake.add_done_callback(lambda done: self._encrypted(done, host, name))
+
+    def _close_later(self, accepted: Any, host: str, throttle_ms: int) -> None:
+        """As in Kafka: a client that finds itself closed at once would come again at once."""
+        log.warning("refusing a connection of %s: its connection_creation_rate is exceeded", host)
+        self.refused["connection_creation_rate"] += 1
+        if len(self._too_soon) >= TOO_SOON_MAX:
+            accepted.close()
+            return
+
+        def close() -> None:
+            del self._too_soon[accepted]
+            accepted.close()
+
+        self._too_soon[accepted] = asyncio.get_running_loop().call_later(throttle_ms / 1000, close)
 
     def _security(self, listener: str) -> ListenerSecurity:
         return self._config().security.get(listener) or ListenerSecurity()
@@ -177,9 +218,9 @@ class Server:
         else:
             self._connect(name, stream, peer, security, principal)
 
-    def _encrypted(self, handshake: asyncio.Task[None], host: str) -> None:
+    def _encrypted(self, handshake: asyncio.Task[None], host: str, listener: str) -> None:
         self._handshakes.discard(handshake)
-        self._left(host)
+        self._left(host, listener)
         if not handshake.cancelled() and (problem := handshake.exception()) is not None:
             log.error("a TLS handshake failed", exc_info=problem)
 
@@ -203,6 +244,7 @@ class Server:
         self._connections[connection] = None
         self.opened += 1
         self._per_host[session.host] += 1
+        self._per_listener[name] += 1
         connection.start()
 
     def _refusal(self, host: str, config: BrokerConfig) -> tuple[str, str] | None:
@@ -210,11 +252,9 @@ class Server:
         count = len(self._connections) + len(self._handshakes)
         if count >= config.max_connections:
             return "max.connections", f"max.connections ({config.max_connections}) is reached"
-        if self._per_host[host] >= config.max_connections_per_ip:
-            return (
-                "max.connections.per.ip",
-                f"max.connections.per.ip ({config.max_connections_per_ip}) is reached",
-            )
+        most = config.connections_max_of(host)
+        if self._per_host[host] >= most:
+            return "max.connections.per.ip", f"max.connections.per.ip ({most}) is reached"
         if count >= self._descriptors_max:
             return (
                 "ulimit",
@@ -234,9 +274,10 @@ class Server:
     def _ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._router.connection_ended(connection)
-        self._left(connection.session.host)
+        self._left(connection.session.host, connection.session.listener)
 
-    def _left(self, host: str) -> None:
+    def _left(self, host: str, listener: str) -> None:
+        self._per_listener[listener] -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]

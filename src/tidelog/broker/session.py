@@ -14,6 +14,7 @@ from tidelog.broker.refusals import Refusals
 from tidelog.broker.turns import Turns
 
 if TYPE_CHECKING:
+    from tidelog.broker.quota_manager import SessionLimits
     from tidelog.types import NodeId
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -28,6 +29,7 @@ class Session(SessionState):
         "client_id",
         "groups",
         "host",
+        "limits",
         "listener",
         "login_expired",
         "login_refused",
@@ -64,6 +66,8 @@ class Session(SessionState):
         self._expiry: asyncio.TimerHandle | None = None
         self.of_token = False
         """It logged in with a delegation token, and may not make further ones."""
+        self.limits: SessionLimits | None = None
+        """As the quota manager found them when quotas were last asked for."""
         self.turns = Turns()
         self.refusals = Refusals()
 

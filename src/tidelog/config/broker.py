@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any
 
 from tidelog.config.etcd_address import EtcdAddress, parse_metadata
@@ -149,8 +151,10 @@ class BrokerConfig:
     log_cleaner_enable: bool = True
     log_dirs: tuple[str, ...] = ("data",)
     log_retention_check_interval_ms: int = 300_000
+    max_connection_creation_rate: int = (1 << 31) - 1
     max_connections: int = (1 << 31) - 1
     max_connections_per_ip: int = (1 << 31) - 1
+    max_connections_per_ip_overrides: str = ""
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
     node_id: int = 1
@@ -331,7 +335,13 @@ class BrokerConfig:
         """Whether ACLs are checked."""
         return bool(self.authorizer_class_name)
 
+    def connections_max_of(self, host: str) -> int:
+        """How many connections one address may have."""
+        overrides = _connection_overrides(self.max_connections_per_ip_overrides)
+        return overrides.get(host, self.max_connections_per_ip)
+
     def _check_access(self) -> None:
+        _connection_overrides(self.max_connections_per_ip_overrides)
         if self.authorizer_class_name not in ("", *AUTHORIZERS):
             raise InvalidConfig(
                 f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"
@@ -387,6 +397,26 @@ def _security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
                 f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
             )
         found[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _connection_overrides(text: str) -> Mapping[str, int]:
+    """By address, as sockets write addresses."""
+    found = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        host, _, count = entry.rpartition(":")
+        try:
+            address = str(ip_address(host.strip("[]")))
+            most = int(count)
+        except ValueError:
+            most = -1
+        if most < 0:
+            raise InvalidConfig(
+                f"max.connections.per.ip.overrides has {entry!r}: give an address and how many connections it may have, "
+                "as 127.0.0.1:200 (host names are not resolved)"
+            )
+        found[address] = most
     return found
 
 

@@ -17,6 +17,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PREFIX = "listener.name."
 _JAAS = "sasl.jaas.config"
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_INT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class ListenerSecurity:
     jaas: Mapping[str, JaasEntry] = field(default_factory=dict, repr=False)
     """By mechanism."""
     max_reauth_ms: int = 0
+    connections_max: int = _INT_MAX
+    """Of this listener alone."""
+    connection_rate_max: int = _INT_MAX
+    """New ones in a second, of this listener alone."""
 
     @property
     def encrypts(self) -> bool:
@@ -106,6 +111,12 @@ def listener_security(
         found = settings[name].accept(overrides[name]) if name in overrides else value(name)
         return None if found is None else str(found)
 
+    def own_bound(name: str) -> int:
+        """Without one of its own a listener has none: the broker's is for all listeners together."""
+        found = settings[name].accept(overrides[name]) if name in overrides else _INT_MAX
+        assert isinstance(found, int)
+        return found
+
     def entries(name: str) -> tuple[str, ...]:
         found = settings[name].accept(overrides[name]) if name in overrides else value(name)
         assert isinstance(found, tuple)
@@ -133,6 +144,8 @@ def listener_security(
         mechanisms=entries("sasl.enabled.mechanisms"),
         jaas=_jaas(listener, value, overrides),
         max_reauth_ms=int(text("connections.max.reauth.ms") or 0),
+        connections_max=own_bound("max.connections"),
+        connection_rate_max=own_bound("max.connection.creation.rate"),
     )
     _check(listener, security)
     return security

@@ -112,6 +112,10 @@ class Requester:
         self.lifetime_ms = 0
         """How long the broker keeps this connection open, counted from its opening; 0: without limit."""
         self.broken: errors.TidelogError | None = None
+        self.throttled = 0
+        """Answers that asked this side to wait before its next request."""
+        self._throttled_until = 0.0
+        self._throttle: asyncio.TimerHandle | None = None
         self._socket = socket
         self._client_id = client_id
         self._timeout_ms = request_timeout_ms
@@ -262,7 +266,8 @@ class Requester:
         data = self._framed(request, version)
         wait_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         name = type(request).__name__.removesuffix("Request")
-        timer = self._loop.call_later(wait_ms / 1000, self._timed_out, name, wait_ms)
+        leaves_s = max(0.0, self._throttled_until - self._loop.time()) if self._throttle is not None else 0.0
+        timer = self._loop.call_later(leaves_s + wait_ms / 1000, self._timed_out, name, wait_ms)
         self._waiting[self._correlation] = _Waiting(request.API_KEY, version, future, read, timer)
         self._write(data, None)
         return future
@@ -277,7 +282,7 @@ class Requester:
         for part in data[:-1]:
             self._out.append((memoryview(part), None))
         self._out.append((memoryview(data[-1]), sent))
-        if idle and not self._held:
+        if idle and not self._held and self._throttle is None:
             self._write_out()
 
     def hold(self) -> None:
@@ -287,8 +292,27 @@ class Requester:
     def let_go(self) -> None:
         if self._held:
             self._held = False
-            if self._out:
+            if self._out and self._throttle is None:
                 self._write_out()
+
+    def _throttled_for(self, throttle_ms: int) -> None:
+        """The broker wants no requests for so long, and would not read them: they leave afterwards."""
+        self.throttled += 1
+        until = self._loop.time() + throttle_ms / 1000
+        if self._throttle is not None:
+            if until <= self._throttled_until:
+                return
+            self._throttle.cancel()
+        elif self._watching:
+            self._watching = False
+            self._loop.remove_writer(self._socket.fileno())
+        self._throttled_until = until
+        self._throttle = self._loop.call_at(until, self._throttle_over)
+
+    def _throttle_over(self) -> None:
+        self._throttle = None
+        if self._out and not self._held:
+            self._write_out()
 
     def _write_out(self) -> None:
         self._writable()
@@ -406,6 +430,9 @@ class Requester:
             waiting.future.set_exception(broken)
             self._break(broken)
         else:
+            throttle_ms = getattr(answer, "throttle_time_ms", 0)
+            if throttle_ms > 0:
+                self._throttled_for(throttle_ms)
             waiting.future.set_result(answer)
 
     # Breaking
@@ -417,6 +444,8 @@ class Requester:
         if self.broken is not None:
             return
         self.broken = problem
+        if self._throttle is not None:
+            self._throttle.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()

@@ -97,3 +97,31 @@ async def test_the_socket_waits_for_a_piece_of_a_large_answer_and_for_one_byte_o
         await waiting
         assert threshold() == 1
         requester.close()
+
+
+async def test_after_a_throttled_answer_requests_wait_in_order_and_then_leave() -> None:
+    came: list[tuple[float, int]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in range(3):
+            correlation = await asked(reader)
+            came.append((asyncio.get_running_loop().time(), correlation))  # the throttle begins after this
+            answer = FetchResponse(throttle_time_ms=300 if number == 0 else 0)
+            writer.write(framed(correlation, answer.encode(VERSION)))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    requester = Requester(
+        await SystemNetwork().connect("127.0.0.1", port), "peer", "test", request_timeout_ms=30_000
+    )
+    await requester.submit(FetchRequest(), FetchResponse, version=VERSION)
+    assert requester.throttled == 1
+    requester.hold()
+    later = [requester.submit(FetchRequest(), FetchResponse, version=VERSION) for _ in range(2)]
+    requester.let_go()
+    await asyncio.gather(*later)
+    assert [correlation for _, correlation in came] == [1, 2, 3]
+    assert came[1][0] - came[0][0] >= 0.3
+    requester.close()
+    server.close()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tidelog import errors
 from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
 from tidelog._speed.unchanged_partitions import split_unchanged, wait_all, wait_no_more
-from tidelog.broker.fetch_sessions import NO_SESSION, FetchSession, Key, Wanted
+from tidelog.broker.fetch_sessions import FULL_FETCH, NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
@@ -38,6 +38,7 @@ class Caller(Protocol):
     frames: int
     session: Session
 
+    def throttle(self, throttle_ms: int) -> None: ...
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
 
 
@@ -49,12 +50,29 @@ def fetch(
         if ask.replica_id >= 0:
             services.gate.check_cluster(caller.session, AclOperation.CLUSTER_ACTION)
             _check_replica(ask, services)
+        elif services.gate.quotas.active:
+            throttle_ms = services.gate.quotas.fetch_over(caller.session)
+            if throttle_ms:
+                return _throttled(ask, version, correlation_id, caller, services, throttle_ms)
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
         services.tallies.failed(FETCH, problem.code, caller.session.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
-    one = FetchInFlight(ask, session, version, correlation_id, caller.session, services)
+    one = FetchInFlight(ask, session, version, correlation_id, caller, services)
     return one.answer_now() or one.answer_later(caller)
+
+
+def _throttled(
+    ask: FetchAsk, version: int, correlation_id: int, caller: Caller, services: Services, throttle_ms: int
+) -> list[Any]:
+    """No records, and no session where one was asked for: the client asks again after the throttle time."""
+    session_id = NO_SESSION
+    if ask.session_epoch != FULL_FETCH:
+        session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
+        if session is not None:
+            session_id = session.session_id
+    caller.throttle(throttle_ms)
+    return encode_fetch(version, correlation_id, throttle_ms, 0, session_id, [])
 
 
 def _check_replica(ask: FetchAsk, services: Services) -> None:
@@ -71,6 +89,7 @@ class FetchInFlight:
         "_answer",
         "_ask",
         "_caller",
+        "_connection",
         "_correlation_id",
         "_on_their_way",
         "_put_off",
@@ -90,14 +109,15 @@ class FetchInFlight:
         session: FetchSession | None,
         version: int,
         correlation_id: int,
-        caller: Session,
+        connection: Caller,
         services: Services,
     ) -> None:
         self._ask = ask
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
-        self._caller = caller
+        self._connection = connection
+        self._caller = connection.session
         self._services = services
         self._taken: list[Taken] = []
         self._on_their_way: list[asyncio.Future[None]] = []
@@ -178,6 +198,9 @@ class FetchInFlight:
         anywhere = self._version >= RACKS_FROM and ask.replica_id < 0
         find = partitions.held_here if anywhere else partitions.led_here
         left = min(ask.max_bytes, self._services.config().fetch_max_bytes)
+        quotas = self._services.gate.quotas
+        if quotas.active and ask.replica_id < 0:
+            left = min(left, quotas.fetch_bytes_max(self._caller))
         found: Found = []
         taken = self._taken = []
         held: list[Partition] = []
@@ -287,8 +310,15 @@ class FetchInFlight:
             partition.fetched(tallies.requests, offset, end, records.size, now_ms)
 
     def _encode(self, found: Found) -> list[Any]:
+        throttle_ms = 0
         if self._taken:
             self._count_taken()
+            quotas = self._services.gate.quotas
+            if quotas.active and self._ask.replica_id < 0:
+                taken = sum([records.size for _, _, records in self._taken])
+                throttle_ms = quotas.charge_fetch(self._caller, taken)
+                if throttle_ms:
+                    self._connection.throttle(throttle_ms)
         session = self._session
         session_id = NO_SESSION
         if session is not None:
@@ -302,7 +332,7 @@ class FetchInFlight:
         rows = list(topics.items())
         leaders = {answer.leader[0] for _, answer in found if answer.leader is not None}
         endpoints = endpoints_of(sorted(leaders), self._services, self._caller.listener) if leaders else ()
-        return encode_fetch(self._version, self._correlation_id, 0, 0, session_id, rows, endpoints)
+        return encode_fetch(self._version, self._correlation_id, throttle_ms, 0, session_id, rows, endpoints)
 
 
 def _all_wanted(ask: FetchAsk) -> Iterator[tuple[Key, Wanted]]:

@@ -3,8 +3,8 @@
 A request of ElectLeaders may name who shall lead each partition (a field of our own): only for elections that are
 unclean, where an operator has seen what each replica has.
 
-Both answer when the change has taken effect on this broker, or when the request's time-out is over.  There is no quota
-on the rate of changes, so nothing is throttled."""
+Both answer when the change has taken effect on this broker, or when the request's time-out is over.  New partitions are
+charged to the controller mutation quota: above it version 3 of CreatePartitions refuses topics, older ones are throttled."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tidelog import errors
+from tidelog.broker.handlers.controller_mutations import Mutations
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.metadata.topics.plans import NewPartitions, TopicPlan
@@ -32,6 +33,7 @@ from tidelog.wire.messages.elect_leaders import (
 
 PREFERRED, UNCLEAN = 0, 1
 _TYPES_FROM = 1
+_STRICT_FROM = 3
 
 
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
@@ -41,7 +43,16 @@ async def create_partitions(request: CreatePartitionsRequest, context: Context) 
         for name in counts
         if counts[name] > 1
     }
-    wanted = [_wanted(topic) for topic in request.topics if counts[topic.name] == 1]
+    mutations = Mutations(context, _STRICT_FROM)
+    wanted = []
+    for topic in request.topics:
+        if counts[topic.name] == 1:
+            try:
+                if not request.validate_only:
+                    mutations.charge(_added(topic, context))
+                wanted.append(_wanted(topic))
+            except errors.ThrottlingQuotaExceeded as problem:
+                outcome[topic.name] = problem
     made: Sequence[TopicPlan | errors.TidelogError]
     try:
         work = context.services.controller.create_partitions(wanted, request.validate_only)
@@ -49,7 +60,13 @@ async def create_partitions(request: CreatePartitionsRequest, context: Context) 
     except errors.TidelogError as problem:
         made = [problem] * len(wanted)
     outcome.update(zip((one.name for one in wanted), made, strict=True))
-    return CreatePartitionsResponse(results=[_result(name, outcome[name]) for name in counts])
+    results = [_result(name, outcome[name]) for name in counts]
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
+
+
+def _added(topic: CreatePartitionsTopic, context: Context) -> int:
+    existing = context.services.image().topics.get(topic.name)
+    return 0 if existing is None else topic.count - len(existing.partitions)
 
 
 def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -56,10 +56,19 @@ class Caller(Protocol):
 
 
 def produce(
-    frame: memoryview, at: int, version: int, correlation_id: int, caller: Caller, services: Services
+    frame: memoryview,
+    at: int,
+    version: int,
+    correlation_id: int,
+    caller: Caller,
+    services: Services,
+    throttle_ms: int = 0,
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
+    """`throttle_ms`: for so long the connection is muted."""
     ask = decode_produce(frame, at, version)
-    request = ProduceInFlight(frame, ask, version, correlation_id, caller.session, services)
+    request = ProduceInFlight(
+        frame, ask, version, correlation_id, caller.session, services, _NOT_OPENED, throttle_ms
+    )
     if not -1 <= ask.acks <= 1:
         return _refused(request, errors.InvalidRequiredAcks())
     if not all_plain(ask.topics, services.partitions.held):
@@ -112,16 +121,24 @@ class ProduceInFlight(NamedTuple):
     session: Session
     services: Services
     opened: Opened = _NOT_OPENED
+    throttle_ms: int = 0
 
     def encoded(self, answers: Answers) -> bytes:
-        return _encoded(self.version, self.correlation_id, answers, self.services, self.session.listener)
+        return _encoded(
+            self.version,
+            self.correlation_id,
+            answers,
+            self.services,
+            self.session.listener,
+            self.throttle_ms,
+        )
 
 
 def append_all(
     request: ProduceInFlight, enlisted: Mapping[Key, Enlisted | errors.TidelogError]
 ) -> bytes | asyncio.Future[bytes] | None:
     """`enlisted` has what the coordinator of a transaction said of its partitions."""
-    frame, ask, version, _, session, services, opened = request
+    frame, ask, version, _, session, services, opened, _ = request
     if ask.acks == 1 and not services.partitions.lease_proven():
         # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.
         ask.acks = ACKS_ALL
@@ -183,10 +200,17 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
 
 
-def _encoded(version: int, correlation_id: int, answers: Answers, services: Services, listener: str) -> bytes:
+def _encoded(
+    version: int,
+    correlation_id: int,
+    answers: Answers,
+    services: Services,
+    listener: str,
+    throttle_ms: int = 0,
+) -> bytes:
     leaders = {answer.leader[0] for _, row in answers for answer in row if answer.leader is not None}
     endpoints = endpoints_of(sorted(leaders), services, listener) if leaders else ()
-    return encode_produce(version, correlation_id, answers, 0, endpoints)
+    return encode_produce(version, correlation_id, answers, throttle_ms, endpoints)
 
 
 class Acknowledgement:

@@ -1,15 +1,17 @@
 """CreateTopics (api 19), versions 2-7, and DeleteTopics (api 20), versions 1-6.
 
 Both answer when the change has taken effect on this broker, or when the request's time-out is over.  A topic that
-stands twice in one request is refused.  There is no quota on the rate of changes, so nothing is throttled."""
+stands twice in one request is refused.  Partitions made and deleted are charged to the controller mutation quota: above it
+newer versions (CreateTopics 6, DeleteTopics 5) refuse topics, and older ones are throttled."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.broker.handlers.controller_mutations import Mutations
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.config.describe import describe_topic
@@ -32,6 +34,7 @@ from tidelog.wire.messages.delete_topics import (
 _DISABLED_FROM = 3
 _IDS_FROM = 6
 _NO_ID = UUID(int=0)
+_STRICT_CREATION_FROM, _STRICT_DELETION_FROM = 6, 5
 
 Refused = errors.TidelogError
 
@@ -40,11 +43,15 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     counts = Counter(topic.name for topic in request.topics)
     wanted: dict[str, TopicSpec] = {}
     outcome: dict[str, TopicPlan | Refused] = {}
+    mutations = Mutations(context, _STRICT_CREATION_FROM)
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
                 raise errors.InvalidRequest(f"topic {topic.name!r} is asked for twice")
-            wanted[topic.name] = _wanted(topic)
+            spec = _wanted(topic)
+            if not request.validate_only and topic.name not in context.services.image().topics:
+                mutations.charge(_partitions(topic, context))
+            wanted[topic.name] = spec
         except Refused as problem:
             outcome[topic.name] = problem
     made: Sequence[TopicPlan | Refused]
@@ -54,7 +61,14 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     except Refused as problem:
         made = [problem] * len(wanted)
     outcome.update(zip(wanted, made, strict=True))
-    return CreateTopicsResponse(topics=[_created(name, outcome[name], context) for name in counts])
+    results = [_created(name, outcome[name], context) for name in counts]
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
+
+
+def _partitions(topic: CreatableTopic, context: Context) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.num_partitions if topic.num_partitions > 0 else context.services.config().num_partitions
 
 
 def _wanted(topic: CreatableTopic) -> TopicSpec:
@@ -93,6 +107,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
     if context.version < _IDS_FROM:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     wanted, results = _sorted_out(asked, context)
+    mutations = Mutations(context, _STRICT_DELETION_FROM)
+    wanted = list(_affordable(wanted, results, mutations, context))
     outcome: Sequence[TopicImage | Refused]
     try:
         _check_enabled(context)
@@ -105,7 +121,27 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
             results.append(DeletableTopicResult(name=done.name, topic_id=done.id))
         else:
             results.append(_refused(name, topic_id, done))
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
+
+
+def _affordable(
+    wanted: Sequence[str | UUID],
+    results: list[DeletableTopicResult],
+    mutations: Mutations,
+    context: Context,
+) -> Iterator[str | UUID]:
+    """What the quota leaves of `wanted`; answers for the others are added to `results`."""
+    image = context.services.image()
+    for one in wanted:
+        topic = image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one)
+        try:
+            if topic is not None and context.services.config().delete_topic_enable:
+                mutations.charge(len(topic.partitions))
+        except Refused as problem:
+            name, topic_id = (one, _NO_ID) if isinstance(one, str) else (None, one)
+            results.append(_refused(name, topic_id, problem))
+        else:
+            yield one
 
 
 def _sorted_out(

@@ -27,6 +27,10 @@ class ConsumerMetrics:
     """Records a second."""
     fetch_latency_avg_ms: float
     """From a fetch to its answer, the wait for records at the broker included."""
+    fetches_throttled_total: int
+    """Fetches after which the broker wanted none for a while, because of a quota."""
+    throttle_time_ms_total: float
+    """For how long, in all."""
     rebalance_latency_avg_ms: float
     """What giving up and taking partitions takes here, listeners and commits included."""
     processing_time_ratio: float

@@ -165,6 +165,8 @@ class Poller:
             commits_failed_total=failed,
             record_consume_rate=rate,
             fetch_latency_avg_ms=fetcher.fetch_ms / fetcher.fetches if fetcher.fetches else 0.0,
+            fetches_throttled_total=fetcher.throttled,
+            throttle_time_ms_total=fetcher.throttle_ms,
             rebalance_latency_avg_ms=rebalancer.rebalance_ms / rebalances
             if rebalancer and rebalances
             else 0.0,

@@ -37,6 +37,10 @@ class ProducerMetrics:
     request_latency_avg_ms: float
     """From the last byte handed to the system to the answer."""
     request_latency_max_ms: float
+    requests_throttled_total: int
+    """Produce requests after which the broker wanted none for a while, because of a quota."""
+    throttle_time_ms_total: float
+    """For how long, in all."""
     records_waiting: int
     """Records that are not acknowledged yet."""
     requests_in_flight: int
@@ -73,6 +77,13 @@ class ProducerCounters:
         self._seconds: deque[_ProducerSecond] = deque(maxlen=WINDOW_S)
         self.records = self.failed_records = self.retried_records = self.bytes = self.batches = 0
         self.requests = 0
+        self.throttled = 0
+        self.throttle_ms = 0
+
+    def throttle(self, throttle_ms: int) -> None:
+        if throttle_ms > 0:
+            self.throttled += 1
+            self.throttle_ms += throttle_ms
 
     def acknowledged(self, now_s: float, records: int, size: int) -> None:
         self.records += records
@@ -126,6 +137,8 @@ class ProducerCounters:
             if requests
             else 0.0,
             request_latency_max_ms=1000 * max((second.latency_max_s for second in seen), default=0.0),
+            requests_throttled_total=self.throttled,
+            throttle_time_ms_total=self.throttle_ms,
             records_waiting=waiting,
             requests_in_flight=in_flight,
             buffer_used_bytes=buffer_used,

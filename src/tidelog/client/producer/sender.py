@@ -348,6 +348,7 @@ class Sender:
                 self._failed(queue, batch, problem)
             return
         response = done.result()
+        self.counters.throttle(response.throttle_time_ms)
         answers = read_produce(response, call.names)
         for queue, batch in chosen:
             answer = answers.get(batch.partition)

@@ -76,14 +76,14 @@ listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:
   The protocol of each listener's name.
 listeners list PLAINTEXT://127.0.0.1:9092 built
   Address this broker listens on, as PLAINTEXT://host:port; port 0 picks a free one.
-max.connection.creation.rate int 2147483647 0.. dynamic
-  Bound on new connections in a second.
+max.connection.creation.rate int 2147483647 0.. built dynamic
+  Bound on new connections in a second, of the broker and of each listener; more are accepted later.
 max.connections int 2147483647 0.. built dynamic
-  Bound on open connections of this broker.
+  Bound on open connections of this broker; as a setting of a listener, on its own ones.
 max.connections.per.ip int 2147483647 0.. built dynamic
   Bound on open connections from one address.
-max.connections.per.ip.overrides string "" dynamic
-  Bounds on open connections for single addresses.
+max.connections.per.ip.overrides string "" built dynamic
+  Bounds on open connections for single addresses, as 127.0.0.1:200,10.0.0.7:100.
 max.incremental.fetch.session.cache.slots int 1000 0.. built
   Bound on the incremental fetch sessions kept.
 max.request.partition.size.limit int 2000 1.. built

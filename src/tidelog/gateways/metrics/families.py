@@ -86,6 +86,10 @@ mq_fetch_sessions gauge
   Fetch sessions held for consumers and followers.
 mq_fetch_sessions_evicted_total counter
   Fetch sessions evicted to make room for others.
+mq_throttled_requests_total counter quota
+  Requests of clients above a quota: produce, fetch, request (time) or controller_mutation.
+mq_throttle_time_ms_total counter quota
+  For how long those clients were told to wait, by quota.
 mq_throttled_fetches_total counter
   Fetches of followers that a replication throttle delayed.
 mq_partitions gauge

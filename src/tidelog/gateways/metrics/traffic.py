@@ -53,6 +53,10 @@ def requests(around: Surroundings, page: Page) -> Iterator[None]:
         api = ROUTES[key].name if key in ROUTES else f"api-{key}"
         page.put("mq_request_errors_total", times_told, api, errors.name_of(code))
     yield
+    quotas = around.services.gate.quotas
+    for kind, times_throttled in sorted(quotas.throttled.items()):
+        page.put("mq_throttled_requests_total", times_throttled, kind)
+        page.put("mq_throttle_time_ms_total", quotas.throttle_ms[kind], kind)
     sessions = around.services.sessions
     page.put("mq_fetch_sessions", len(sessions))
     page.put("mq_fetch_sessions_evicted_total", sessions.evicted)

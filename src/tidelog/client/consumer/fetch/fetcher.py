@@ -51,6 +51,8 @@ class Fetcher:
         """`committed`: where partitions begin that are assigned without a position."""
         self.fetches = 0
         self.fetch_ms = 0.0
+        self.throttled = 0
+        self.throttle_ms = 0
         self.bytes = 0
         self._cluster = cluster
         self._options = options
@@ -361,6 +363,9 @@ class Fetcher:
             answer = done.result()
             session.answered(answer.session_id)
             self.fetches += 1
+            if answer.throttle_time_ms > 0:
+                self.throttled += 1
+                self.throttle_ms += answer.throttle_time_ms
             self.fetch_ms += (self._loop.time() - begun) * 1000
             current = {state.partition: state for state in fetched}
             for partition, data in read_fetch(answer, call.names):

@@ -1,0 +1,212 @@
+"""Holds clients to their quotas: finds the budgets of a session, charges them, and says for how long it is throttled.
+
+The gate owns the only one.  While no quota is set `active` is False, and that is all that the router looks at.  Budgets
+are counted in `access.quota_budgets`; the router mutes connections and puts throttle times into answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
+from time import perf_counter_ns
+from types import coroutine
+from typing import Any, TypeVar
+
+from tidelog.access.quota_budgets import ByteBudget, MutationBudget, QuotaUse, QuotaUses, TimeBudget
+from tidelog.access.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Quotas,
+    QuotaWindows,
+)
+from tidelog.broker.session import Session
+
+T = TypeVar("T")
+U = TypeVar("U", bound=QuotaUse)
+UNLIMITED_BYTES = 1 << 62
+_NO_QUOTAS = Quotas({})
+PRODUCE, FETCH, REQUEST, MUTATION = KINDS = ("produce", "fetch", "request", "controller_mutation")
+OF_BROKERS = frozenset((27, 83, 84, 85, 86, 87))
+"""WriteTxnMarkers and the share group states: what brokers ask each other costs clients nothing."""
+
+
+class SessionLimits:
+    """The budgets that a session is charged to; None: no limit.  Found anew when one of the first three is another."""
+
+    __slots__ = ("client_id", "fetch", "mutation", "principal", "produce", "quotas", "time")
+
+    def __init__(self, quotas: Quotas, principal: str, client_id: str | None) -> None:
+        self.quotas = quotas
+        self.principal = principal
+        self.client_id = client_id
+        self.produce: ByteBudget | None = None
+        self.fetch: ByteBudget | None = None
+        self.time: TimeBudget | None = None
+        self.mutation: MutationBudget | None = None
+
+
+class QuotaManager:
+    def __init__(
+        self,
+        quotas: Callable[[], Quotas] = lambda: _NO_QUOTAS,
+        windows: Callable[[], QuotaWindows] = QuotaWindows,
+        mutation_windows: Callable[[], QuotaWindows] = QuotaWindows,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`quotas` answers the same object until a quota changes; `now_ms` never goes back."""
+        self._quotas = quotas
+        self.windows = windows
+        self._mutation_windows = mutation_windows
+        self._now_ms = now_ms
+        self._known = _NO_QUOTAS
+        self.active = False
+        """False: no client has a quota."""
+        self.throttled: Counter[str] = Counter()
+        """How many requests, by kind."""
+        self.throttle_ms: Counter[str] = Counter()
+        self._produce = QuotaUses(lambda rate, _: ByteBudget(rate, windows()))
+        self._fetch = QuotaUses(lambda rate, _: ByteBudget(rate, windows()))
+        self._time = QuotaUses(lambda rate, _: TimeBudget(rate, windows()))
+        self._mutation = QuotaUses(lambda rate, now: MutationBudget(rate, mutation_windows(), now))
+
+    def learned(self) -> bool:
+        """Quotas may have changed; true when they have."""
+        quotas = self._quotas()
+        if quotas is self._known:
+            return False
+        self._known = quotas
+        self.active = quotas.limits_clients
+        return True
+
+    # Charges.  Each returns for how many milliseconds the client is throttled.
+
+    def charge_produce(self, session: Session, size: int) -> int:
+        limits, now_ms = self._limits_of(session), self._now_ms()
+        throttle_ms = self._charge_time(session, limits, now_ms)
+        if limits.produce is not None:
+            by_bytes = limits.produce.charge_holder(session, size, now_ms)
+            if limits.time is not None:
+                # Requests that native code answers would not be measured.
+                limits.produce.leave(session)
+            throttle_ms = max(throttle_ms, self._counted(PRODUCE, by_bytes))
+        elif limits.time is None:
+            session.produce_bytes_left = UNLIMITED_BYTES
+        return throttle_ms
+
+    def charge_request(self, session: Session, api_key: int) -> int:
+        """What the session's requests before this one took."""
+        limits = self._limits_of(session)
+        return 0 if api_key in OF_BROKERS else self._charge_time(session, limits, self._now_ms())
+
+    def fetch_over(self, session: Session) -> int:
+        """A fetch that comes now gets no records when this is not 0."""
+        limits, now_ms = self._limits_of(session), self._now_ms()
+        throttle_ms = self._charge_time(session, limits, now_ms)
+        by_bytes = 0 if limits.fetch is None else limits.fetch.over_ms(now_ms)
+        return max(throttle_ms, self._counted(FETCH, by_bytes))
+
+    def fetch_bytes_max(self, session: Session) -> int:
+        fetch = self._limits_of(session).fetch
+        return UNLIMITED_BYTES if fetch is None else fetch.bytes_max
+
+    def charge_fetch(self, session: Session, size: int) -> int:
+        fetch = self._limits_of(session).fetch
+        return 0 if fetch is None else self._counted(FETCH, fetch.charge(size, self._now_ms()))
+
+    def charge_mutation(self, session: Session, partitions: int, strict: bool) -> int:
+        """`strict`: the change may only be made when this is 0."""
+        if not self.active:
+            return 0
+        mutation = self._limits_of(session).mutation
+        if mutation is None or partitions <= 0:
+            return 0
+        return self._counted(MUTATION, mutation.charge(partitions, strict, self._now_ms()))
+
+    def connection_rate(self, host: str) -> float | None:
+        """New connections a second from this address; None: no limit."""
+        return self._known.connection_rate(host)
+
+    def measures(self, session: Session) -> bool:
+        """The time that requests of this session take is limited."""
+        return self._limits_of(session).time is not None
+
+    def renewed(self, session: Session) -> None:
+        """The session is admitted, or the rules have changed."""
+        self.ended(session)
+        session.produce_bytes_left = 0 if self.active else UNLIMITED_BYTES
+
+    def ended(self, session: Session) -> None:
+        limits: SessionLimits | None = session.limits
+        if limits is not None and limits.produce is not None:
+            limits.produce.leave(session)
+
+    def _charge_time(self, session: Session, limits: SessionLimits, now_ms: int) -> int:
+        taken_ns, session.handler_ns = session.handler_ns, 0
+        if limits.time is None:
+            return 0
+        return self._counted(REQUEST, limits.time.charge(taken_ns, now_ms))
+
+    def _counted(self, kind: str, throttle_ms: int) -> int:
+        if throttle_ms > 0:
+            self.throttled[kind] += 1
+            self.throttle_ms[kind] += throttle_ms
+        return throttle_ms
+
+    def _limits_of(self, session: Session) -> SessionLimits:
+        limits: SessionLimits | None = session.limits
+        if (
+            limits is None
+            or limits.quotas is not self._known
+            or limits.client_id != session.client_id
+            or limits.principal != session.principal
+        ):
+            limits = self._find(session)
+        return limits
+
+    def _find(self, session: Session) -> SessionLimits:
+        self.ended(session)
+        if session.limits is None:
+            session.handler_ns = 0
+        session.produce_bytes_left = 0
+        found = SessionLimits(self._known, session.principal, session.client_id)
+        found.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
+        found.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
+        found.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
+        found.mutation = self._budget(
+            CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, session
+        )
+        session.limits = found
+        return found
+
+    def _budget(
+        self, key: str, uses: QuotaUses[U], windows: Callable[[], QuotaWindows], session: Session
+    ) -> U | None:
+        limit = self._known.limit(key, session.user, session.client_id or "")
+        if limit is None:
+            return None
+        number, size_ms = windows()
+        return uses.of(limit, self._now_ms(), number * size_ms)
+
+
+async def measured(work: Coroutine[Any, Any, T], session: Session) -> T:
+    """`work`, with the time of each of its steps counted as time that the session's requests took."""
+    return await _measured_steps(work, session)
+
+
+@coroutine
+def _measured_steps(work: Coroutine[Any, Any, T], session: Session) -> Generator[Any, Any, T]:
+    step, value = work.send, None
+    while True:
+        began_ns = perf_counter_ns()
+        try:
+            waits_for = step(value)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # of `work`
+        finally:
+            session.handler_ns += perf_counter_ns() - began_ns
+        try:
+            value = yield waits_for
+            step = work.send
+        except BaseException as problem:
+            step, value = work.throw, problem
