@@ -43,7 +43,7 @@ FAILURES_WITHIN_MS = 60_000
 FAILING_MAX = 10_000
 VERIFYING_MAX = 4
 WAITING_MAX = 64
-LOGIN_BYTES_MAX = 8_192
+LOGIN_BYTES_MAX = 16_384
 CHALLENGE = {"www-authenticate": 'Basic realm="Tidelog", charset="UTF-8", Bearer realm="Tidelog"'}
 WORDS = "a login is needed: the user name and password, or the token, are missing or wrong"
 
