@@ -76,8 +76,6 @@ class Authentication:
         self._failures: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
         self._verifying = asyncio.Semaphore(VERIFYING_MAX)
         self._waiting = 0
-        self.succeeded = 0
-        self.failed = 0
 
     # Requests
 
@@ -148,7 +146,7 @@ class Authentication:
                 self._failed(failing, now_ms)
             raise await self.refused(scope, user, str(problem)) from None
         self._failures.pop(failing, None)
-        self.succeeded += 1
+        self._services.logins.succeeded += 1
         self._verdicts[key] = identity, self._now_ms() + VERDICT_MS
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)
@@ -195,7 +193,7 @@ class Authentication:
 
     async def refused(self, scope: Scope, user: str, why: str) -> Problem:
         """To be raised.  All refusals look the same, and come after the same delay."""
-        self.failed += 1
+        self._services.logins.failed += 1
         log.warning("refused the HTTP login of %s from %s: %s", _shown(user), _peer(scope), why)
         await asyncio.sleep(self._services.config().connection_failed_authentication_delay_ms / 1000)
         return _challenge()

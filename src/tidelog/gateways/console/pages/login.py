@@ -15,10 +15,11 @@ from tidelog.gateways.console.parts.forms import field, form, sent
 from tidelog.gateways.console.parts.layout import bare_page, notice, redirect
 from tidelog.gateways.console.parts.markup import h, path
 from tidelog.gateways.http.authentication import SESSION_COOKIE, SESSION_MS_MAX, Authentication
-from tidelog.gateways.http.guard import AUTHENTICATION
+from tidelog.gateways.http.guard import AUTHENTICATION, at_most
 from tidelog.gateways.http.problem import Problem
 
 ADDRESS = path("login")
+FORM_BYTES_MAX = 65_536
 
 
 def routes(console: Console) -> list[Route]:
@@ -32,6 +33,7 @@ def routes(console: Console) -> list[Route]:
     async def log_in(request: Request) -> Response:
         if not console.around.config.http_logs_in:
             return redirect("/")
+        at_most(request.scope, FORM_BYTES_MAX)
         try:
             fields = await sent(request)
         except Problem as problem:
