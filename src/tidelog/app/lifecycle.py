@@ -17,6 +17,7 @@ from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
 from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
+from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
 from tidelog.app.security_warnings import open_to_everybody, powerless_broker
@@ -172,6 +173,9 @@ class Broker:
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._hand_over)
         self._server.start()
+        if given.http_logs_in or given.authorizes:
+            # Brokers tell each other with the secret on whose behalf they ask.
+            await controller.access.ensure_secret()
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
             # Gateways are clients of this broker: they end before it does.
@@ -364,17 +368,28 @@ class Broker:
         if not self._around.http:
             return None
         from tidelog.gateways.http.server import HttpServer
+        from tidelog.gateways.http.tls import server_tls
 
         self._http = HttpServer()
         self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
-        return host, self._http.bind(host, port)
+        return host, self._http.bind(host, port, server_tls(self._controller.config))
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
-        from tidelog.gateways.http.clients import Clients
+        from tidelog.gateways.http.clients import Clients, Loopback
         from tidelog.gateways.http.surroundings import Surroundings as Gateways
+        from tidelog.gateways.http.tls import peer_tls
 
-        bootstrap = own_address(bound[self._inter_broker_listener()])
+        listener, config = self._inter_broker_listener(), self._controller.config
+        bootstrap, loopback = own_address(bound[listener]), None
+        if config().http_logs_in:
+            security = ListenerPeers(config)
+            loopback = Loopback(services.logins.sign_on_behalf, security.tls)
+            if self._given.security[listener].encrypts:
+                # The name that the certificate is for.
+                own = next(endpoint for endpoint in endpoints if endpoint.listener == listener)
+                bootstrap = shown(own.host, own.port)
+        clients = Clients(bootstrap, loopback)
         names = own_names(self._given, endpoints, self._around.host_name())
         pulse = Pulse(self._partitions.counts)
         self._run(pulse.run(), "taking the pulse")
@@ -387,7 +402,9 @@ class Broker:
             self._scrubbers,
             self._repair,
         )
-        return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
+        return Gateways(
+            services, self._unready, bootstrap, figures, clients, names, peer_tls(self._controller.config)
+        )
 
     def powerless(self) -> str | None:
         """Why this broker may not do its part for the others, or None."""
