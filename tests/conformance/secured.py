@@ -113,7 +113,6 @@ class Login:
     token: str = ""
     certificate: Path | None = None
     key: Path | None = None
-    tokenauth: bool = False
 
     @property
     def protocol(self) -> str:

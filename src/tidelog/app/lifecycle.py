@@ -317,7 +317,9 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
-        access = Access(lambda: controller.image, controller.config, around.random)
+        # Of the newest metadata: `_follow` tells the gate of an update before `image` has it, and a right that was taken
+        # away must be gone from that moment on.
+        access = Access(lambda: controller.newest, controller.config, around.random)
         self._access = access
         quotas = QuotaManager(
             lambda: access.quotas,

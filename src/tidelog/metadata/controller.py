@@ -93,6 +93,11 @@ class Controller:
         """The metadata as this broker has applied it."""
         return self._applied
 
+    @property
+    def newest(self) -> Image:
+        """The metadata as this broker has heard of them.  `follow` yields the update with it before `image` has it."""
+        return self._newest
+
     def config(self) -> BrokerConfig:
         """This broker's settings, including dynamic changes."""
         return self._config
