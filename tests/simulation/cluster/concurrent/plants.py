@@ -11,7 +11,6 @@ from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
 from tidelog.broker.handlers import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
-from tidelog.groups.offsets import coordinator as offset_coordinator
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
 from tidelog.metadata.controller import Controller, Swap
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
@@ -186,7 +185,6 @@ def offsets_go_by_the_name_of_their_topic(patch: pytest.MonkeyPatch) -> None:
     """Those of a topic that was deleted while nobody had the group's state are told of the next one of its name."""
     patch.setattr(offset_commits, "of_replaced_topics", lambda machine, present: [])
     patch.setattr(offset_commits, "is_of", lambda known, topic_id: True)
-    patch.setattr(offset_coordinator, "is_of", lambda known, topic_id: True, raising=False)
 
 
 def restored_metadata_are_taken_for_new(patch: pytest.MonkeyPatch) -> None:
@@ -214,7 +212,7 @@ def a_change_that_may_be_stored_is_not_waited_for(patch: pytest.MonkeyPatch) -> 
     swap = Controller._swap
 
     async def at_once(self: Controller, attempt: Any, validate_only: bool = False) -> Any:
-        answer, nothing = attempt(self._known)
+        answer, nothing = attempt(self._newest)
         if not nothing.then:
             return answer
         return await swap(self, attempt, validate_only)

@@ -16,7 +16,7 @@ from tests.simulation.cluster.concurrent.machines import (
 )
 from tests.simulation.cluster.concurrent.plants import Plant
 from tests.simulation.cluster.concurrent.play import Profile, play
-from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced, store_is_restored
+from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced, lines_hang, store_is_restored
 from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, STORE
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.history import OneValuePerOffset
@@ -64,6 +64,9 @@ PLANTED: dict[Plant, Found] = {
     plants.restored_metadata_are_taken_for_new: Found(LOST, 40, RESTORED),
     plants.offsets_go_by_the_name_of_their_topic: Found(
         {"OffsetsStayWithTheirTopic"}, 30, (POWER, PROCESSES), ("fleeting",)
+    ),
+    plants.offsets_behind_the_end_of_their_transaction_are_taken: Found(
+        {"AbortedOffsetsStayAway"}, 120, ((lines_hang,),), ("offsets",)
     ),
     plants.a_lease_need_not_be_proven: Found({"NothingLostWithoutLease"}, 60, (STORE, LINES)),
 }
