@@ -103,7 +103,7 @@ def test_a_leader_is_killed_and_nothing_is_lost(dev: Dev, tmp_path: Path) -> Non
             producer.flush(SECONDS_MAX)
             pid = dev.state()["brokers"][victim - 1]["pid"]
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not alive(pid), 10, "the leader is gone")
+            wait_until(lambda pid=pid: not alive(pid), 10, "the leader is gone")
     assert producer.flush(SECONDS_MAX) == 0 and len(acknowledged) == RECORDS
     transactional.begin_transaction()
     transactional.produce("kept", b"committed")

@@ -20,7 +20,7 @@ Place = tuple[str | bytes, int, int, int]
 """Topic, partition, producer and its epoch."""
 
 
-class Refused(NamedTuple):
+class RefusedBatch(NamedTuple):
     code: int
     message: str
     until_ms: int
@@ -30,7 +30,7 @@ class Refusals:
     __slots__ = ("_by_place",)
 
     def __init__(self) -> None:
-        self._by_place: dict[Place, dict[int, Refused]] = {}
+        self._by_place: dict[Place, dict[int, RefusedBatch]] = {}
 
     def answer(
         self, topic: str | bytes, index: int, data: memoryview, problem: errors.TidelogError, now_ms: int
@@ -49,10 +49,10 @@ class Refusals:
                 return problem
             return errors.by_code(refused.code)(refused.message)
         if problem.retriable:
-            self._keep(place, header.base_sequence, Refused(problem.code, str(problem), now_ms + KEPT_MS))
+            self._keep(place, header.base_sequence, RefusedBatch(problem.code, str(problem), now_ms + KEPT_MS))
         return problem
 
-    def _keep(self, place: Place, sequence: int, refused: Refused) -> None:
+    def _keep(self, place: Place, sequence: int, refused: RefusedBatch) -> None:
         if place not in self._by_place and len(self._by_place) >= PLACES_MAX:
             del self._by_place[next(iter(self._by_place))]
         batches = self._by_place.setdefault(place, {})
