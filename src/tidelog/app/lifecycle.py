@@ -303,7 +303,8 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
-        access = Access(lambda: controller.image, controller.config, around.random)
+        # Of what is read, not of what is applied: `_follow` tells the gate of an update before it is applied.
+        access = Access(lambda: controller.learned_image, controller.config, around.random)
         quotas = QuotaManager(
             lambda: access.quotas,
             lambda: access.quota_windows,

@@ -93,6 +93,11 @@ class Controller:
         """The metadata as this broker has applied it."""
         return self._applied
 
+    @property
+    def learned_image(self) -> Image:
+        """The metadata as this broker has read it; `image` follows once the update is applied."""
+        return self._newest
+
     def config(self) -> BrokerConfig:
         """This broker's settings, including dynamic changes."""
         return self._config
