@@ -5,12 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 4
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 SPEED := $(wildcard src/tidelog/_speed/*.pyx src/tidelog/_speed/*.pxd src/tidelog/_speed/*.h)
 
 help: ## what can be asked for
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
 
+# requirements.txt is what a broker runs with; requirements-dev.txt has the same versions and everything for the tests.
 $(VENV)/.dependencies: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
@@ -20,6 +22,10 @@ $(VENV)/.dependencies: requirements.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.txt
 	@touch $@
 
+$(VENV)/.dev-dependencies: requirements-dev.txt $(VENV)/.dependencies
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.txt
+	@touch $@
+
 $(VENV)/.built: $(VENV)/.dependencies $(SPEED) setup.py pyproject.toml
 	flock $(VENV)/.building $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src
@@ -27,16 +33,18 @@ $(VENV)/.built: $(VENV)/.dependencies $(SPEED) setup.py pyproject.toml
 
 setup: $(VENV)/.built ## build .venv with .venv/bin/tidelog
 
+dev: setup $(VENV)/.dev-dependencies ## setup, and what tests, checks and benches need
+
 build: $(VENV)/.dependencies ## rebuild only the native modules that changed
 	@flock $(VENV)/.building $(BIN)/python setup.py --quiet build_ext --inplace
 
 run: setup ## a broker on 127.0.0.1:9092, data in ./data
 	@exec $(BIN)/tidelog serve
 
-tools: setup
+tools: dev
 	@bash tools/install-test-tools
 
-check: setup ## lint, types, layers, unit tests: under a minute
+check: dev ## lint, types, layers, unit tests: under a minute
 	$(BIN)/ruff check src tests bench tools setup.py
 	$(BIN)/ruff format --check src tests bench tools setup.py
 	$(BIN)/mypy
@@ -52,13 +60,14 @@ deep: tools ## long runs: many seeds, faults, new examples for properties
 conformance-kafka: tools ## the conformance suite against Apache Kafka (jars through Maven)
 	CONFORMANCE=kafka $(BIN)/pytest -n 2 tests/conformance
 
-bench: setup ## figures, side by side with Apache Kafka when its jars are there
+bench: dev ## figures, side by side with Apache Kafka when its jars are there
 	$(BIN)/python -m bench
 
-requirements: ## resolve requirements.txt anew
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --extra dev pyproject.toml requirements.in -o requirements.txt
+requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
+	$(COMPILE) --extra dev pyproject.toml requirements.in -o requirements-dev.txt
+	$(COMPILE) --extra run -c requirements-dev.txt pyproject.toml requirements.in -o requirements.txt
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*.c src/tidelog/_speed/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup build run tools check test deep conformance-kafka bench requirements clean
+.PHONY: help setup dev build run tools check test deep conformance-kafka bench requirements clean

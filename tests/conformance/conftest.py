@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from tests.conformance import apache_kafka
+from tests.conformance.members import await_coordinator
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
 from tests.conformance.share_client import SHARE_SETTINGS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tests.conformance.topics import create_topic
+from tests.conformance.transactions import RawProducer
 
 ON_KAFKA = os.environ.get("CONFORMANCE") == "kafka"
 
@@ -129,3 +131,23 @@ def kafka_tools() -> Callable[..., str]:
     if reason := apache_kafka.missing():
         pytest.skip(reason)
     return apache_kafka.tool
+
+
+@pytest.fixture
+def group(connection: Connection, name: Any) -> str:
+    """The name of a new group whose coordinator is there."""
+    fresh = str(name())
+    await_coordinator(connection, fresh)
+    return fresh
+
+
+@pytest.fixture(params=[True, False], ids=["new", "old"])
+def producer(request: pytest.FixtureRequest, connection: Connection, name: Any) -> RawProducer:
+    """A transactional producer that speaks the new protocol of transactions, then the old one."""
+    return RawProducer(connection, name(), request.param).initialize()
+
+
+@pytest.fixture
+def other(connection: Connection, name: Any) -> RawProducer:
+    """A transactional producer besides `producer`."""
+    return RawProducer(connection, name()).initialize()

@@ -27,6 +27,20 @@ def run(scenario: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(watched())
 
 
+def member(bootstrap: str, topic: str, **options: Any) -> Consumer:
+    """A member of the group of this topic that reads it from the start."""
+    return Consumer(
+        topic,
+        **{
+            "bootstrap_servers": bootstrap,
+            "group_id": f"of-{topic}",
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            **options,
+        },
+    )
+
+
 def fill(bootstrap: str, topic: str, *, partitions: int = 1, each: int = 10, start: int = 0) -> list[bytes]:
     """Numbers `start`, ... in each partition, as `partition:number`; all of them are returned."""
     sent = []

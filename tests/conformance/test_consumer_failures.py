@@ -7,11 +7,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conformance.consuming import fill, indexes, run, until
+from tests.conformance.consuming import fill, indexes, member, run, until
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.proxy import Proxy
 from tests.conformance.topics import create_topic
@@ -19,19 +18,6 @@ from tidelog import errors
 from tidelog.aio import Admin, Consumer, Record, TopicPartition, Unreachable
 
 Factory = Callable[..., BrokerProcess]
-
-
-def member(bootstrap: str, topic: str, **options: Any) -> Consumer:
-    return Consumer(
-        topic,
-        **{
-            "bootstrap_servers": bootstrap,
-            "group_id": f"of-{topic}",
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            **options,
-        },
-    )
 
 
 def sockets() -> int:

@@ -22,6 +22,7 @@ from tests.conformance.test_group_clients import (
     await_all_read,
     await_committed,
     check_history,
+    outlive,
     parse_console,
     parse_json,
     produce,
@@ -129,21 +130,7 @@ def test_a_static_member_gets_back_what_it_had(broker: Any, start: Start) -> Non
 @pytest.mark.parametrize("client", ["confluent", "tidelog"])
 def test_members_outlive_the_broker(client: str, broker: Any, start: Start) -> None:
     group = [start(broker.bootstrap, client=client) for _ in range(2)]
-    settle(group)
-    produce(broker.bootstrap, "orders", 20)
-    while sum(len(worker.done) for worker in group) < 20:
-        time.sleep(0.01)
-    broker.kill()
-    done = {one for worker in group for one in worker.done}
-    broker.start()
-    with Connection(broker.bootstrap) as connection:
-        await_coordinator(connection, "group")
-        for partition, offset in done:
-            assert committed(connection, "group", "orders", partition) > offset
-        await_all_read(group, 20)
-        await_committed(connection, "group", "orders", 20)
-    settle(group)
-    check_history(group)
+    outlive(broker, group)
 
 
 # From one protocol to the other

@@ -24,13 +24,6 @@ Members = Callable[..., ConsumerMember]
 
 
 @pytest.fixture
-def group(connection: Connection, name: Any) -> str:
-    fresh = str(name())
-    await_coordinator(connection, fresh)
-    return fresh
-
-
-@pytest.fixture
 def member(bootstrap: str, group: str) -> Iterator[Members]:
     made: list[ConsumerMember] = []
 

@@ -120,6 +120,25 @@ def settle(workers: Sequence[Worker], seconds: float = SETTLE_SECONDS_MAX) -> No
         time.sleep(0.02)
 
 
+def outlive(broker: Any, group: list[Worker]) -> None:
+    """The broker is killed and started while members of "group" read "orders": they go on, and commits stay."""
+    settle(group)
+    produce(broker.bootstrap, "orders", 20)
+    while sum(len(worker.done) for worker in group) < 20:
+        time.sleep(0.01)
+    broker.kill()
+    done = {one for worker in group for one in worker.done}
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        await_coordinator(connection, "group")
+        for partition, offset in done:
+            assert committed(connection, "group", "orders", partition) > offset
+        await_all_read(group, 20)
+        await_committed(connection, "group", "orders", 20)
+    settle(group)
+    check_history(group)
+
+
 def check_history(workers: Sequence[Worker]) -> None:
     """Nobody had a partition that another had in the same generation, and nothing that was committed was done again."""
     owner: dict[tuple[int, int], int] = {}
@@ -222,21 +241,7 @@ def test_members_outlive_the_broker(client: str, strategy: str, workers: Start, 
     with Connection(broker.bootstrap) as connection:
         await_coordinator(connection, "group")
     group = [workers(client, broker.bootstrap, "group", "orders", strategy) for _ in range(2)]
-    settle(group)
-    produce(broker.bootstrap, "orders", 20)
-    while sum(len(worker.done) for worker in group) < 20:
-        time.sleep(0.01)
-    broker.kill()
-    done = {one for worker in group for one in worker.done}
-    broker.start()
-    with Connection(broker.bootstrap) as connection:
-        await_coordinator(connection, "group")
-        for partition, offset in done:
-            assert committed(connection, "group", "orders", partition) > offset
-        await_all_read(group, 20)
-        await_committed(connection, "group", "orders", 20)
-    settle(group)
-    check_history(group)
+    outlive(broker, group)
 
 
 def test_kcat_balances(workers: Start, bootstrap: str, topic: Any, name: Any, connection: Connection) -> None:

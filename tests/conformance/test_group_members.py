@@ -30,13 +30,6 @@ Members = Callable[..., Member]
 
 
 @pytest.fixture
-def group(connection: Connection, name: Any) -> str:
-    fresh = str(name())
-    await_coordinator(connection, fresh)
-    return fresh
-
-
-@pytest.fixture
 def member(bootstrap: str, group: str) -> Iterator[Members]:
     made: list[Member] = []
 

@@ -19,7 +19,6 @@ from tests.conformance.members import (
     UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     Member,
-    await_coordinator,
     commit,
     committed,
     subscription,
@@ -29,13 +28,6 @@ from tests.conformance.topics import describe
 
 UNKNOWN_TOPIC_ID = 100
 SIMPLE: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": ""}
-
-
-@pytest.fixture
-def group(connection: Connection, name: Any) -> str:
-    fresh = str(name())
-    await_coordinator(connection, fresh)
-    return fresh
 
 
 @pytest.mark.parametrize("version", range(2, 10))

@@ -8,12 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.conformance.clients import Message, confluent_produce
-from tests.conformance.consuming import drain, indexes, run, until
+from tests.conformance.consuming import drain, indexes, member, run, until
 from tidelog import Consumer as BlockingConsumer
 from tidelog.aio import Consumer, ProcessingFailed, Record, TopicPartition
 from tidelog.schema import Json
@@ -22,19 +21,6 @@ from tidelog.schema import Json
 def keyed(bootstrap: str, topic: str, count: int, keys: int = 5, partition: int = 0) -> None:
     messages = [Message(b"%d" % at, b"key %d" % (at % keys)) for at in range(count)]
     confluent_produce(bootstrap, topic, messages, partition=partition)
-
-
-def member(bootstrap: str, topic: str, **options: Any) -> Consumer:
-    return Consumer(
-        topic,
-        **{
-            "bootstrap_servers": bootstrap,
-            "group_id": f"of-{topic}",
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            **options,
-        },
-    )
 
 
 async def committed(bootstrap: str, topic: str) -> int | None:

@@ -34,6 +34,7 @@ class Dev:
         self, folder: Path, brokers: int, etcd: int = 1, settings: Mapping[str, str] | None = None
     ) -> None:
         self.settings = settings or {}
+        self.add_scram: tuple[str, ...] = ()
         self.folder = folder
         self.port = free_ports([*range(brokers), *range(HTTP_APART, HTTP_APART + brokers)])
         self.brokers = brokers
@@ -60,7 +61,8 @@ class Dev:
     def options(self) -> list[str]:
         options = {"brokers": self.brokers, "data": self.folder, "port": self.port, "etcd": self.etcd}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return words + [word for item in self.settings.items() for word in ("--set", "=".join(item))]
+        words += [word for item in self.settings.items() for word in ("--set", "=".join(item))]
+        return words + [word for entry in self.add_scram for word in ("--add-scram", entry)]
 
     def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
         """Its exit code, and what it said on standard error."""

@@ -79,7 +79,8 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
-    "mq_throttled_requests_total", "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
+    "mq_throttled_requests_total",
+    "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
     "mq_broker_lease_proven",  # test_alerts: etcd is away
     "mq_stray_logs",  # test_operations: a topic deleted while a broker is down
     "mq_opened_batches_total",  # tests/conformance/test_large_expansions.py

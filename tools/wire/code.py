@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,56 @@ class Regime:
     @property
     def flexible(self) -> bool:
         return self.name == "flexible"
+
+
+class Emitter(ABC):
+    """Writes one function for one struct in one regime: what readers and writers have in common."""
+
+    def __init__(self, code: Code, message: Message, struct: Struct, regime: Regime) -> None:
+        self.code = code
+        self.message = message
+        self.struct = struct
+        self.regime = regime
+        self.within = struct.versions & regime.versions
+        self.run: list[
+            tuple[str, str]
+        ] = []  # struct codes that wait to be written together, and their variables
+
+    @abstractmethod
+    def emit(self) -> None: ...
+
+    @abstractmethod
+    def _field(self, one: Field) -> None: ...
+
+    @abstractmethod
+    def _absent(self, fields: list[Field]) -> None:
+        """What is done about fields in versions that lack them."""
+
+    @abstractmethod
+    def _flush(self) -> None: ...
+
+    def _plain(self) -> None:
+        """All fields without a tag, neighbours of the same versions together."""
+        plain = [one for one in self.struct.fields if one.tag is None and one.versions & self.within]
+        for group in grouped(plain, self.within):
+            test = condition(group[0].versions, self.within)
+            assert test is not None
+            if test == ALWAYS:
+                self._each(group)
+                continue
+            self._flush()
+            with self.code.block(f"if {test}:"):
+                self._each(group)
+                self._flush()
+            self._otherwise(group)
+
+    def _each(self, group: list[Field]) -> None:
+        for one in group:
+            self._field(one)
+
+    def _otherwise(self, group: list[Field]) -> None:
+        with self.code.block("else:"):
+            self._absent(group)
 
 
 def regimes(message: Message) -> list[Regime]:

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from tools.wire.code import (
     ALWAYS,
-    Code,
-    Regime,
+    Emitter,
     annotation,
     codes_name,
     condition,
     default,
     element_size_min,
     function,
-    grouped,
     local,
     optional,
     where,
 )
-from tools.wire.schema import FIXED, SIZES, Field, Message, Struct, Versions
+from tools.wire.schema import FIXED, SIZES, Field, Versions
 
 VALUES = {
     "string": 'str(data[at:end], "utf-8")',
@@ -29,23 +27,13 @@ VALUES = {
 }
 
 
-class Reader:
-    def __init__(self, code: Code, message: Message, struct: Struct, regime: Regime) -> None:
-        self.code = code
-        self.message = message
-        self.struct = struct
-        self.regime = regime
-        self.within = struct.versions & regime.versions
-        self.run: list[tuple[str, str]] = []  # struct codes not unpacked yet, and the variables they go to
-
+class Reader(Emitter):
     def emit(self) -> None:
         name = function("read", self.regime, self.struct)
         kind = self.struct.class_name
         with self.code.block(f"def {name}(data: Buffer, at: int, version: int) -> tuple[{kind}, int]:"):
             self._declarations()
-            plain = [one for one in self.struct.fields if one.tag is None and one.versions & self.within]
-            for group in grouped(plain, self.within):
-                self._group(group, condition(group[0].versions, self.within))
+            self._plain()
             if self.regime.flexible:
                 self._tagged()
             self._flush()
@@ -61,19 +49,9 @@ class Reader:
             if one.versions & self.within and (one.array or (optional(one) and one.type not in FIXED)):
                 self.code(f"{local(one)}: {annotation(self.message, one)}")
 
-    def _group(self, group: list[Field], test: str | None) -> None:
-        assert test is not None
-        if test != ALWAYS:
-            self._flush()
-        with self.code.block(f"if {test}:" if test != ALWAYS else ""):
-            for one in group:
-                self._field(one)
-            if test != ALWAYS:
-                self._flush()
-        if test != ALWAYS:
-            with self.code.block("else:"):
-                for one in group:
-                    self.code(f"{local(one)} = {default(self.message, one)}")
+    def _absent(self, fields: list[Field]) -> None:
+        for one in fields:
+            self.code(f"{local(one)} = {default(self.message, one)}")
 
     def _flush(self) -> None:
         if not self.run:

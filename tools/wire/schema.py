@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DEFINITIONS = Path(__file__).resolve().parents[2] / "src/tidelog/wire/definitions.txt"
+DEFINITIONS = Path(__file__).with_name("definitions.txt")
 EXTENSIONS = DEFINITIONS.with_name("extensions.txt")
 OWN_TAGS_FROM = 10_000
 

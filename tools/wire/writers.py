@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from tools.wire.code import (
     ALWAYS,
-    Code,
-    Regime,
+    Emitter,
     codes_name,
     condition,
     function,
-    grouped,
     local,
     not_default,
     optional,
     outside,
     where,
 )
-from tools.wire.schema import FIXED, Field, Message, Struct
+from tools.wire.schema import FIXED, Field
 
 NULL = {"string": r'b"\xff\xff"', "bytes": r'b"\xff\xff\xff\xff"'}
 
 
-class Writer:
-    def __init__(self, code: Code, message: Message, struct: Struct, regime: Regime) -> None:
-        self.code = code
-        self.message = message
-        self.struct = struct
-        self.regime = regime
-        self.within = struct.versions & regime.versions
-        self.out = "out"
-        self.run: list[tuple[str, str]] = []  # struct codes not packed yet, and the values they take
+class Writer(Emitter):
+    out = "out"
 
     def emit(self) -> None:
         name = function("write", self.regime, self.struct)
@@ -37,30 +28,19 @@ class Writer:
             f"def {name}(out: bytearray, x: {self.struct.class_name}, version: int) -> None:"
         ):
             start = len(self.code.lines)
-            here = [one for one in self.struct.fields if one.tag is None and one.versions & self.within]
-            self._must_be_default([one for one in self.struct.fields if not one.versions & self.within])
-            for group in grouped(here, self.within):
-                self._group(group, condition(group[0].versions, self.within))
+            self._absent([one for one in self.struct.fields if not one.versions & self.within])
+            self._plain()
             if self.regime.flexible:
                 self._tagged()
             self._flush()
             if len(self.code.lines) == start:
                 self.code("pass")
 
-    def _group(self, group: list[Field], test: str | None) -> None:
-        assert test is not None
-        if test != ALWAYS:
-            self._flush()
-        with self.code.block(f"if {test}:" if test != ALWAYS else ""):
-            for one in group:
-                self._field(one)
-            if test != ALWAYS:
-                self._flush()
-        if test != ALWAYS and not all(one.ignorable for one in group):
-            with self.code.block("else:"):
-                self._must_be_default(group)
+    def _otherwise(self, group: list[Field]) -> None:
+        if not all(one.ignorable for one in group):
+            super()._otherwise(group)
 
-    def _must_be_default(self, fields: list[Field]) -> None:
+    def _absent(self, fields: list[Field]) -> None:
         for one in fields:
             if not one.ignorable:
                 with self.code.block(f"if {not_default(self.message, one, f'x.{one.attribute}')}:"):

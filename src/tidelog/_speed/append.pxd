@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from tidelog._speed.batch cimport Header
 from tidelog._speed.commit_waits cimport CommitWaits
 from tidelog._speed.replica_state cimport NativeReplicaState
-from tidelog._speed.tally cimport AppendTimes, Tally
+from tidelog._speed.request_metrics cimport AppendTimes, RequestMetrics
 
 
 cdef enum:

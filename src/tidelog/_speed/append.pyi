@@ -7,7 +7,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from tidelog._speed.batch import Header
-from tidelog._speed.tally import Tally
+from tidelog._speed.request_metrics import RequestMetrics
 
 VERDICT_GAP: int
 VERDICT_NUMBERS_USED_AGAIN: int
@@ -138,10 +138,12 @@ class NativePartition:
         self, data: Buffer, header: Header, max_timestamp_at: int, now_ms: int
     ) -> asyncio.Future[None] | None:
         """Stamps and appends one sound batch, which this node's rules allow: the sync that it waits for, if its topic asks
-        for one.  Then the caller tells `wrote` after the sync.  `now_ms` counts a producer's batch; -1 stands for one
-        that this broker made itself."""
+        for one.  Then the caller tells `wrote` after the sync."""
 
-    def fetched(self, tally: Tally, offset: int, end: int, size: int, now_ms: int) -> None:
+    def append_made(self, data: bytearray) -> asyncio.Future[None] | None:
+        """As `append_led`, for a batch that this broker made itself, which counts as nobody's."""
+
+    def fetched(self, tally: RequestMetrics, offset: int, end: int, size: int, now_ms: int) -> None:
         """A consumer gets the records from `offset` to before `end`."""
 
 def sum_counts(held: dict[Any, Any]) -> tuple[int, int, int, int, int]:

@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EINTR, errno
 
-from tidelog._speed.batch cimport EPOCH, batch_size, get_int32, put_int32, put_int64
+from tidelog._speed.batch cimport EPOCH, batch_size, get_int32, put_int32, put_int64, read_header
 
 import os
 
@@ -29,6 +29,7 @@ cdef enum:
     SEQUENCE_MAX = 0x7FFFFFFF
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
+    NOT_COUNTED = -1  # in the place of the time: a batch that no producer sent
 
 VERDICT_GAP = <int>GAP
 VERDICT_NUMBERS_USED_AGAIN = <int>NUMBERS_USED_AGAIN
@@ -319,7 +320,16 @@ cdef class NativePartition:
             raise ValueError("the header is not that of the batch")
         return self.append_as_leader(&data[0], header, max_timestamp_at, now_ms)
 
-    def fetched(self, Tally tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
+    def append_made(self, bytearray data not None):
+        cdef uint8_t* start = <uint8_t*><char*>data
+        cdef Py_ssize_t size = len(data)
+        cdef Header header
+        if batch_size(start, size) != size:
+            raise ValueError("not one whole batch")
+        header = read_header(start, 0, size)
+        return self.append_as_leader(start, header, header.last_offset_delta, NOT_COUNTED)
+
+    def fetched(self, RequestMetrics tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
         self.messages_out += end - offset
         self.bytes_out += size
         if self.times is not None:

@@ -58,5 +58,5 @@ class Columns:
         """Every whole batch in `data`, from offset `start` on; a cut one at the end is left out.
 
         `aborted`: (producer id, first offset) of transactions whose records are left out.  What is damaged raises,
-        and stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `Room`'s,
+        and stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `PooledBuffer`'s,
         values are moved together in there instead of being copied."""

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from tidelog._speed cimport batch
 from tidelog._speed.records cimport RECORD_SIZE_MIN, Cut, cut_record, skip_bytes, wrapping_add
-from tidelog._speed.room cimport LARGE, Room, give_spare, take_spare
+from tidelog._speed.pooled_buffer cimport LARGE, PooledBuffer, give_spare, take_spare
 
 from tidelog._speed.records import BadRecord
 from tidelog.errors import CorruptMessage, InvalidRecord
@@ -80,7 +80,7 @@ cdef class Block:
     cdef Py_ssize_t room
     cdef Py_ssize_t _views
     cdef bint _borrowed
-    cdef Room _owner
+    cdef PooledBuffer _owner
 
     def __dealloc__(self):
         if not self._borrowed:
@@ -127,7 +127,7 @@ cdef class Block:
         self.room = room
         return 0
 
-    cdef int borrow(self, Room owner) except -1:
+    cdef int borrow(self, PooledBuffer owner) except -1:
         """Goes on in the memory of `owner`; only while it is empty."""
         assert self.size == 0 and not self._views
         if not self._borrowed:
@@ -286,7 +286,7 @@ cdef class Columns:
         """Every whole batch in `data`, from offset `start` on; `position` is then the offset to go on with.
 
         `aborted`: (producer id, first offset) of transactions whose records are left out.  What is damaged raises, and
-        stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `Room`'s, values
+        stays out with all that follows it.  `in_place`: nobody needs `data` any more; where it is a `PooledBuffer`'s, values
         are moved together in there instead of being copied."""
         cdef const uint8_t[::1] view = data
         cdef const uint8_t* at
@@ -341,7 +341,7 @@ cdef class Columns:
         cdef Py_ssize_t place = 0
         cdef int64_t size
         self._moving = False
-        if in_place and not self.rows and type(data) is memoryview and type(data.obj) is Room:
+        if in_place and not self.rows and type(data) is memoryview and type(data.obj) is PooledBuffer:
             # Values only ever move down, by at least a batch's header: nothing is overwritten that was not read.  What
             # else is in the memory of an answer is nobody's: records stay there only where they are most of it
             # (`records_of`), so never those of two partitions.

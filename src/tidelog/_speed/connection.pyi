@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from tidelog._speed.poller import Poller
+from tidelog._speed.request_metrics import RequestMetrics
 from tidelog._speed.session import SessionState
 from tidelog._speed.shortcut import ProduceShortcut
-from tidelog._speed.tally import Tally
 
 Answer = (
     bytes | list[Any]
@@ -54,7 +54,7 @@ class FrameConnection:
         frame_bytes_max: int,
         in_flight_max: int,
         shortcut: ProduceShortcut | None = None,
-        tally: Tally | None = None,
+        tally: RequestMetrics | None = None,
         queued: QueuedBytes | None = None,
         session: SessionState | None = None,
     ) -> None:

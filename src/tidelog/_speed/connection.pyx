@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from tidelog._speed.batch cimport get_int16, get_int32
 from tidelog._speed.session cimport SessionState
 from tidelog._speed.shortcut cimport ProduceShortcut
-from tidelog._speed.tally cimport Tally, now_ns
+from tidelog._speed.request_metrics cimport RequestMetrics, now_ns
 
 
 cdef extern from "<sys/socket.h>":
@@ -184,7 +184,7 @@ cdef class FrameConnection:
     cdef bint reads_soon
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
-    cdef Tally tally
+    cdef RequestMetrics tally
     cdef Asked* asked  # of the requests in `slots`, in a ring
     cdef int asked_first
 
@@ -212,7 +212,7 @@ cdef class FrameConnection:
         self.buffers = hasattr(sock, "pending")
         self.shortcut = None if session is None else shortcut
         self.session = self.state = session
-        self.tally = Tally() if tally is None else tally
+        self.tally = RequestMetrics() if tally is None else tally
         self.queued = QueuedBytes(NO_BOUND) if queued is None else queued
         self.slots = deque()
         self.unsent = deque()

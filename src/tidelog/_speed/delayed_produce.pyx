@@ -7,6 +7,7 @@ from asyncio import get_running_loop
 
 cdef enum:
     ACKS_ALL = -1
+    TIMEOUTS_KEPT = 16  # that nothing waits for now: most clients have the same one
 
 cdef double CLOCK_RESOLUTION = 1e-6  # a timer may be called this much too early
 
@@ -145,6 +146,8 @@ cdef class DelayedProduces:
         cdef dict answers = self.by_timeout.get(answer.timeout_ms)
         if answers is not None:
             answers.pop(answer, None)
+            if not answers and len(self.by_timeout) > TIMEOUTS_KEPT:
+                del self.by_timeout[answer.timeout_ms]
         return 0
 
     cdef int put_ready(self, DelayedProduce answer) except -1:

@@ -3,6 +3,7 @@
 The decoders check every length against what is left before they use it; what they refuse raises ValueError.  Bytes
 after the last field are passed over, as Kafka does: some clients send a few.  The messages in `tidelog.wire` are the oracle these are tested against."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -406,6 +407,7 @@ cdef class ProduceAnswer:
         self.bad_records = bad_records
 
 
+@cython.freelist(64)
 cdef class FetchAnswer:
     cdef public int32_t index
     cdef public int16_t error
@@ -432,6 +434,19 @@ cdef class FetchAnswer:
         self.last_stable_offset = last_stable_offset
         self.log_start = log_start
         self.preferred_replica = -1
+
+
+def fetch_answer(
+    int32_t index, int64_t high_watermark, int64_t last_stable_offset, int64_t log_start, records
+):
+    cdef FetchAnswer answer = FetchAnswer.__new__(FetchAnswer)
+    answer.index = index
+    answer.high_watermark = high_watermark
+    answer.last_stable_offset = last_stable_offset
+    answer.log_start = log_start
+    answer.preferred_replica = -1
+    answer.records = records
+    return answer
 
 
 def encode_produce(int version, int32_t correlation_id, list topics, int32_t throttle_ms, endpoints=()):

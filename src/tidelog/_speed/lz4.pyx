@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from tidelog._speed.room cimport Room
+from tidelog._speed.pooled_buffer cimport PooledBuffer
 
 cdef extern from "lz4.h":
     enum:
@@ -53,7 +53,7 @@ cdef inline Py_ssize_t bytes_of(int code) noexcept nogil:
 def write_frame(const uint8_t[::1] data):
     cdef Py_ssize_t size = data.shape[0]
     cdef Py_ssize_t blocks = (size + BLOCK_BYTES - 1) // BLOCK_BYTES
-    cdef Room room = Room(size + size // 255 + 32 * (blocks + 1))
+    cdef PooledBuffer room = PooledBuffer(size + size // 255 + 32 * (blocks + 1))
     cdef uint32_t* table = <uint32_t*>malloc(sizeof(uint32_t) << LZ4_TABLE_BITS)
     cdef uint8_t* out = room.data
     cdef const uint8_t* at = &data[0] if size else NULL
@@ -88,7 +88,7 @@ def read_frame(const uint8_t[::1] data, Py_ssize_t size_max):
     cdef Py_ssize_t size = data.shape[0]
     cdef Py_ssize_t head, most, room_size, written
     cdef Py_ssize_t behind, last
-    cdef Room room
+    cdef PooledBuffer room
     cdef uint8_t flags
     if size < 7 or lz4_get32(start) != LZ4_MAGIC:
         return None
@@ -106,7 +106,7 @@ def read_frame(const uint8_t[::1] data, Py_ssize_t size_max):
         return None
     # A claim of more than is allowed gets no more memory for it: reading stops at the end of what there is.
     room_size = min(room_size, size_max)
-    room = Room(room_size + LZ4_SLACK)
+    room = PooledBuffer(room_size + LZ4_SLACK)
     with nogil:
         written = read_blocks(start + head + 1, room.data, room_size, most, behind, flags & ALONE)
     if written < 0:

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from tidelog._speed cimport batch
 from tidelog._speed.records cimport put_varlong, varlong_size, wrapping_subtract
-from tidelog._speed.room cimport LARGE, give_spare, take_spare
+from tidelog._speed.pooled_buffer cimport LARGE, give_spare, take_spare
 from tidelog.errors import InvalidRecord, MessageTooLarge
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.errors import SaslAuthenticationFailed
+from tidelog.extras import need
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -290,6 +291,7 @@ def _integer(text: Any) -> int:
 
 def _public_key(key: Jwk) -> RSAPublicKey | EllipticCurvePublicKey | None:
     """None for numbers that are no key, as a point beside its curve."""
+    need("cryptography", "OAuth tokens")
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     try:

@@ -8,16 +8,19 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
+from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
+from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
+from tidelog.app.security_warnings import open_to_everybody, powerless_broker
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.access import Access
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -32,6 +35,7 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
 from tidelog.config import BrokerConfig
+from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
@@ -44,6 +48,7 @@ from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartition
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.logs import parse_levels, set_up
+from tidelog.metadata.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
@@ -85,8 +90,13 @@ class Addresses(NamedTuple):
 class Broker:
     """`start`, then `stop`, once each."""
 
-    def __init__(self, config: BrokerConfig, around: Surroundings) -> None:
+    def __init__(
+        self, config: BrokerConfig, around: Surroundings, first_users: Sequence[FirstUser] = ()
+    ) -> None:
+        """`first_users` are added to the metadata, unless they are there, before anybody can connect."""
         self._given = config
+        self._first_users = first_users
+        self.users_added: frozenset[CredentialName] = frozenset()
         self._around = around
         self._stopping = False
         self._tasks: list[asyncio.Task[Any]] = []
@@ -146,6 +156,7 @@ class Broker:
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
+        self.users_added = await add_first_users(controller, self._first_users)
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
@@ -162,6 +173,9 @@ class Broker:
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._hand_over)
         self._server.start()
+        if given.http_logs_in or given.authorizes:
+            # Brokers tell each other with the secret on whose behalf they ask.
+            await controller.access.ensure_secret()
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
             # Gateways are clients of this broker: they end before it does.
@@ -206,7 +220,7 @@ class Broker:
             conditions = ReplicaConditions(dirs, topic_ids, await known_directories(store, node))
             rolled_back = self._known_revision.was_rolled_back(self._given.tidelog_metadata_restored)
             if rolled_back:
-                await skip_ids(store)
+                await skip_ids(store, self._around.random)
             await report(store, node, conditions.look, conditions.unclean, conditions.at_risk, rolled_back)
             await remember_directories(store, node, dirs.ids, forget)
             await controller.read_again()
@@ -303,8 +317,10 @@ class Broker:
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
-        # Of what is read, not of what is applied: `_follow` tells the gate of an update before it is applied.
-        access = Access(lambda: controller.learned_image, controller.config, around.random)
+        # Of the newest metadata: `_follow` tells the gate of an update before `image` has it, and a right that was taken
+        # away must be gone from that moment on.
+        access = Access(lambda: controller.newest, controller.config, around.random)
+        self._access = access
         quotas = QuotaManager(
             lambda: access.quotas,
             lambda: access.quota_windows,
@@ -354,17 +370,28 @@ class Broker:
         if not self._around.http:
             return None
         from tidelog.gateways.http.server import HttpServer
+        from tidelog.gateways.http.tls import server_tls
 
         self._http = HttpServer()
         self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
-        return host, self._http.bind(host, port)
+        return host, self._http.bind(host, port, server_tls(self._controller.config))
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
-        from tidelog.gateways.http.clients import Clients
+        from tidelog.gateways.http.clients import Clients, Loopback
         from tidelog.gateways.http.surroundings import Surroundings as Gateways
+        from tidelog.gateways.http.tls import peer_tls
 
-        bootstrap = own_address(bound[self._inter_broker_listener()])
+        listener, config = self._inter_broker_listener(), self._controller.config
+        bootstrap, loopback = own_address(bound[listener]), None
+        if config().http_logs_in:
+            security = ListenerPeers(config)
+            loopback = Loopback(services.logins.sign_on_behalf, security.tls)
+            if self._given.security[listener].encrypts:
+                # The name that the certificate is for.
+                own = next(endpoint for endpoint in endpoints if endpoint.listener == listener)
+                bootstrap = shown(own.host, own.port)
+        clients = Clients(bootstrap, loopback)
         names = own_names(self._given, endpoints, self._around.host_name())
         pulse = Pulse(self._partitions.counts)
         self._run(pulse.run(), "taking the pulse")
@@ -377,7 +404,13 @@ class Broker:
             self._scrubbers,
             self._repair,
         )
-        return Gateways(services, self._unready, bootstrap, figures, Clients(bootstrap), names)
+        return Gateways(
+            services, self._unready, bootstrap, figures, clients, names, peer_tls(self._controller.config)
+        )
+
+    def powerless(self) -> str | None:
+        """Why this broker may not do its part for the others, or None."""
+        return powerless_broker(self._controller.config(), self._access.authorizer)
 
     def _unready(self) -> str | None:
         if not self._dirs.online():
@@ -447,15 +480,20 @@ def _tell(reports: Iterable[Report]) -> None:
             log.warning("recovered %s", recovered)
 
 
-def serve(config: BrokerConfig) -> int:
-    """Runs a broker until SIGINT or SIGTERM; the exit code."""
+UsersAdded = Callable[[frozenset[CredentialName]], None]
+
+
+def serve(
+    config: BrokerConfig, first_users: Sequence[FirstUser] = (), users_added: UsersAdded = lambda _: None
+) -> int:
+    """Runs a broker until SIGINT or SIGTERM; the exit code.  `users_added` hears which of `first_users` are new."""
     levels = parse_levels(config.tidelog_log_levels, "tidelog.log.levels")
     set_up(config.tidelog_log_format, levels, config.node_id)
     _raise_file_limit(
         config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
     )
     try:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(config, first_users, users_added))
     except errors.TidelogError as problem:
         print(f"tidelog: {problem}", file=sys.stderr)
         return 1
@@ -466,13 +504,15 @@ def serve(config: BrokerConfig) -> int:
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_added: UsersAdded) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
-    broker = Broker(config, system(config))
+    broker = Broker(config, system(config), first_users)
     addresses = await broker.start()
+    users_added(broker.users_added)
+    _warn(config, broker)
     kafka, http = addresses.kafka, addresses.http or ("", 0)
     print(
         f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
@@ -483,6 +523,15 @@ async def _serve(config: BrokerConfig) -> None:
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()
+
+
+def _warn(config: BrokerConfig, broker: Broker) -> None:
+    exposed = open_to_everybody(config)
+    for warning in filter(None, (exposed, broker.powerless())):
+        log.warning("%s", warning)
+    if exposed is not None:
+        # Logs may go where nobody looks at a first start.
+        print(f"tidelog: WARNING: {exposed}", file=sys.stderr, flush=True)
 
 
 def _raise_file_limit(wanted: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
+from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG, ReplicaCondition
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
 from tidelog.storage.damaged_logs import damaged_logs
@@ -69,7 +69,8 @@ class ReplicaConditions:
     def look(self, topic: TopicImage, partition: PartitionImage) -> ReplicaCondition:
         name = TopicPartition(topic.name, partition.index)
         if name not in self._dirs or self._topic_ids.get(name) != topic.id:
-            return ReplicaCondition(self._why_missing(), lambda: NO_LOG)
+            missing = self._why_missing()
+            return ReplicaCondition(missing, lambda: NO_LOG if missing is Cause.OFFLINE else EMPTY_LOG)
         cause = self._causes[self._dirs.home(name).path]
         if cause is None and (name in self._damaged or name in self._dirs.unidentified):
             cause = Cause.DAMAGED

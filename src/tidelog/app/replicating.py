@@ -19,14 +19,14 @@ from tidelog.metadata.store import MetadataStore
 from tidelog.replication.follower import Follower
 from tidelog.replication.followers import Followers
 from tidelog.replication.in_sync import InSync
-from tidelog.replication.lane import Lane
 from tidelog.replication.metadata_rollback import MetadataRollback
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.peer_liveness import PeerLiveness
 from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
+from tidelog.replication.replica_fetcher import ReplicaFetcher
 from tidelog.replication.throttle import Throttle
-from tidelog.replication.vigil import Vigil
 from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
@@ -53,7 +53,7 @@ class Replicating:
         self._partitions = partitions
         self._registration: Registration | None = None
         self._active_controller: ActiveController | None = None
-        self._vigil: Vigil | None = None
+        self._peer_liveness: PeerLiveness | None = None
         self._moved = asyncio.Event()
         security = ListenerPeers(controller.config)
         security.login()  # a login that is missing stops the start
@@ -72,8 +72,8 @@ class Replicating:
         self.rollback = MetadataRollback(node, partitions, dirs, controller)
 
     def _follower(self, leader: NodeId) -> Follower:
-        def lane(bytes_max: int, unwritten_max: int) -> Lane:
-            return Lane(
+        def fetcher(bytes_max: int, unwritten_max: int) -> ReplicaFetcher:
+            return ReplicaFetcher(
                 leader,
                 self._node,
                 self.peers,
@@ -86,12 +86,12 @@ class Replicating:
                 unwritten_max,
             )
 
-        return Follower(lane)
+        return Follower(fetcher)
 
     def active_controller(self, store: MetadataStore, registration: Registration) -> ActiveController:
         """Builds the active controller, which works while this broker holds the controller's key."""
         self._registration = registration
-        self._vigil = Vigil(self._node, self.peers, store)
+        self._peer_liveness = PeerLiveness(self._node, self.peers, store)
         controller = self._controller
         self._active_controller = ActiveController(
             store,
@@ -120,9 +120,9 @@ class Replicating:
 
     def _brokers_changed(self, image: Image) -> None:
         """Raises DuplicateBrokerRegistration if another process is registered as this broker."""
-        if self._registration is not None and self._vigil is not None:
+        if self._registration is not None and self._peer_liveness is not None:
             self._registration.learned(image)
-            self._vigil.learned(image)
+            self._peer_liveness.learned(image)
 
     async def apply(self, update: Update) -> None:
         await self._followers.apply(update)
@@ -165,7 +165,7 @@ class Replicating:
 
     async def stop(self) -> None:
         await self.in_sync.stop()
-        if self._vigil is not None:
-            await self._vigil.stop()
+        if self._peer_liveness is not None:
+            await self._peer_liveness.stop()
         await self._followers.stop()
         self.peers.close()

@@ -10,6 +10,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.etcd_address import EtcdAddress
+from tidelog.extras import need
 from tidelog.metadata.sqlite.store import SqliteStore
 from tidelog.metadata.store import MetadataStore
 
@@ -28,6 +29,7 @@ async def open_store(config: BrokerConfig, folder: str, clock: Clock, random: Ra
 async def _open_etcd(
     config: BrokerConfig, address: EtcdAddress, clock: Clock, random: Random
 ) -> MetadataStore:
+    need("grpc", "Clusters, whose metadata is in etcd,")
     from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
     from tidelog.metadata.etcd.store import EtcdStore
 

@@ -14,6 +14,8 @@ from tidelog.access.tokens import Tokens, TokenSettings
 from tidelog.config import BrokerConfig
 from tidelog.metadata.access_records import SECRET_BYTES
 from tidelog.metadata.image import Image
+from tidelog.net.on_behalf import BROKER
+from tidelog.net.scram import ScramCredential
 
 T = TypeVar("T")
 NO_QUOTA = (1 << 63) - 1
@@ -40,7 +42,7 @@ class Access:
         everyone = config.allow_everyone_if_no_acl_found
 
         def make() -> Authorizer:
-            return Authorizer(acls.values(), parse_super_users(super_users), everyone)
+            return Authorizer(acls.values(), parse_super_users(super_users) | {BROKER}, everyone)
 
         return self._kept("authorizer", (acls, super_users, everyone), make)
 
@@ -79,6 +81,14 @@ class Access:
             (users, secret),
             lambda: ScramCredentials(mechanism, users, secret),
         )
+
+    @property
+    def secret(self) -> bytes:
+        """What only brokers of the cluster know; empty until one of them has made it."""
+        return self._image().secret
+
+    def stored_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self._image().users(mechanism).get(user)
 
     @property
     def token_settings(self) -> TokenSettings:

@@ -22,6 +22,7 @@ from tidelog.broker.session import Session
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
+from tidelog.net import on_behalf
 
 log = logging.getLogger("tidelog.login")
 
@@ -64,6 +65,10 @@ class Logins:
     def begin(self, session: Session, mechanism: str) -> None:
         """UnsupportedSaslMechanism, or IllegalSaslState where no login is possible."""
         security = self.security(session)
+        if mechanism == on_behalf.MECHANISM:
+            # Of the HTTP ports of the cluster's brokers, on listeners without a login, too; offered to nobody.
+            session.authentication = _OnBehalf(self.verify_on_behalf)
+            return
         if not session.protocol.startswith("SASL"):
             raise errors.IllegalSaslState(f"listener {session.listener} has no SASL")
         if mechanism not in security.mechanisms:
@@ -80,6 +85,37 @@ class Logins:
             listed = {} if entry is None else entry.listed_users
             return _Plain(listed, [(name, self._access.credentials(name)) for name in SCRAM])
         return _Bearer(self._keys, self._policy(), self._clock)
+
+    def http_exchange(self, mechanism: str) -> Exchange:
+        """A login of one HTTP request: PLAIN with the users of every listener, or OAUTHBEARER."""
+        if mechanism == "OAUTHBEARER":
+            return _Bearer(self._keys, self._policy(), self._clock)
+        return _Plain(self.listed_users(), [(name, self._access.credentials(name)) for name in SCRAM])
+
+    def listed_users(self) -> dict[str, str]:
+        """The users of PLAIN in the JAAS entries of all listeners that offer it."""
+        listed: dict[str, str] = {}
+        for security in self._config().security.values():
+            entry = security.jaas.get("PLAIN")
+            if entry is not None and security.has_login and "PLAIN" in security.mechanisms:
+                listed |= entry.listed_users
+        return listed
+
+    def fingerprint(self, user: str) -> tuple[object, ...]:
+        """Another value once the passwords of this user are others."""
+        stored = (self._access.stored_credential(name, user) for name in SCRAM)
+        return self.listed_users().get(user), *stored
+
+    def verify_on_behalf(self, message: bytes) -> on_behalf.Behalf | None:
+        """Whose request another broker, or this one, hands on; None if the message is not of a broker of this cluster."""
+        return on_behalf.verify(self._access.secret, message, self._clock.now_ms())
+
+    def sign_on_behalf(self, behalf: on_behalf.Behalf) -> str:
+        """CoordinatorNotAvailable until this broker knows the cluster's secret."""
+        secret = self._access.secret
+        if not secret:
+            raise errors.CoordinatorNotAvailable("the cluster's secret is not known here yet: try again")
+        return on_behalf.sign(secret, behalf, self._clock.now_ms())
 
     def _find_token(self, mechanism: str) -> Callable[[str], TokenLogin | None]:
         return lambda token_id: self._access.tokens.login(mechanism, token_id, self._clock.now_ms())
@@ -108,7 +144,8 @@ class Logins:
             answer = await exchange.respond(message)
             if exchange.principal is None:
                 return answer, 0
-            if session.admitted and exchange.principal != session.principal:
+            re_authenticates = session.admitted and session.protocol.startswith("SASL")
+            if re_authenticates and exchange.principal != session.principal:
                 raise errors.SaslAuthenticationFailed(
                     f"Cannot change principals during re-authentication from {session.principal}: {exchange.principal}"
                 )
@@ -124,6 +161,8 @@ class Logins:
         assert exchange.principal is not None
         session.principal, session.groups = exchange.principal, exchange.groups
         session.of_token = exchange.of_token
+        if isinstance(exchange, _OnBehalf):
+            session.host = exchange.host
         self._gate.admitted(session)
         self.succeeded += 1
         lifetimes = [self.security(session).max_reauth_ms] if self.security(session).max_reauth_ms > 0 else []
@@ -203,3 +242,22 @@ class _Bearer:
             self.groups = tuple(f"Group:{group}" for group in identity.groups)
             self.expires_ms = identity.expires_ms
         return answer
+
+
+class _OnBehalf:
+    """The HTTP port of a broker of this cluster says who asked it."""
+
+    def __init__(self, verify: Callable[[bytes], on_behalf.Behalf | None]) -> None:
+        self._verify = verify
+        self.principal: str | None = None
+        self.groups: tuple[str, ...] = ()
+        self.host = ""
+        self.expires_ms: int | None = None
+        self.of_token = True  # what it may do over HTTP ends with its login there: it makes no tokens
+
+    async def respond(self, message: bytes) -> bytes:
+        behalf = self._verify(message)
+        if behalf is None:
+            raise errors.SaslAuthenticationFailed("Authentication failed: Invalid credentials")
+        self.principal, self.groups, self.host = behalf
+        return b""

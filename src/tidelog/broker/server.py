@@ -243,7 +243,7 @@ class Server:
         )
         self._connections[connection] = None
         self.opened += 1
-        self._per_host[session.host] += 1
+        self._per_host[_host(session.peer)] += 1
         self._per_listener[name] += 1
         connection.start()
 
@@ -274,7 +274,8 @@ class Server:
     def _ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._router.connection_ended(connection)
-        self._left(connection.session.host, connection.session.listener)
+        # Not `session.host`: that is the host of the user where a broker connects on behalf of one.
+        self._left(_host(connection.session.peer), connection.session.listener)
 
     def _left(self, host: str, listener: str) -> None:
         self._per_listener[listener] -= 1
@@ -293,6 +294,10 @@ class Server:
             if connection.idle_ticks > IDLE_TICKS and not connection.unanswered:
                 connection.close()
         self._schedule_sweep()
+
+
+def _host(peer: str) -> str:
+    return peer.rpartition(":")[0]
 
 
 def _principal(stream: TlsSocket, security: ListenerSecurity) -> str | None:

@@ -1,13 +1,13 @@
 """What a broker counts while it serves: plain integers, read when somebody asks for metrics.
 
-Requests are counted natively (`_speed.tally`), records by their partition; here is what is left: errors in answers,
-clients, replication, throttles.  `Services` has the one object of a broker."""
+Requests are counted natively (`_speed.request_metrics`), records by their partition; here is what is left: errors in
+answers, clients, replication, throttles.  `Services` has the one object of a broker."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog._speed.tally import Tally
+from tidelog._speed.request_metrics import RequestMetrics
 
 OTHERS = "(others)"  # clients beyond the bound, together
 
@@ -81,7 +81,7 @@ class Clients:
 
 class Tallies:
     def __init__(self, clients_max: int = 1000) -> None:
-        self.requests = Tally()
+        self.requests = RequestMetrics()
         self.clients = Clients(clients_max)
         self.replicated_out = 0
         """Bytes of records that followers got."""

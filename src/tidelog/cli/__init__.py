@@ -22,6 +22,7 @@ COMMANDS = {
         "tidelog.cli.groups.command:groups",
         "Show, reset and delete consumer groups and share groups.",
     ),
+    "certs": ("tidelog.cli.certs:certs", "Create an authority and certificates for TLS."),
     "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
     "acls": ("tidelog.cli.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),

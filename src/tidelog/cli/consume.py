@@ -168,6 +168,7 @@ async def _consume_as_member(
         enable_auto_commit=False,
         request_timeout_ms=session.timeout_ms,
         connect_timeout_ms=session.connect_timeout_ms,
+        security=session.security,
         max_poll_records=POLL_RECORDS,
     ) as consumer:
         await consumer.partitions_for(topic)
@@ -211,6 +212,7 @@ async def _consume(
         isolation_level=isolation,
         request_timeout_ms=session.timeout_ms,
         connect_timeout_ms=session.connect_timeout_ms,
+        security=session.security,
         max_poll_records=POLL_RECORDS,
     ) as consumer:
         known = await consumer.partitions_for(topic)

@@ -176,6 +176,7 @@ class Work:
             request_timeout_ms=timeout_ms,
             delivery_timeout_ms=timeout_ms,
             connect_timeout_ms=self._session.connect_timeout_ms,
+            security=self._session.security,
         )
         await producer.start()
         try:

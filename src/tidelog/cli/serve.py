@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tidelog.cli.session import Failure, command_help, pairs
+
+if TYPE_CHECKING:
+    from tidelog.app.secure_start import SecureStart
+    from tidelog.config.first_users import FirstUser
+    from tidelog.metadata.access_records import CredentialName
+
+SECURE_OWNS = (
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    "tidelog.metadata",
+)
 
 
 class BadSettings(Failure):
@@ -26,6 +40,8 @@ tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 
 tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
 tidelog serve --config server.properties --id 2
 tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
+tidelog serve --secure --listen 0.0.0.0:9092 --advertise broker1.example:9092
+tidelog serve --config server.properties --add-scram @users.txt
 """,
     )
 )
@@ -72,6 +88,21 @@ tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Let nobody in without a password: TLS with certificates of its own (in DATA/secure), ACLs that deny by default, "
+    "and a user `admin`, whose password is printed once.  For a broker without a cluster; every later start needs it, too.",
+)
+@click.option(
+    "--add-scram",
+    "add_scram",
+    multiple=True,
+    metavar="ENTRY",
+    help="A user to add before the broker takes connections, unless the user is there: "
+    "'SCRAM-SHA-512=[name=admin,password=secret]', or @FILE with one on each line, which keeps passwords out of the list "
+    "of processes; repeat.",
+)
 @click.option("--set", "given", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting; repeat.")
 def serve(
     data: tuple[str, ...],
@@ -83,16 +114,21 @@ def serve(
     restored: bool,
     forget: bool,
     config: Path | None,
+    secure: bool,
+    add_scram: tuple[str, ...],
     given: dict[str, str],
 ) -> None:
     from tidelog.config import BrokerConfig
     from tidelog.errors import InvalidConfig
 
+    protocol = "SASL_SSL" if secure else "PLAINTEXT"
+    if secure:
+        listen = listen or "127.0.0.1:9092"
     flags = {
         "log.dirs": ",".join(data) or None,
-        "listeners": f"PLAINTEXT://{listen}" if listen else None,
+        "listeners": f"{protocol}://{listen}" if listen else None,
         "tidelog.http.listen": http,
-        "advertised.listeners": f"PLAINTEXT://{advertise}" if advertise else None,
+        "advertised.listeners": f"{protocol}://{advertise}" if advertise else None,
         "node.id": None if node is None else str(node),
         "tidelog.metadata": metadata,
         "tidelog.metadata.restored": "true" if restored else None,
@@ -100,13 +136,80 @@ def serve(
     }
     try:
         settings = {**_from_file(config), **given}
+        first_users = _first_users(add_scram)
+        start = None
+        if secure:
+            start = _secure_start(settings, listen or "", advertise, data, metadata)
+            settings.update(start.settings)
+            first_users += start.users
         settings.update({name: value for name, value in flags.items() if value is not None})
         built = BrokerConfig.of(settings)
     except InvalidConfig as problem:
         raise BadSettings(str(problem)) from None
     from tidelog.app.lifecycle import serve as serve_broker
 
-    sys.exit(serve_broker(built))
+    if not first_users:
+        sys.exit(serve_broker(built))
+    sys.exit(serve_broker(built, first_users, lambda added: _tell_password(start, added)))
+
+
+def _first_users(entries: tuple[str, ...]) -> list[FirstUser]:
+    from tidelog.config.first_users import parse_first_user
+
+    found = []
+    for entry in entries:
+        lines = _lines(Path(entry[1:])) if entry.startswith("@") else [entry]
+        found += [parse_first_user(line) for line in lines if line.strip()]
+    return found
+
+
+def _secure_start(
+    settings: dict[str, str], listen: str, advertise: str | None, data: tuple[str, ...], metadata: str | None
+) -> SecureStart:
+    from tidelog.app.secure_start import set_up
+    from tidelog.config.listener import parse_address
+    from tidelog.errors import InvalidConfig
+
+    taken = [name for name in SECURE_OWNS if name in settings]
+    if taken:
+        raise InvalidConfig(f"--secure sets {taken[0]} itself: use --listen and --advertise")
+    if metadata is not None:
+        raise InvalidConfig(
+            "--secure sets up one broker with metadata of its own: docs/guide/security.md says how to secure a cluster"
+        )
+    given = [(listen, "listeners"), *([(advertise, "advertised.listeners")] if advertise else [])]
+    hosts = [parse_address(text, name)[0] for text, name in given]
+    folders = data or tuple(settings.get("log.dirs", "data").split(","))
+    try:
+        return set_up(Path(folders[0].strip()), [host for host in hosts if host not in ("", "0.0.0.0", "::")])
+    except OSError as problem:
+        raise InvalidConfig(f"--secure: {problem.filename}: {problem.strerror or problem}") from None
+
+
+def _tell_password(start: SecureStart | None, added: frozenset[CredentialName]) -> None:
+    if start is None:
+        return
+    from tidelog.app.secure_start import ADMIN
+
+    if ADMIN not in {credential.user for credential in added}:
+        return
+    click.echo(
+        f"User {ADMIN} was created with the password below, which is not shown again.  Keep these lines in a file that only "
+        "you can read, such as admin.properties, and use it as `tidelog topics list --command-config admin.properties`:\n",
+        err=True,
+    )
+    click.echo(start.client_settings(), err=True)
+
+
+def _lines(path: Path) -> list[str]:
+    from tidelog.errors import InvalidConfig
+
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as problem:
+        raise InvalidConfig(f"cannot read {path}: {(problem.strerror or str(problem)).lower()}") from None
+    except UnicodeDecodeError:
+        raise InvalidConfig(f"cannot read {path}: it is not UTF-8 text") from None
 
 
 def _from_file(path: Path | None) -> dict[str, str]:

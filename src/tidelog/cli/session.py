@@ -7,13 +7,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from tidelog.aio import Admin
+    from tidelog.aio import Admin, Security
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,6 +27,8 @@ class Session:
     bootstrap: str
     timeout_ms: int
     json: bool
+    security: Security | None = field(default=None, repr=False)
+    """TLS and the log-in, from --command-config."""
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -40,7 +43,13 @@ class Session:
             client_id="tidelog-cli",
             request_timeout_ms=self.timeout_ms,
             connect_timeout_ms=self.connect_timeout_ms,
+            security=self.security,
         )
+
+    def check_plain(self, command: str) -> None:
+        """For a command whose connections cannot take the settings of --command-config."""
+        if self.security is not None:
+            raise Failure(f"`tidelog {command}` does not take --command-config: it cannot log in.")
 
 
 class Failure(click.ClickException):
@@ -81,15 +90,31 @@ def answer_options(whom: str) -> list[Callable[[F], F]]:
 
 
 def broker_options(command: F) -> F:
-    """Adds --bootstrap, --timeout and --json; the command gets a `Session` as its first argument."""
+    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `Session` as its first argument."""
 
     @functools.wraps(command)
-    def with_session(*args: Any, bootstrap: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
-        return command(Session(bootstrap, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+    def with_session(
+        *args: Any, bootstrap: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
+    ) -> Any:
+        security = None
+        if command_config is not None:
+            from tidelog.cli.command_config import read_security
+
+            security = read_security(command_config)
+        session = Session(bootstrap, max(1, int(timeout * 1000)), as_json, security)
+        return command(session, *args, **kwargs)
 
     wrapped = with_session
     for option in (
         *answer_options("broker"),
+        click.option(
+            "--command-config",
+            type=click.Path(path_type=Path),
+            envvar="TIDELOG_COMMAND_CONFIG",
+            show_envvar=True,
+            metavar="FILE",
+            help="How to log in: a properties file with security.protocol, sasl.* and ssl.*.",
+        ),
         click.option(
             "--bootstrap",
             envvar="TIDELOG_BOOTSTRAP",
@@ -123,6 +148,10 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
     try:
         return asyncio.run(main)
+    except FileNotFoundError as problem:  # of TLS
+        if problem.filename is None:
+            raise
+        raise Failure(f"{problem.filename}: {problem.strerror}") from None
     except TidelogError as problem:
         raise Failure(str(problem)) from None
     except ExceptionGroup as group:

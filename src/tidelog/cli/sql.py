@@ -166,6 +166,7 @@ def _engine(
     from tidelog.pipeline.sql.engine import Engine
     from tidelog.pipeline.streams.pipeline import Pipeline
 
+    session.check_plain("sql")
     folder = home or default_home()
     pipeline = Pipeline(
         "sql",

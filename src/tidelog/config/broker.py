@@ -35,6 +35,7 @@ from tidelog.logs import parse_levels
 
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
+HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, too
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 _HOURS = 3_600_000
@@ -205,10 +206,12 @@ class BrokerConfig:
     tidelog_connection_requests_max: int = 16
     tidelog_group_heartbeat_hold_ms: int = 2500
     tidelog_http_advertise: tuple[str, int] | None = None
+    tidelog_http_authentication: str = "auto"
     tidelog_http_body_bytes_max: int = 16_777_216
     tidelog_http_connections_max: int = 256
     tidelog_http_hosts: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_http_ssl: bool = False
     tidelog_log_dirs_forget_missing: bool = False
     tidelog_log_format: str = "text"
     tidelog_log_levels: tuple[str, ...] = ("info",)
@@ -241,6 +244,7 @@ class BrokerConfig:
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict, repr=False, compare=False)
     """By the name of a listener."""
+    http_security: ListenerSecurity = field(default_factory=ListenerSecurity, repr=False, compare=False)
     given: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
     dynamic_all: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
     dynamic_here: Mapping[str, str] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
@@ -264,7 +268,7 @@ class BrokerConfig:
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
         start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
-        start = replace(start, security=_security(start))
+        start = replace(start, **_security(start))
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
 
@@ -283,7 +287,7 @@ class BrokerConfig:
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
-        changed = replace(changed, security=_security(changed))
+        changed = replace(changed, **_security(changed))
         changed._check()
         return changed
 
@@ -335,6 +339,13 @@ class BrokerConfig:
         """Whether ACLs are checked."""
         return bool(self.authorizer_class_name)
 
+    @property
+    def http_logs_in(self) -> bool:
+        """Whether HTTP requests need a login."""
+        if self.tidelog_http_authentication == "auto":
+            return self.authorizes
+        return self.tidelog_http_authentication == "required"
+
     def connections_max_of(self, host: str) -> int:
         """How many connections one address may have."""
         overrides = _connection_overrides(self.max_connections_per_ip_overrides)
@@ -372,13 +383,13 @@ class BrokerConfig:
             raise InvalidConfig("tidelog.metadata.tls.cert needs tidelog.metadata.tls.ca")
 
 
-def _security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
-    """Of each listener; InvalidConfig for settings of listeners that are not there."""
+def _security(config: BrokerConfig) -> dict[str, Any]:
+    """Of each listener, and of the HTTP port; InvalidConfig for settings of listeners that are not there."""
     texts = {**config.given, **config.dynamic_all, **config.dynamic_here}
     plain, overrides = split_overrides(texts)
     names = {listener.name.lower(): listener.name for listener in config.listeners}
     for listener, settings in overrides.items():
-        if listener not in names:
+        if listener not in names and listener != HTTP_LISTENER:
             raise InvalidConfig(f"{PREFIX}{listener}: listeners has no {listener.upper()}")
         for name in settings:
             if override_setting(name, BROKER_SETTINGS) is None:
@@ -397,7 +408,9 @@ def _security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
                 f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
             )
         found[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
-    return found
+    protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
+    of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
+    return {"security": found, "http_security": of_http}
 
 
 @lru_cache(maxsize=16)

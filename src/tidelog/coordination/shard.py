@@ -15,8 +15,8 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.record.builder import BatchBuilder
+from tidelog.replication.commit_status import Appended, appended_before, is_committed, when_committed
 from tidelog.replication.partition import Ending, Partition
-from tidelog.replication.promises import Appended, found, is_committed, when_committed
 from tidelog.types import Epoch
 
 NO_PRODUCER = -1
@@ -152,7 +152,9 @@ class Shard(Generic[M]):
         """Returns when all records of the state are committed: await it before answering what was read."""
         log = self._partition.log
         if log.next > self._partition.state.committed:
-            await self.committed(found(self._partition, log.next, log.next, log.durable), timeout_ms)
+            await self.committed(
+                appended_before(self._partition, log.next, log.next, log.durable), timeout_ms
+            )
 
     async def _durable(self, done: asyncio.Future[None]) -> None:
         try:

@@ -71,7 +71,7 @@ class AccessController:
         operations: list[Operation] = [Delete(records.credential_key(name)) for name in delete]
         for name, credential in put.items():
             operations.append(Put(records.credential_key(name), records.encode_credential(credential)))
-        secret = self._random.getrandbits(8 * records.SECRET_BYTES).to_bytes(records.SECRET_BYTES, "big")
+        secret = self._new_secret()
         for some in _batches(operations, self._operations_max - 1):
 
             def attempt(image: Image, some: Sequence[Operation] = some) -> tuple[None, Swap]:
@@ -81,6 +81,42 @@ class AccessController:
                 return None, Swap([Compare(records.SECRET, ABSENT)], [first, *some])
 
             await self._swap(attempt, False)
+
+    async def add_credentials(
+        self, credentials: Mapping[CredentialName, ScramCredential]
+    ) -> frozenset[CredentialName]:
+        """Only those of users who have none for the mechanism; returns which were added.  Few: one transaction."""
+        secret = self._new_secret()
+
+        def attempt(image: Image) -> tuple[frozenset[CredentialName], Swap]:
+            new = [name for name in credentials if name.user not in image.users(name.mechanism)]
+            compare = [Compare(records.credential_key(name), ABSENT) for name in new]
+            then: list[Operation] = [
+                Put(records.credential_key(name), records.encode_credential(credentials[name]))
+                for name in new
+            ]
+            if new and not image.secret:
+                compare.append(Compare(records.SECRET, ABSENT))
+                then.append(Put(records.SECRET, secret.hex().encode()))
+            return frozenset(new), Swap(compare, then)
+
+        added: frozenset[CredentialName] = await self._swap(attempt, False)
+        return added
+
+    async def ensure_secret(self) -> None:
+        """The cluster has a secret afterwards; one that is there stays."""
+        secret = self._new_secret()
+
+        def attempt(image: Image) -> tuple[None, Swap]:
+            if image.secret:
+                return None, Swap([], [])
+            put = Put(records.SECRET, secret.hex().encode())
+            return None, Swap([Compare(records.SECRET, ABSENT)], [put])
+
+        await self._swap(attempt, False)
+
+    def _new_secret(self) -> bytes:
+        return self._random.getrandbits(8 * records.SECRET_BYTES).to_bytes(records.SECRET_BYTES, "big")
 
     # Quotas
 

@@ -94,8 +94,8 @@ class Controller:
         return self._applied
 
     @property
-    def learned_image(self) -> Image:
-        """The metadata as this broker has read it; `image` follows once the update is applied."""
+    def newest(self) -> Image:
+        """The metadata as this broker has heard of them.  `follow` yields the update with it before `image` has it."""
         return self._newest
 
     def config(self) -> BrokerConfig:

@@ -14,6 +14,8 @@ from tidelog.metadata.records import Cause, PartitionRecord, Tail
 from tidelog.types import NodeId
 
 NO_LOG = (-1, -1)
+EMPTY_LOG = (-1, 0)
+"""As far as a log reaches that is known to have nothing.  A report without an end (`NO_LOG`) is of one that may have all."""
 
 
 class ReplicaCondition(NamedTuple):
@@ -42,12 +44,24 @@ def restarted(
     if cause is None and before is not None and before.cause is not Cause.OFFLINE:
         # What it lost has not come back: where a log was missing, there is a new and empty one by now.
         cause = before.cause
+    if cause is Cause.OFFLINE and before is not None and before.cause is not Cause.OFFLINE:
+        return _went_offline(partition, before)
     if cause is not None:
         return in_doubt(partition, node, cause, condition.reach)
     if before is not None:  # its directory is there again
         doubts = tuple(tail for tail in partition.doubts if tail.node != node)
         return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
     return elections.next_epoch(partition, node) if unclean and partition.leader == node else None
+
+
+def _went_offline(partition: PartitionImage, before: Tail) -> PartitionRecord | None:
+    """The log of a replica in doubt is in a directory that is not there now.  What it lost before stays lost when the
+    directory is back."""
+    unread = before._replace(epoch=NO_LOG[0], end=NO_LOG[1])
+    if unread == before:
+        return None
+    doubts = tuple(unread if tail == before else tail for tail in partition.doubts)
+    return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
 
 
 def _reported_anew(
@@ -68,7 +82,7 @@ def in_doubt(
     """`node` is in doubt from now on, and does not lead.  Where it is the only holder its log is the best there is, so
     it leads on, in a new epoch."""
     alone = partition.holders == (node,)
-    tail = Tail(node, *(NO_LOG if alone else reach()), cause)
+    tail = Tail(node, *(EMPTY_LOG if alone else reach()), cause)
     if not tail.has_log:
         tail = Tail(node, *NO_LOG, cause)
     if tail in partition.doubts and partition.leader != node:
@@ -102,7 +116,11 @@ def rolled_back(
     if epoch <= partition.leader_epoch and not awaited and not certain:
         return None
     report = Tail(node, last_epoch(), end, Cause.ROLLED_BACK)
-    return None if report in partition.doubts else _reported(partition, report, epoch, partition.leader)
+    if report in partition.doubts:
+        return None
+    # What the backup has of doubts was said of logs as they were then.
+    reports = partition if partition.rolled_back else partition._replace(doubts=())
+    return _reported(reports, report, epoch, partition.leader)
 
 
 def _reported(

@@ -107,8 +107,7 @@ def best_in_doubt(partition: PartitionImage) -> NodeId | None:
     """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
     when an operator has to decide, because no holder has a log and another replica may have an old one."""
     holders = partition.replicas if partition.rolled_back else partition.holders
-    # A directory that is not there now may come back with everything in it.
-    tails = [tail for tail in partition.doubts if tail.node in holders and tail.cause is not Cause.OFFLINE]
+    tails = [tail for tail in partition.doubts if tail.node in holders and not tail.unread]
     if len(tails) < len(holders):
         return None
     logs = [tail for tail in tails if tail.has_log]
@@ -139,12 +138,12 @@ def awaited(partition: PartitionImage, live: Collection[NodeId]) -> Replicas:
     if partition.leader is not None:
         return ()
     best = best_in_doubt(partition)
+    unread = tuple(tail.node for tail in partition.doubts if tail.unread)
     if partition.rolled_back and best is None:
         doubted = partition.doubted
-        return tuple(node for node in partition.replicas if node not in doubted)
+        return tuple(node for node in partition.replicas if node not in doubted) + unread
     waited_for = _sure(partition) or (() if best is None else (best,))
-    offline = tuple(tail.node for tail in partition.doubts if tail.cause is Cause.OFFLINE)
-    return tuple(node for node in waited_for if node not in live) + offline
+    return tuple(node for node in waited_for if node not in live) + unread
 
 
 def elect_preferred(partition: PartitionImage, live: Collection[NodeId]) -> PartitionRecord:
@@ -161,6 +160,8 @@ def elect_preferred(partition: PartitionImage, live: Collection[NodeId]) -> Part
 
 def can_be_preferred(partition: PartitionImage, live: Collection[NodeId]) -> bool:
     preferred = partition.replicas[0]
+    if partition.rolled_back:
+        return False  # who was in sync when a backup was made says nothing
     return preferred in live and preferred in partition.in_sync and preferred not in partition.doubted
 
 

@@ -5,6 +5,7 @@ The rest of a block is lost when its broker stops, which does no harm: there are
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from tidelog.metadata.records import PRODUCER_IDS
 from tidelog.metadata.store import ABSENT, Compare, MetadataStore, Put
@@ -12,13 +13,15 @@ from tidelog.metadata.store import ABSENT, Compare, MetadataStore, Put
 BLOCK = 1000
 
 
-SKIPPED = 1 << 40  # ids that may have been handed out since a backup was made
+SKIPPED = 1 << 32  # ids that may have been handed out since a backup was made
+SKIPS_MAX = 1 << 24
 
 
-async def skip_ids(store: MetadataStore) -> None:
-    """Skips ids after the store was restored from a backup, so that ids handed out since the backup are not reused.  The
-    first records of a producer whose id is already in the logs would count as duplicates of another producer's."""
-    await _take(store, SKIPPED)
+async def skip_ids(store: MetadataStore, random: Random) -> None:
+    """After the store was restored from a backup: ids that it gave out after the backup are not given out again.  A producer
+    with an id that logs know would have its first records taken for repeats of another's.  How many are skipped is chance:
+    the same backup may be restored once more, and what was given out in between must not be, either."""
+    await _take(store, SKIPPED * random.randint(1, SKIPS_MAX))
 
 
 async def _take(store: MetadataStore, count: int) -> int:

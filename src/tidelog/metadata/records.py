@@ -129,6 +129,12 @@ class Tail(NamedTuple):
     def has_log(self) -> bool:
         return self.cause not in WITHOUT_LOG
 
+    @property
+    def unread(self) -> bool:
+        """Its log may have everything, in a directory that is not there now, or on a disk that failed under the broker and
+        may work again: nobody knows how far it reaches."""
+        return self.cause is Cause.OFFLINE or (self.has_log and self.end < 0)
+
 
 class PartitionRecord(NamedTuple):
     """`leader` None: no replica may lead.  `leader_epoch` counts leaders, `partition_epoch` every change.

@@ -82,6 +82,12 @@ class Registration:
         while True:
             try:
                 return await self._register()
+            except LeaseEnded:
+                self._lease = None  # the store does not know it any more: the process stood still, or a backup was restored
+                if self._clock.monotonic_ms() >= deadline:
+                    raise errors.RequestTimedOut(
+                        "the leases of this broker end before it is registered"
+                    ) from None
             except errors.DuplicateBrokerRegistration:
                 if self._clock.monotonic_ms() >= deadline:
                     raise
@@ -188,9 +194,11 @@ class Registration:
         if lease is not None:
             self._record = self._record._replace(leaving=True)
             put = Put(broker_key(self._node), self._record.encode(), lease.id)
-            self.epoch = (
-                await self._store.txn([Compare(broker_key(self._node), self.epoch)], [put]) or self.epoch
-            )
+            try:
+                stored = await self._store.txn([Compare(broker_key(self._node), self.epoch)], [put])
+            except LeaseEnded:
+                return  # and with it the registration
+            self.epoch = stored or self.epoch
 
     async def keep(self) -> None:
         """Renews the lease until cancelled.  A broker that lost its lease in a long pause registers again, under a new

@@ -1,5 +1,8 @@
-"""Curves and measured points, as SVG for documents and as braille dots for terminals.  Our own, so that no
-plotting package is needed; a chart is a title, axes with round ticks, lines and dots."""
+"""Curves and measured points, as SVG and as braille dots for terminals.  Our own, so that no plotting package is
+needed; a chart is a title, axes with round ticks, lines and dots.  Pure.
+
+`svg_grid`, `svg_series` and `svg_text` draw for the console, too.  Colours come by class: from the console's style
+sheet, or from `STYLE` in a document of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ Point = tuple[float, float]
 
 COLOURS = ("#0b6e99", "#c2571a", "#4c7a34")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 320, 70, 20, 40, 50
+STYLE = (
+    ".grid line{stroke:#dddddd}.line{fill:none;stroke:currentColor;stroke-width:2}.dot{fill:currentColor}"
+    ".mark{stroke:#888888;stroke-dasharray:4 3}"
+)
 # The dots of one braille character, by column and row.
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
@@ -66,67 +73,99 @@ def number_text(value: float) -> str:
     return f"{value:.3g}"
 
 
+@dataclass(frozen=True, slots=True)
+class PlotFrame:
+    """A picture of `width` by `height`, with the distances of its axes from the edges.  Shares are from 0 to 1."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    @property
+    def floor(self) -> float:
+        return self.height - self.bottom
+
+    def x(self, share: float) -> float:
+        return round(self.left + share * (self.width - self.left - self.right), 1)
+
+    def y(self, share: float) -> float:
+        return round(self.floor - share * (self.floor - self.top), 1)
+
+
+def svg_grid(frame: PlotFrame, steps: Sequence[tuple[float, str]]) -> str:
+    """Horizontal lines with a label each, by their share of the height."""
+    parts = []
+    for share, label in steps:
+        y = frame.y(share)
+        parts.append(f'<line x1="{frame.left}" x2="{frame.width - frame.right}" y1="{y}" y2="{y}"/>')
+        parts.append(svg_text(label, frame.left - 6, y + 3.5, "end"))
+    return f'<g class="grid">{"".join(parts)}</g>'
+
+
+def svg_text(text: str, x: float, y: float, anchor: str = "start", more: str = "") -> str:
+    return f'<text x="{x}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
+
+
+def svg_series(
+    number: int, runs: Sequence[Sequence[Point]], floor: float | None = None, dots: bool = False
+) -> str:
+    """Runs of points that belong together, as lines, or as `dots`; `floor`: where the area below them ends."""
+    drawn = []
+    for run in runs:
+        if dots or len(run) == 1:
+            drawn += [f'<circle cx="{x}" cy="{y}" r="{3.5 if dots else 2}" class="dot"/>' for x, y in run]
+        if dots:
+            continue
+        points = " ".join(f"{x},{y}" for x, y in run)
+        if floor is not None:
+            drawn.append(f'<path d="M{run[0][0]},{floor} {points} {run[-1][0]},{floor}Z" class="area"/>')
+        drawn.append(f'<polyline points="{points}" class="line"/>')
+    return f'<g class="series series-{number}">{"".join(drawn)}</g>'
+
+
 def svg(charts: Sequence[Chart]) -> str:
     """The charts one below the other, as one SVG document."""
-    drawn = [_svg_chart(chart, number * HEIGHT) for number, chart in enumerate(charts)]
     height = HEIGHT * len(charts)
+    colours = "".join(f".series-{number}{{color:{colour}}}" for number, colour in enumerate(COLOURS))
+    drawn = [
+        f'<g transform="translate(0 {number * HEIGHT})">\n{_svg_chart(chart)}</g>\n'
+        for number, chart in enumerate(charts)
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        'font-family="sans-serif" font-size="12">\n'
+        f'font-family="sans-serif" font-size="12">\n<style>{STYLE}{colours}</style>\n'
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n' + "".join(drawn) + "</svg>\n"
     )
 
 
-def _svg_chart(chart: Chart, down: float) -> str:
-    wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-
-    def x_of(value: float) -> float:
-        return round(LEFT + value / chart.right * wide, 1)
-
-    def y_of(value: float) -> float:
-        return round(down + TOP + high - min(value / chart.top, 1.0) * high, 1)
-
-    base = down + TOP + high
+def _svg_chart(chart: Chart) -> str:
+    frame = PlotFrame(WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM)
+    middle = frame.y(0.5)
     parts = [
-        f'<text x="{LEFT}" y="{down + 22}" font-size="14" font-weight="bold">{escape(chart.title)}</text>'
+        svg_text(chart.title, LEFT, 22, more=' font-size="14" font-weight="bold"'),
+        svg_grid(frame, [(value / chart.top, number_text(value)) for value in ticks(chart.top)]),
+        *(
+            svg_text(number_text(value), frame.x(value / chart.right), frame.floor + 16, "middle")
+            for value in ticks(chart.right)
+        ),
+        svg_text(chart.across, frame.x(0.5), frame.floor + 34, "middle"),
+        svg_text(chart.up, 16, middle, "middle", f' transform="rotate(-90 16 {middle})"'),
     ]
-    for value in ticks(chart.top):
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(value)}" y2="{y_of(value)}" stroke="#dddddd"/>'
-        )
-        parts.append(
-            f'<text x="{LEFT - 6}" y="{y_of(value) + 4}" text-anchor="end">{number_text(value)}</text>'
-        )
-    for value in ticks(chart.right):
-        parts.append(
-            f'<text x="{x_of(value)}" y="{base + 16}" text-anchor="middle">{number_text(value)}</text>'
-        )
-    parts.append(
-        f'<text x="{LEFT + wide / 2}" y="{base + 34}" text-anchor="middle">{escape(chart.across)}</text>'
-    )
-    middle = down + TOP + high / 2
-    parts.append(
-        f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{escape(chart.up)}</text>'
-    )
     if chart.mark is not None:
-        at = x_of(chart.mark)
-        parts.append(
-            f'<line x1="{at}" x2="{at}" y1="{down + TOP}" y2="{base}" stroke="#888888" stroke-dasharray="4 3"/>'
-        )
+        at = frame.x(chart.mark / chart.right)
+        parts.append(f'<line x1="{at}" x2="{at}" y1="{TOP}" y2="{frame.floor}" class="mark"/>')
     for number, curve in enumerate(chart.curves):
-        colour = COLOURS[number % len(COLOURS)]
-        parts += _svg_curve(curve, colour, [(x_of(x), y_of(y)) for x, y in curve.points])
-        at = LEFT + wide - 150
-        parts.append(f'<rect x="{at}" y="{down + 10 + number * 15}" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{at + 15}" y="{down + 19 + number * 15}">{escape(curve.name)}</text>')
+        points = [(frame.x(x / chart.right), frame.y(min(y / chart.top, 1.0))) for x, y in curve.points]
+        parts.append(svg_series(number % len(COLOURS), [points], dots=curve.dots))
+        at = frame.width - frame.right - 150
+        parts.append(
+            f'<rect x="{at}" y="{10 + number * 15}" width="10" height="10" class="dot series-{number % len(COLOURS)}"/>'
+        )
+        parts.append(svg_text(curve.name, at + 15, 19 + number * 15))
     return "\n".join(parts) + "\n"
-
-
-def _svg_curve(curve: Curve, colour: str, points: Sequence[Point]) -> list[str]:
-    if curve.dots:
-        return [f'<circle cx="{x}" cy="{y}" r="3.5" fill="{colour}"/>' for x, y in points]
-    path = " ".join(f"{x},{y}" for x, y in points)
-    return [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>']
 
 
 def terminal(chart: Chart, columns: int = 64, rows: int = 12) -> str:

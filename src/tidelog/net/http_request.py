@@ -4,6 +4,7 @@ are rare and short."""
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ async def send(
     headers: Mapping[str, str],
     body: bytes,
     size_max: int = ANSWER_BYTES_MAX,
+    tls: ssl.SSLContext | None = None,
 ) -> HttpAnswer:
     """Sends a request.  `path`: raw, with its query; `address`: host:port."""
     host, _, port = address.rpartition(":")
@@ -41,7 +43,7 @@ async def send(
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 reader, writer = await asyncio.open_connection(
-                    host.strip("[]"), int(port), limit=HEAD_BYTES_MAX
+                    host.strip("[]"), int(port), limit=HEAD_BYTES_MAX, ssl=tls
                 )
             except OSError as problem:
                 raise NotSent(f"{address}: {problem.strerror or problem}") from None

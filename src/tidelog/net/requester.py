@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from tidelog import errors
-from tidelog._speed.room import Room
+from tidelog._speed.pooled_buffer import PooledBuffer
 from tidelog.net.network import Network, Socket
 from tidelog.net.tls import TlsSocket
 from tidelog.wire import frame
@@ -401,7 +401,7 @@ class Requester:
                 at = body + size
                 continue
             if LENGTH_BYTES + size > len(self._buffer):
-                self._large = memoryview(Room(size))
+                self._large = memoryview(PooledBuffer(size))
                 self._large_filled = filled - body
                 self._large[: self._large_filled] = self._buffer[body:filled]
                 self._wake_at(size - self._large_filled)

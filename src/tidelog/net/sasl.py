@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from tidelog import errors
+from tidelog.net import on_behalf
 from tidelog.net.requester import Requester
 from tidelog.net.scram_client import HASHES, ScramClient
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -46,6 +47,11 @@ async def authenticate(connection: Requester, login: Login) -> None:
         await _scram(connection, login, HASHES[mechanism])
     elif mechanism == "OAUTHBEARER":
         await _bearer(connection, login)
+    elif mechanism == on_behalf.MECHANISM:
+        assert login.token is not None
+        message = login.token()
+        assert isinstance(message, str)
+        await _exchange(connection, message.encode())
     else:
         await _exchange(connection, f"\0{login.username}\0{login.password}".encode())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
+from tidelog.extras import need
 from tidelog.pipeline.options.text import PipelineError
 
 
@@ -16,3 +17,11 @@ def need_spark(*others: str) -> None:
         raise PipelineError(
             f"pipelines need {' and '.join(missing)}, not installed here: pip install 'tidelog[pipeline]'"
         )
+
+
+def need_format(name: str) -> None:
+    """What reads and writes values of this format."""
+    if name == "avro":
+        need("fastavro", "Avro schemas")
+    elif name == "protobuf":
+        need("google.protobuf", "Protobuf schemas")

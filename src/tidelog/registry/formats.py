@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from tidelog.registry.refusal import Refusal, invalid_schema
+from tidelog.extras import MissingPackage, need
+from tidelog.registry.refusal import Refusal, invalid_schema, not_installed
 from tidelog.registry.schema import TYPES, Parsed, Resolved, Schema
 
 PARSED_MAX = 1000
@@ -26,9 +27,11 @@ def _parser(type_: str) -> Callable[[Schema, Resolved], Parsed]:
 
         return parse_avro
     if type_ == "JSON":
+        need("jsonschema_rs", "JSON schemas")
         from tidelog.registry.json.schema import parse_json_schema
 
         return parse_json_schema
+    need("google.protobuf", "Protobuf schemas")
     from tidelog.registry.protobuf.schema import parse_protobuf
 
     return parse_protobuf
@@ -51,6 +54,8 @@ class Formats:
             parsed = _parser(schema.type)(schema, references)
         except Refusal:
             raise
+        except MissingPackage as problem:
+            raise not_installed(str(problem)) from None
         except RecursionError:
             raise invalid_schema("it is nested too deeply") from None
         except UnicodeError as problem:

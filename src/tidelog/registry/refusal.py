@@ -126,6 +126,11 @@ def malformed(why: str) -> Refusal:
     return Refusal(422, 422, why)
 
 
+def not_installed(why: str) -> Refusal:
+    """The broker lacks a package that the type of a schema needs."""
+    return Refusal(501, 501, why)
+
+
 def store_failed(why: str) -> Refusal:
     return Refusal(500, 50001, f"Error while reading or writing the schemas: {why}")
 

@@ -94,7 +94,7 @@ def subject_wanted(wanted: SchemaIdCheck, type_: str, text: str) -> str | None:
 def record_name(type_: str, text: str) -> str | None:
     """The name of the record or message that a schema describes; does not need the schema's references."""
     if type_ == "PROTOBUF":
-        from tidelog.registry.protobuf.parser import parse_proto
+        from tidelog.schema.proto.parser import parse_proto
 
         file = parse_proto(text, "default")
         first = next(iter(file.message_type), None)

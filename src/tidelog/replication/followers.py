@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.metadata.changes import Update
@@ -17,6 +18,12 @@ from tidelog.replication.partitions import Partitions
 from tidelog.types import Epoch, NodeId, TopicPartition
 
 TURN = 64  # partitions opened before others on the loop get their turn
+RETRY_S = 1.0
+
+
+class Leadership(NamedTuple):
+    leader: NodeId
+    epoch: Epoch
 
 
 class Followers:
@@ -26,6 +33,9 @@ class Followers:
         self._make = make
         self._by_leader: dict[NodeId, tuple[Follower, asyncio.Task[None]]] = {}
         self._leader_of: dict[TopicPartition, tuple[NodeId, Partition]] = {}
+        self._not_opened: dict[TopicPartition, Leadership] = {}
+        """Partitions whose log cannot be opened or made now: the disk may be full."""
+        self._retrying: asyncio.Task[None] | None = None
 
     async def start(self, image: Image) -> None:
         await self._follow((None, topic) for topic in image.topics.values())
@@ -49,15 +59,35 @@ class Followers:
                 if known.leader is None or known.leader == self._node or self._node not in known.replicas:
                     self._drop(name)
                     continue
-                try:
-                    partition = self._partitions.held_here(*name)
-                except errors.TidelogError:
-                    self._drop(name)  # on a disk that does not work: told by who noticed
-                    continue
-                self._set(name, known.leader, partition, Epoch(known.leader_epoch))
+                self._open(name, Leadership(known.leader, Epoch(known.leader_epoch)))
                 opened += 1
                 if opened % TURN == 0:
                     await asyncio.sleep(0)
+        if self._not_opened and self._retrying is None:
+            self._retrying = asyncio.get_running_loop().create_task(self._retry())
+
+    def _open(self, name: TopicPartition, led: Leadership) -> None:
+        try:
+            partition = self._partitions.held_here(*name)
+        except errors.KafkaStorageError:
+            self._drop(name)  # told by who noticed
+            self._not_opened[name] = led
+        except errors.TidelogError:
+            self._drop(name)
+        else:
+            self._not_opened.pop(name, None)
+            self._set(name, led.leader, partition, led.epoch)
+
+    async def _retry(self) -> None:
+        """Until all are followed: a full disk gets space again, and the metadata need not change when it does."""
+        while self._not_opened:
+            await asyncio.sleep(RETRY_S)
+            for at, (name, led) in enumerate(list(self._not_opened.items()), 1):
+                if self._not_opened.get(name) == led:
+                    self._open(name, led)
+                if at % TURN == 0:
+                    await asyncio.sleep(0)
+        self._retrying = None
 
     def _set(self, name: TopicPartition, leader: NodeId, partition: Partition, epoch: Epoch) -> None:
         held = self._leader_of.get(name)
@@ -72,6 +102,7 @@ class Followers:
         self._leader_of[name] = leader, partition
 
     def _drop(self, name: TopicPartition) -> None:
+        self._not_opened.pop(name, None)
         held = self._leader_of.pop(name, None)
         if held is None:
             return
@@ -87,8 +118,12 @@ class Followers:
 
     async def stop(self) -> None:
         tasks = [task for _, task in self._by_leader.values()]
+        if self._retrying is not None:
+            tasks.append(self._retrying)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._by_leader.clear()
         self._leader_of.clear()
+        self._not_opened.clear()
+        self._retrying = None

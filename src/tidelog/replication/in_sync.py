@@ -164,15 +164,19 @@ class InSync:
         )
         if not leads:
             self._changing.discard(change.name)
+            self._look_again(change.name)  # this broker may lead in a later epoch by now
         return leads
 
     def _settled(self, change: InSyncChange) -> None:
         partition = self._partitions.held.get(change.name)
         if partition is not None and partition.state.epoch == change.leader_epoch:
             partition.settled()
-        # What changed meanwhile was left for now.
+        self._look_again(change.name)
+
+    def _look_again(self, name: TopicPartition) -> None:
+        """What changed meanwhile was left for now."""
         image = self._metadata.image
-        topic, known = image.topics.get(change.name.topic), image.partition(*change.name)
+        topic, known = image.topics.get(name.topic), image.partition(*name)
         if topic is not None and known is not None:
             self._drop(image, topic, [known])
 

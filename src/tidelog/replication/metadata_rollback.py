@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tidelog import errors
 from tidelog.metadata.changes import Update
-from tidelog.metadata.doubts import NO_LOG
+from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG
 from tidelog.metadata.image import Image, changed_partitions
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log_dirs import LogDirs
@@ -74,7 +74,7 @@ class MetadataRollback:
 
     def _reach(self, name: TopicPartition) -> tuple[int, int]:
         if name not in self._dirs:
-            return NO_LOG
+            return EMPTY_LOG if self._dirs.complete else NO_LOG
         replica = self._dirs.open(name)
         return replica.epochs.latest, replica.end
 

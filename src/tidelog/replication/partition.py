@@ -11,14 +11,14 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.acceptance import sound
 from tidelog._speed.append import NativePartition
-from tidelog._speed.batch import header_at, stamp
+from tidelog._speed.batch import stamp
 from tidelog._speed.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Accepted, Rules, accept
+from tidelog.replication.commit_status import Appended, appended_before, not_led, too_few
 from tidelog.replication.following import runs
-from tidelog.replication.promises import Appended, found, not_led, too_few
 from tidelog.replication.state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.replication.waiters import FetchWait
@@ -26,7 +26,6 @@ from tidelog.storage.log import Log
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
-NOT_COUNTED = -1  # in the place of the time: a batch that no producer sent
 DUPLICATE_TIME = -1
 
 
@@ -204,11 +203,12 @@ class Partition(NativePartition):
         else:
             max_timestamp_at = header.max_timestamp_at
         if header.producer_id >= 0:
-            known = log.producers.check(header)
-            if known is not None:
+            first_copy = log.producers.check(header)
+            if first_copy is not None:
                 # The first copy may still be on its way to the disk.
-                durable = log.durable if known.last_offset >= log.end else None
-                copy = found(self, known.base_offset, known.last_offset + 1, durable)
+                durable = log.durable if first_copy.last_offset >= log.end else None
+                end = first_copy.last_offset + 1
+                copy = appended_before(self, first_copy.base_offset, end, durable)
                 return copy._replace(append_time_ms=append_time)
             if header.transactional and not log.producers.has_open(header.producer_id, header.producer_epoch):
                 if enlisted is None:
@@ -226,19 +226,16 @@ class Partition(NativePartition):
         all in-sync replicas, like what a producer sends with acks=all."""
         state, log = self.state, self.log
         self._check_writable(by_all=True)
-        header = header_at(data)
-        assert header is not None and header.size == len(data)
         if len(data) > self._batch_bytes_max:
             raise errors.RecordListTooLarge(
                 f"{len(data)} bytes of records are too many for one batch of {self.name}: "
                 f"max.message.bytes is {self._batch_bytes_max}"
             )
         base = log.next
-        pending = self.append_led(data, header, header.last_offset_delta, NOT_COUNTED)
+        pending = self.append_made(data)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
-        end = base + header.last_offset_delta + 1
-        return _appended(Appended, (base, end, -1, pending, state.epoch))
+        return _appended(Appended, (base, log.next, -1, pending, state.epoch))
 
     def append_marker(self, ending: Ending, now_ms: int) -> Appended:
         """The end of a producer's transaction here."""
@@ -334,15 +331,15 @@ class Partition(NativePartition):
 
     def replicate(self, data: memoryview) -> None:
         """Batches as the leader has them, from `log.next` on; one that is cut at the end is left for the next fetch."""
-        it = self.log
+        log = self.log
         self.replicated_in += len(data)
-        for run in runs(data, it.next, it.config.segment_bytes):
+        for run in runs(data, log.next, log.config.segment_bytes):
             first, last, newest = run[0].header, run[-1].header, max(run, key=_max_timestamp).header
-            if first.base_offset < it.next:
+            if first.base_offset < log.next:
                 raise errors.InvalidRecord(
-                    f"{self.name} ends at {it.next} and its leader sent a batch from {first.base_offset}"
+                    f"{self.name} ends at {log.next} and its leader sent a batch from {first.base_offset}"
                 )
-            pending = it.append(
+            pending = log.append(
                 data[first.position : last.position + last.size],
                 first.base_offset,
                 last.last_offset,
@@ -354,8 +351,8 @@ class Partition(NativePartition):
                 pending.add_done_callback(self._replicated)
             for batch in run:
                 if batch.header.producer_id >= 0:
-                    it.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
-        self.state.end = Offset(it.end)
+                    log.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
+        self.state.end = Offset(log.end)
 
     def _replicated(self, done: asyncio.Future[None]) -> None:
         """What came from a leader is on disk.  This node may lead by now."""
@@ -368,16 +365,16 @@ class Partition(NativePartition):
 
     def leader_committed(self, committed: Offset, log_start: Offset) -> None:
         """What the leader says of its log: records below `committed` may be shown, those before `log_start` are gone."""
-        it, state = self.log, self.state
+        log, state = self.log, self.state
         self._told = committed, log_start
-        state.end = Offset(it.end)
-        known = min(committed, state.end)
-        if known > state.committed:
-            state.committed = known
-            it.producers.committed(known)
-            self._committed_moved(it.size)
-        if log_start > it.start:
-            it.advance_start(min(log_start, it.end))
+        state.end = Offset(log.end)
+        committed_here = min(committed, state.end)
+        if committed_here > state.committed:
+            state.committed = committed_here
+            log.producers.committed(committed_here)
+            self._committed_moved(log.size)
+        if log_start > log.start:
+            log.advance_start(min(log_start, log.end))
 
     def truncate_to(self, offset: Offset) -> None:
         """Where this log and the leader's part ways."""

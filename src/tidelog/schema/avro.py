@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from tidelog.extras import need
 from tidelog.schema.avro_reading import AvroReader, parse
 from tidelog.schema.framing import frame, unframe
 from tidelog.schema.registry import Registered, Registry
@@ -34,6 +35,7 @@ class Avro:
         normalize: bool = False,
         subject_name: SubjectName = topic_name,
     ) -> None:
+        need("fastavro", "Avro schemas")
         self._text = json.dumps(schema) if isinstance(schema, dict) else schema
         self._references = tuple(references)
         self._subjects = Subjects(

@@ -1,4 +1,4 @@
-"""JSON Schema with a schema registry, in Confluent's framing.  Needs jsonschema-rs, which comes with Tidelog."""
+"""JSON Schema with a schema registry, in Confluent's framing.  Needs jsonschema-rs (`tidelog[schema]`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from tidelog.extras import need
 from tidelog.schema.framing import frame, unframe
 from tidelog.schema.registry import Registered, Registry
 from tidelog.schema.serializer import SerializationError
@@ -100,6 +101,7 @@ class JsonSchema:
             )
 
     def _validator(self, schema: Registered) -> Any:
+        need("jsonschema_rs", "JSON schemas")
         import jsonschema_rs
 
         others: dict[str, Any] = {}

@@ -73,10 +73,6 @@ class _Index:
             # Takes effect only when the mapping is there: a full disk leaves the index as it was.
             self._map(max(grown // size, self.count + 1) * size)
 
-    def truncate_all(self) -> None:
-        self.count = 0
-        self._load_last()
-
     def trim(self) -> None:
         """The file as long as its entries, for a segment that is sealed or closed."""
         self._unmap()

@@ -24,7 +24,7 @@ from tidelog.storage.flusher import Plan
 from tidelog.storage.loading import Loaded, load
 from tidelog.storage.log_folder import Covered
 from tidelog.storage.lookup import Known, TimedOffset
-from tidelog.storage.reading import Slice, cut_slice, read_anywhere
+from tidelog.storage.reading import NotHereYet, Records, Slice, cut_slice, read_anywhere
 from tidelog.storage.segment import Segment
 from tidelog.storage.txn_index import Aborted
 from tidelog.storage.volume import Volume
@@ -180,12 +180,17 @@ class Log(Extent):
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem
 
-    def aborted(self, start: int, end: int, part: Slice | None = None) -> list[Aborted]:
-        """The aborted transactions that have records from `start` on and below `end`, or in the slice that was read
-        so."""
+    def fetch(
+        self, offset: int, bytes_max: int, end: int, whole_batch: bool = True
+    ) -> Records | NotHereYet | None:
+        """As `read`, for an answer to a fetch, which can send more than slices of files, and can wait."""
+        return self.read(offset, bytes_max, end, whole_batch)
+
+    def aborted(self, start: int, end: int, part: Records | None = None) -> list[Aborted]:
+        """The aborted transactions that have records from `start` on and below `end`, or in what was read so."""
         try:
-            if part is None:
-                return aborted.between(self.segments, start, end)
+            if not isinstance(part, Slice):
+                return aborted.between(self.segments, start, end if part is None else min(end, part.end))
             return aborted.in_slice(self.segments, part, start, end)
         except OSError as problem:
             raise self._volume.failed(problem, f"read {self.name}") from problem

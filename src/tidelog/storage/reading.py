@@ -1,8 +1,12 @@
-"""Finds the bytes for a read: which segment, from where, up to where.  Used by `log`, which knows the
-bounds."""
+"""What a read gives, and where its bytes are: which segment, from where, up to where.  Used by `log`, which knows the
+bounds.
+
+A reader for an answer gets a slice of a file, bytes in memory, or word that the records are not here yet: what keeps
+segments elsewhere, or encrypts them, has its place behind these three."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +28,37 @@ class Slice(NamedTuple):
     def send(self, socket: Any, done: int) -> int:
         """Bytes moved to a non-blocking socket, of those that are not `done` yet."""
         return self.file.send(socket, self.position + done, self.size - done)
+
+    def read(self) -> bytes:
+        return self.file.read(self.size, self.position)
+
+
+class RecordBytes(NamedTuple):
+    """Whole batches in memory; `end` is past their last record."""
+
+    data: bytes
+    end: int
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def send(self, socket: Any, done: int) -> int:
+        """As that of a slice."""
+        sent: int = socket.send(memoryview(self.data)[done:])
+        return sent
+
+    def read(self) -> bytes:
+        return self.data
+
+
+class NotHereYet(NamedTuple):
+    """Records that are on their way: worth another read when `ready` is done."""
+
+    ready: asyncio.Future[None]
+
+
+Records = Slice | RecordBytes
 
 
 def cut_slice(
@@ -81,9 +116,11 @@ def _limit(segment: Segment, offset: int, end: int) -> int:
     return limit if end >= segment.end else min(limit, segment.locate(end)[0])
 
 
-def end_of(segments: Segments, part: Slice, offset: int, bound: int) -> int:
-    """Past the last record of a slice that was read from `offset` on, with the bound `bound`.  For those who count, so
+def end_of(segments: Segments, part: Records, offset: int, bound: int) -> int:
+    """Past the last record of what was read from `offset` on, with the bound `bound`.  For those who count, so
     nothing is raised: `offset` when it cannot be told."""
+    if isinstance(part, RecordBytes):
+        return part.end
     segment = segments.last
     try:
         if part.file is segment._file:

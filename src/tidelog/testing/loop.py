@@ -274,20 +274,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
             super()._asyncgen_finalizer_hook(generator)  # type: ignore[misc]
 
     def _bury_task(self, task: asyncio.Task[Any]) -> None:
-        """Closes the task's coroutine now, while everything it could call is dead, and not when it is garbage collected."""
+        """Ends its coroutine now, where all it could still do is dead, and not when memory is collected.  What it is told is
+        not GeneratorExit: that ends each coroutine by its caller's, and one that waits once more on its way out is
+        left behind unfinished."""
         self._buried.add(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         work: Any = task.get_coro()
+        if not hasattr(work, "cr_running"):  # a step of an asynchronous generator
+            work.close()
+            return
         for _ in range(CLOSE_ATTEMPTS_MAX):
-            try:
-                work.close()
-                return
-            except ValueError:  # the coroutine is running: close it after its turn
+            if work.cr_running:  # when its turn is over
                 again = contextvars.copy_context().run
                 super().call_soon(again, self._bury_task, task, context=self.outside)
                 return
+            if work.cr_frame is None:
+                return
+            try:
+                work.throw(Crashed("its process is gone"))
             except BaseException:
-                pass  # it reached another await, or failed in a `finally` block: no caller is left to be told
+                return  # it has ended; nobody is left to be told how
 
     def _handles(self) -> Iterator[asyncio.Handle]:
         yield from self._ready

@@ -219,7 +219,14 @@ class VirtualMetadata:
     async def ask_once(self, name: str, work: Callable[[], T], patience_ms: int) -> T:
         """Executes `work` at the store some time from now; Unanswered if no answer arrives in time."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        StoreRequest(self, name, work, answer, self._loop.time() + patience_ms / 1000, self._random)
+        history = self._history
+
+        def here() -> T:
+            if history is not self._history:
+                raise Unanswered("the store that was asked is gone: a backup was restored in its place")
+            return work()
+
+        StoreRequest(self, name, here, answer, self._loop.time() + patience_ms / 1000, self._random)
         done, _ = await asyncio.wait([answer], timeout=patience_ms / 1000)
         if not done:
             raise Unanswered(f"The metadata store did not answer {name} within {patience_ms} ms.")
@@ -269,8 +276,9 @@ class Backup:
         self._revision = metadata.revision
 
     def restore(self) -> None:
-        """Restores the store, revisions included.  The leases in the backup start again in full; later leases are unknown.
-        Open watches end with RolledBack, as they do on etcd, which is another cluster after a restore."""
+        """All is as it was then, revisions too; leases of then begin anew, later ones are unknown.  Watches of before end
+        with RolledBack, as they do on etcd, which is another cluster after a restore; requests that are under way to the
+        old one do not reach it."""
         metadata = self._metadata
         for term in metadata._leases.values():
             term.over()

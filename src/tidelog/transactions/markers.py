@@ -13,10 +13,10 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
+from tidelog.replication.commit_status import Appended, is_committed, when_committed
 from tidelog.replication.partition import Ending, Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
-from tidelog.replication.promises import Appended, is_committed, when_committed
 from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,

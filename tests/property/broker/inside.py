@@ -86,10 +86,7 @@ class Inside:
                 raise
             return None
         if isinstance(pending, list):
-            pending = b"".join(
-                each if isinstance(each, bytes) else each.file.read(each.size, each.position)
-                for each in pending
-            )
+            pending = b"".join(each if isinstance(each, bytes) else each.read() for each in pending)
         if pending is not None:
             size, answered = struct.unpack_from(">ii", pending)
             assert size == len(pending) - 4 and answered == correlation_id

@@ -15,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 from tests.reference import columns as plain  # noqa: E402
 from tidelog._speed.batch import stamp_append_time  # noqa: E402
 from tidelog._speed.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
-from tidelog._speed.room import Room  # noqa: E402
+from tidelog._speed.pooled_buffer import PooledBuffer  # noqa: E402
 from tidelog.client.cluster.topology import Partition, Topic  # noqa: E402
 from tidelog.client.producer.batch import NO_STAMP, OutgoingBatch  # noqa: E402
 from tidelog.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType  # noqa: E402
@@ -91,7 +91,7 @@ def test_columns_are_what_plain_reading_finds(
 
 def in_a_room(data: bytes) -> memoryview:
     """As an answer comes: a header of the response in front, memory that was something else before."""
-    view = memoryview(Room(len(data) + 50))
+    view = memoryview(PooledBuffer(len(data) + 50))
     view[:] = b"\xee" * len(view)
     view[50:] = data
     return view.toreadonly()[50:]

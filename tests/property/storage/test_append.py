@@ -113,7 +113,10 @@ class Twins:
         offset = base + header.last_offset_delta
         refused = reference.append(bytes(expected), header.max_timestamp, offset, self.epoch)
         try:
-            self.partition.append_led(data, header, header.last_offset_delta, self.clock.ms)
+            if producer < 0 and random.random() < 0.3:
+                self.partition.append_made(data)
+            else:
+                self.partition.append_led(data, header, header.last_offset_delta, self.clock.ms)
         except errors.RecordListTooLarge:
             assert refused == "too large" and data == before
             return

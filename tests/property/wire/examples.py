@@ -6,7 +6,6 @@ which shrink.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import cache
 from random import Random
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from tidelog.wire.message import Message as WireMessage
 from tidelog.wire.primitives import ZERO_UUID
+from tools.wire.generate import module_of
 from tools.wire.schema import Field, Message, Struct, load
 
 MESSAGES = load()
@@ -36,8 +36,7 @@ STRINGS = ["", "a", "orders-1", "Größe", "漢字", "\U0001f30a", "x" * 126, "x
 @cache
 def class_of(message: Message, name: str | None = None) -> type[Any]:
     """The generated class of a message, or of one of its structs."""
-    module = importlib.import_module(f"tidelog.wire.messages.{message.module}")
-    loaded: type[Any] = getattr(module, message.structs[name or message.name].class_name)
+    loaded: type[Any] = getattr(module_of(message.module), message.structs[name or message.name].class_name)
     return loaded
 
 

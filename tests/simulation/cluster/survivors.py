@@ -13,8 +13,8 @@ from typing import NamedTuple
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
 from tidelog.metadata import changes
-from tidelog.metadata.image import Image, PartitionImage, changed_partitions
-from tidelog.metadata.store import Changes
+from tidelog.metadata.image import Image, PartitionImage, TopicImage, changed_partitions
+from tidelog.metadata.store import Changes, Snapshot
 from tidelog.record.reader import Batch, read_batches
 from tidelog.storage.checkpoints import LEADER_EPOCHS, CorruptCheckpoint, decode_epochs
 from tidelog.testing import Machine, VirtualDisk
@@ -33,6 +33,14 @@ class SurvivingLog(NamedTuple):
     @property
     def reach(self) -> tuple[int, int]:
         return self.epoch, self.end
+
+    @property
+    def records_reach(self) -> tuple[int, int]:
+        """With the epoch of the last record: that of an election without a record may have come from restored metadata."""
+        epochs = (
+            batch.header.leader_epoch for segment in reversed(self.segments) for batch in _last(segment)
+        )
+        return next(epochs, -1), self.end
 
     @property
     def content(self) -> bytes:
@@ -69,6 +77,10 @@ class SurvivingLog(NamedTuple):
         return SurvivingLog(
             max([epoch, *(began for began, start in known if start <= end)]), end, tuple(segments)
         )
+
+
+def _last(segment: bytes) -> list[Batch]:
+    return list(_sound_batches(segment))[-1:]
 
 
 def _sound_batches(data: bytes) -> Iterable[Batch]:
@@ -115,6 +127,8 @@ class Survivors:
         self._committed = committed
         self._committed_before: dict[TopicPartition, int] = {}
         self._doubts: dict[TopicPartition, dict[int, SurvivingLog | None]] = {}
+        self._whole_when_restored: dict[TopicPartition, set[int]] = {}
+        """Who had everything, of partitions whose metadata are from a backup, until all have reported and one leads."""
         self._starting: set[int] = set()
         self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
 
@@ -122,7 +136,7 @@ class Survivors:
 
     def power_lost(self, node: int) -> None:
         """From now on nobody knows what this machine has; once it is on again, its disk tells.  A replica that was in doubt
-        before has at most what it had then: it has not been elected since."""
+        before, reported or not, has at most what it had then: it has not been elected since."""
         disk = self._machines[node].disk
         logs = self._at_power_cut[node] = {}
         for name, partition in self.partitions():
@@ -130,8 +144,8 @@ class Survivors:
                 before = self._committed_before.get(name, 0)
                 self._committed_before[name] = max(before, self._committed(name))
                 log = logs[name] = SurvivingLog.read(disk, name)
-                reported = node in doubted_nodes(partition)
-                self._doubts.setdefault(name, {})[node] = log if reported else None
+                doubts = self._doubts.setdefault(name, {})
+                doubts[node] = log if node in doubts or node in doubted_nodes(partition) else None
 
     def power_on(self, node: int) -> None:
         """After the disk was left as the power cut left it, before the broker starts.  A replica that has lost nothing by
@@ -156,7 +170,14 @@ class Survivors:
 
     def sure_holders(self, name: TopicPartition) -> set[int]:
         partition = self.image.partition(*name)
-        return set() if partition is None else holders(partition) - self.doubted(name).keys()
+        if partition is None:
+            return set()
+        whole = self._whole_when_restored.get(name, holders(partition)) & set(partition.replicas)
+        return whole - self.doubted(name).keys()
+
+    def is_restored(self, name: TopicPartition) -> bool:
+        """What is stored of this partition is from a backup: nobody leads by it who has started since."""
+        return name in self._whole_when_restored
 
     def partitions(self) -> Iterable[tuple[TopicPartition, PartitionImage]]:
         for topic in self.image.topics.values():
@@ -164,6 +185,13 @@ class Survivors:
                 yield TopicPartition(topic.name, partition.index), partition
 
     # What happens to the metadata
+
+    def restored(self, snapshot: Snapshot) -> None:
+        """A backup is in the place of what was stored, with the same topics on the same replicas."""
+        for name, partition in self.partitions():
+            whole = holders(partition) - self.doubted(name).keys()
+            self._whole_when_restored.setdefault(name, whole)
+        self.image = changes.read(snapshot)
 
     def stored(
         self, happened: Changes, author: str = ""
@@ -174,29 +202,74 @@ class Survivors:
         self._starting -= {node for node in update.image.brokers if author == f"broker-{node}"}
         changed = []
         for topic_name in update.topics:
-            topic = update.image.topics.get(topic_name)
+            topic, earlier = update.image.topics.get(topic_name), update.before.topics.get(topic_name)
+            if earlier is not None and (topic is None or topic.id != earlier.id):
+                self._deleted(earlier)
             if topic is None:
                 continue
-            for before, after in changed_partitions(update.before.topics.get(topic_name), topic):
+            for before, after in changed_partitions(earlier, topic):
                 if before is not None:
                     name = TopicPartition(topic_name, after.index)
                     self._changed(name, before, after, author)
                     changed.append((name, before, after))
         return changed
 
+    def _deleted(self, topic: TopicImage) -> None:
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.index)
+            for by_name in (self._doubts, self._committed_before, self._whole_when_restored):
+                by_name.pop(name, None)
+            for logs in self._at_power_cut.values():
+                logs.pop(name, None)
+
     def _changed(
         self, name: TopicPartition, before: PartitionImage, after: PartitionImage, author: str
     ) -> None:
         doubts = self._doubts.get(name, {})
+        if after.rolled_back and not before.rolled_back:
+            self._whole_when_restored.setdefault(name, holders(before) - doubts.keys())
         for node in set(after.in_sync) - set(before.in_sync):
             if doubts.get(node) is not None and node != after.leader and not self._machines[node].is_down:
                 del doubts[node]  # it has fetched all that was committed
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
             self._operator_chose(name, int(after.leader or 0))
-        elif leads and not (after.leader in self._starting and author != f"broker-{after.leader}"):
-            # One that starts just now has yet to report, and does not lead before it has.
-            self._elected(name, before, int(after.leader or 0))
+        elif leads and not (self._has_yet_to_report(name, before, int(after.leader or 0), author)):
+            if self.is_restored(name):
+                self._elected_after_restoration(name, before, int(after.leader or 0))
+            else:
+                self._elected(name, before, int(after.leader or 0))
+        if before.rolled_back and not after.rolled_back:
+            self._whole_when_restored.pop(name, None)
+
+    def _has_yet_to_report(
+        self, name: TopicPartition, before: PartitionImage, node: int, author: str
+    ) -> bool:
+        """One that starts just now, and has other records than it reported the last time, does not lead before it has."""
+        if node not in self._starting or author == f"broker-{node}":
+            return False
+        reach = SurvivingLog.read(self._machines[node].disk, name).reach
+        return not any((tail.epoch, tail.end) == reach for tail in before.doubts if tail.node == node)
+
+    def _elected_after_restoration(self, name: TopicPartition, before: PartitionImage, leader: int) -> None:
+        if not before.rolled_back or self._machines[leader].is_down:
+            return  # whoever that is reports before it leads
+        if silent := set(before.replicas) - doubted_nodes(before):
+            self._problem(
+                "AllHoldersReport", name, f"broker {leader} leads before {silent} have reported: {before}"
+            )
+        doubts = self._doubts.get(name, {})
+        off = {node for node in before.replicas if node in doubts and doubts[node] is None}
+        known = {node: SurvivingLog.read(self._machines[node].disk, name) for node in before.replicas}
+        best = max((known[node] for node in known.keys() - off), key=lambda kept: kept.records_reach)
+        if known[leader].records_reach < best.records_reach:
+            reaches = {node: kept.records_reach for node, kept in known.items()}
+            self._problem(
+                "LongestLogLeads", name, f"broker {leader} leads, and records reach {reaches}: {before}"
+            )
+        if not self.sure_holders(name):
+            self._lost(name, best)
+        doubts.pop(leader, None)
 
     def _elected(self, name: TopicPartition, before: PartitionImage, leader: int) -> None:
         doubts, candidates = self._doubts.get(name, {}), holders(before)
@@ -218,7 +291,9 @@ class Survivors:
             self._problem("AllHoldersReport", name, f"broker {leader} leads before {off} are back")
             return
         best = max(known.values(), key=lambda kept: kept.reach)
-        if log.reach < best.reach and log.content != best.content:
+        if log.reach < best.reach and not log.content.startswith(best.content):
+            # One that has all of the best log and more has kept what an epoch without its records has replaced: nobody
+            # was promised that, and nothing is lost by it.
             reaches = {node: kept.reach for node, kept in known.items()}
             self._problem(
                 "LongestLogLeads", name, f"broker {leader} leads, and logs reach {reaches}: {before}"

@@ -24,7 +24,7 @@ from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import replica_condition
 from tidelog.metadata import active_controller, elections
-from tidelog.replication import lane
+from tidelog.replication import replica_fetcher
 from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
@@ -59,7 +59,9 @@ def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither the one a follower asks in, nor that of the last record it has."""
     patch.setattr(Partition, "check_epoch", lambda self, epoch, leading=True: None)
     patch.setattr(
-        lane, "Wanted", lambda epoch, offset, last_epoch, start: Wanted(epoch, offset, NO_EPOCH, start)
+        replica_fetcher,
+        "Wanted",
+        lambda epoch, offset, last_epoch, start: Wanted(epoch, offset, NO_EPOCH, start),
     )
 
 

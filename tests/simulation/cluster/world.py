@@ -18,7 +18,7 @@ from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction_runner import InlineRunner
 from tidelog.testing import Crashed, Machine, VirtualClock, VirtualNetwork
-from tidelog.testing.metadata import VirtualMetadata, Weather
+from tidelog.testing.metadata import Backup, VirtualMetadata, Weather
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -46,6 +46,9 @@ class Cluster:
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.failing: set[int] = set()
         """Machines whose disks did not do what was asked of them since the broker there was last started."""
+        self.told_restored: set[int] = set()
+        """Brokers that have not been started since a backup of the metadata was restored.  They are told when they are."""
+        self.restorations = 0
         self._settings = settings or {}
         self.survivors = Survivors(self.machines, self.partitions, self._committed)
         self.metadata.observers.append(self._stored)
@@ -54,8 +57,10 @@ class Cluster:
 
     async def start(self, node: int) -> None:
         """`Crashed` if the machine goes down meanwhile."""
-        machine = self.machines[node]
+        machine, restorations = self.machines[node], self.restorations
         self.brokers[node] = await machine.process.run(self._start(node))
+        if restorations == self.restorations:
+            self.told_restored.discard(node)
 
     async def start_all(self) -> None:
         """Returns when each of them knows all others."""
@@ -91,11 +96,20 @@ class Cluster:
         """The broker there has put a directory aside, and needs a restart once the disk is well again."""
         return any(one.problem is not None for one in self.brokers[node]._dirs.dirs)
 
+    def restore(self, backup: Backup) -> None:
+        """The metadata are what they were when `backup` was made; every broker has to be started anew, and is told."""
+        backup.restore()
+        self.restorations += 1
+        self.told_restored = set(self.machines)
+        self.survivors.restored(self.metadata.select(""))
+
     def _committed(self, name: TopicPartition) -> int:
         return max((int(held.state.committed) for _, held in self.replicas(name)), default=0)
 
     async def _start(self, node: int) -> Broker:
         given = {"listeners": f"PLAINTEXT://{host(node)}:{PORT}", "log.dirs": "/data", "node.id": str(node)}
+        if node in self.told_restored:
+            given["tidelog.metadata.restored"] = "true"
         broker = Broker(BrokerConfig.of({**given, **self._settings}), self._surroundings(node))
         await broker.start()
         return broker

@@ -18,6 +18,7 @@ LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
 # They ask no broker.
 OFFLINE = (
+    "certs",
     "log dump",
     "log repair",
     "model fit",
@@ -54,6 +55,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "groups members",
         "groups reset",
         "groups set",
+        "certs",
         "users create",
         "users delete",
         "users list",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tidelog.metadata.doubts import NO_LOG, ReplicaCondition, handed_over, restarted
+from tidelog.metadata.doubts import NO_LOG, ReplicaCondition, handed_over, restarted, rolled_back
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
@@ -64,6 +64,19 @@ def test_a_directory_that_is_there_again_ends_the_doubt() -> None:
     assert restarted(before, ONE, SURE, unclean=False) == PartitionRecord(None, 5, (ONE,), 10)
 
 
+def test_a_directory_that_was_away_meanwhile_does_not_end_another_doubt() -> None:
+    before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
+    offline = ReplicaCondition(Cause.OFFLINE, lambda: NO_LOG)
+    away = restarted(before, ONE, offline, unclean=False)
+    assert away == PartitionRecord(None, 5, ALL, 10, (Tail(ONE, -1, -1),)), (
+        "nobody knows how far it reaches now"
+    )
+    before = partition(None, ALL, doubts=away.doubts)
+    assert restarted(before, ONE, offline, unclean=False) is None
+    back = restarted(before, ONE, SURE, unclean=False)
+    assert back is not None and back.doubts == (Tail(ONE, 5, 100),)
+
+
 def test_a_running_broker_whose_disk_failed_hands_over_to_a_holder_that_runs() -> None:
     changed = handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
     assert changed == PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
@@ -74,3 +87,14 @@ def test_a_running_broker_whose_disk_failed_hands_over_to_a_holder_that_runs() -
 def test_the_last_holder_that_runs_stays_what_it_is() -> None:
     assert handed_over(partition(ONE, (ONE,)), ONE, Cause.DISK, lambda: NO_LOG, ALL) is None
     assert handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, (ONE,)) is None
+
+
+def test_doubts_that_a_backup_brought_back_do_not_count_as_reports() -> None:
+    """They are of another time: the logs of those brokers may have everything now."""
+    backup = partition(None, ALL, doubts=(Tail(ONE, -1, 0), Tail(TWO, -1, -1, Cause.MISSING)))
+    first = rolled_back(backup, THREE, lambda: (5, 19), lambda: 5, certain=True)
+    assert first is not None and first.doubts == (Tail(THREE, 5, 19, Cause.ROLLED_BACK),)
+    second = rolled_back(
+        partition(None, ALL, doubts=first.doubts), ONE, lambda: (5, 33), lambda: 5, certain=True
+    )
+    assert second is not None and len(second.doubts) == 2

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog import errors
-from tidelog.metadata.elections import awaited, elect_preferred, elect_unclean, next_state
+from tidelog.metadata.elections import awaited, can_be_preferred, elect_preferred, elect_unclean, next_state
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
 from tidelog.types import NodeId
@@ -84,6 +84,27 @@ def test_a_directory_that_is_offline_is_waited_for() -> None:
     assert awaited(partition(None, ALL, doubts=tails), ALL) == (THREE,)
 
 
+def test_a_disk_that_failed_under_its_broker_is_waited_for() -> None:
+    """It may have everything, and work again: how far its log reaches is known when the broker has started anew."""
+    failed, others = Tail(THREE, -1, -1, Cause.DISK), (Tail(ONE, 5, 100), Tail(TWO, 5, 90))
+    before = partition(None, ALL, doubts=(*others, failed))
+    assert after(before, ALL) is None
+    assert awaited(before, ALL) == (THREE,)
+    changed = after(partition(None, ALL, doubts=(*others, Tail(THREE, 5, 120, Cause.DISK))), ALL)
+    assert changed is not None and changed.leader == THREE
+
+
+def test_of_metadata_that_were_rolled_back_a_log_that_nobody_can_read_is_waited_for_and_an_empty_one_is_not() -> (
+    None
+):
+    tails = (Tail(ONE, 5, 100, Cause.ROLLED_BACK), Tail(TWO, 5, 90, Cause.ROLLED_BACK))
+    before = partition(None, ALL, doubts=(*tails, Tail(THREE, -1, -1, Cause.ROLLED_BACK)))
+    assert after(before, ALL) is None
+    assert awaited(before, ALL) == (THREE,)
+    changed = after(partition(None, ALL, doubts=(*tails, Tail(THREE, -1, 0, Cause.ROLLED_BACK))), ALL)
+    assert changed is not None and changed.leader == ONE
+
+
 def test_doubts_outlive_an_elected_leader_that_turns_out_to_be_in_doubt_too() -> None:
     elected = PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, 5, 100),))
     back = partition(None, elected.in_sync, doubts=(*elected.doubts, Tail(TWO, 5, 90), Tail(THREE, 5, 80)))
@@ -133,6 +154,13 @@ def test_the_preferred_leader_is_elected_only_if_it_can_lead() -> None:
         elect_preferred(partition(TWO, (TWO,)), {ONE, TWO})
     with pytest.raises(errors.PreferredLeaderNotAvailable):
         elect_preferred(partition(TWO, (ONE, TWO), doubts=(Tail(ONE, 5, 10),)), {ONE, TWO})
+
+
+def test_the_preferred_leader_is_not_elected_before_all_logs_were_reported_after_a_restoration() -> None:
+    waiting = partition(None, ALL, doubts=(Tail(TWO, 5, 90, Cause.ROLLED_BACK),))
+    assert not can_be_preferred(waiting, ALL)
+    with pytest.raises(errors.PreferredLeaderNotAvailable):
+        elect_preferred(waiting, ALL)
 
 
 def test_an_unclean_election_needs_a_dead_leader_and_a_live_replica() -> None:

@@ -43,14 +43,14 @@ def test_a_block_lasts_for_a_thousand_without_another_write() -> None:
 
 
 def test_ids_given_out_after_a_backup_are_not_given_again_when_it_is_restored() -> None:
-    async def scenario(_: Random) -> None:
+    async def scenario(random: Random) -> None:
         store = await SqliteStore.over(connect(":memory:"), EXECUTOR, VirtualClock())
         used = [await ProducerIdAllocator(store).next() for _ in range(3)]
         backup = await store.get(PRODUCER_IDS)
         used += [await ProducerIdAllocator(store).next() for _ in range(3)]
         assert backup is not None
         await store.txn((), [Put(PRODUCER_IDS, backup.value)])
-        await skip_ids(store)
+        await skip_ids(store, random)
         assert await ProducerIdAllocator(store).next() > max(used)
 
     testing.run(scenario)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import AsyncExitStack
 from random import Random
 
 import pytest
@@ -254,3 +255,26 @@ def test_outside_pytest_the_rerun_command_is_the_one_that_was_given() -> None:
 def test_the_loop_is_chosen_like_any_other() -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(asyncio.sleep(3_600))
+
+
+def test_a_killed_process_that_waits_on_its_way_out_leaves_no_coroutine_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a broker that is killed while it stops: each thing that it ends waits, and the next one is ended all the same."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda problem: ignored.append(problem.exc_value))
+
+    async def stop() -> None:
+        async with AsyncExitStack() as undo:
+            for _ in range(3):
+                undo.push_async_callback(asyncio.sleep, 1)
+
+    async def scenario(random: Random) -> None:
+        process = Process("broker")
+        process.spawn(stop())
+        await asyncio.sleep(0.5)
+        process.kill()
+        gc.collect()
+
+    run(scenario)
+    assert not ignored

@@ -1,8 +1,8 @@
 """Fetch (api 1), versions 4-18; decoded and encoded natively, records leave as slices of files.
 
 What a client may see ends at the committed offset, or below the first open transaction when it reads committed
-transactions.  When less than `min_bytes` is there, the fetch waits once, for enough to arrive or for its time to run
-out, and then reads once more.  A follower sees everything up to the log's end."""
+transactions.  When less than `min_bytes` is there, the fetch waits once, for enough to arrive, for records that are not
+here yet, or for its time to run out, and then reads once more.  A follower sees everything up to the log's end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from tidelog import errors
-from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch
+from tidelog._speed.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
 from tidelog._speed.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import FULL_FETCH, NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
@@ -22,7 +22,7 @@ from tidelog.replication.following import CHECK_IT
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import Slice, end_of
+from tidelog.storage.reading import NotHereYet, Records, end_of
 from tidelog.types import NodeId, Offset
 from tidelog.wire.acls import AclOperation
 
@@ -30,7 +30,7 @@ RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
 UNKNOWN = -1
 FETCH = 1
-Taken = tuple[Partition, int, Slice]  # records from this offset on
+Taken = tuple[Partition, int, Records]  # records from this offset on
 Found = list[tuple[str | bytes, FetchAnswer]]
 
 
@@ -91,6 +91,7 @@ class FetchInFlight:
         "_caller",
         "_connection",
         "_correlation_id",
+        "_on_their_way",
         "_put_off",
         "_services",
         "_session",
@@ -119,6 +120,7 @@ class FetchInFlight:
         self._caller = connection.session
         self._services = services
         self._taken: list[Taken] = []
+        self._on_their_way: list[asyncio.Future[None]] = []
         self._unchanged: list[
             Partition
         ] = []  # where a follower has all there is, and knows all there is to know
@@ -141,6 +143,8 @@ class FetchInFlight:
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
         wait_all(self._unchanged, wait)
+        for ready in self._on_their_way:
+            ready.add_done_callback(lambda _: wait.changed())
         self._waits_on += self._unchanged
         self._answer: asyncio.Future[list[Any]] = loop.create_future()
         wait_ms = self._ask.max_wait_ms
@@ -227,7 +231,10 @@ class FetchInFlight:
                 if not (self._put_off and partition.throttled_out):
                     held.append(partition)
                 records = answer.records
-                if records is not None:
+                if isinstance(records, NotHereYet):
+                    self._on_their_way.append(records.ready)
+                    answer.records = None
+                elif records is not None:
                     taken.append((partition, wanted[1], records))
                     size += records.size
                     left -= records.size
@@ -276,12 +283,10 @@ class FetchInFlight:
         if offset < log.end and (left > 0 or first):
             allowed = self._allowed(partition, node)
             if allowed > 0:
-                records = log.read(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
-        if records is not None and partition.throttled_out:
+                records = log.fetch(offset, max(min(bytes_max, left, allowed), 0), log.end, first)
+        if partition.throttled_out and records is not None and not isinstance(records, NotHereYet):
             services.outbound.took(records.size, services.clock.monotonic_ms())
-        answer = FetchAnswer(index, 0, committed, UNKNOWN, log.start)
-        answer.records = records
-        return answer
+        return fetch_answer(index, committed, UNKNOWN, log.start, records)
 
     def _allowed(self, partition: Partition, node: NodeId) -> int:
         """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
@@ -355,14 +360,16 @@ def _read_partition(
             raise errors.NotLeaderOrFollower(f"{partition.name} ends at {log.end} here, and does not lead")
         raise errors.OffsetOutOfRange(f"{partition.name} has offsets {log.start} to {log.end}, not {offset}")
     bound = stable if read_committed else committed
-    answer = FetchAnswer(index, 0, committed, stable, log.start)
     records = None
     if offset < bound and (left > 0 or first):
-        answer.records = records = log.read(offset, max(min(bytes_max, left), 0), bound, first)
+        records = log.fetch(offset, max(min(bytes_max, left), 0), bound, first)
+    answer = fetch_answer(index, committed, stable, log.start, records)
     if read_committed:
         # (producer, first offset) of every transaction that was aborted and has records among these.
         answer.aborted = (
-            [] if records is None else [aborted[:2] for aborted in log.aborted(offset, bound, records)]
+            []
+            if records is None or isinstance(records, NotHereYet)
+            else [aborted[:2] for aborted in log.aborted(offset, bound, records)]
         )
     return answer
 

@@ -23,8 +23,8 @@ from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
+from tidelog.replication.commit_status import Appended, is_committed, moved, too_few, when_committed
 from tidelog.replication.partition import Enlisted, Partition
-from tidelog.replication.promises import Appended, is_committed, moved, too_few, when_committed
 from tidelog.types import Offset
 from tidelog.wire.acls import AclOperation, AclResourceType
 

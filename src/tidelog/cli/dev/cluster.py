@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ class DevCluster:
             state = self.state()
             yield state
             new = self._state.with_suffix(".new")
+            new.touch(mode=0o600)  # the commands may have passwords in them
             new.write_text(json.dumps(state, indent=2) + "\n")
             new.replace(self._state)
 
@@ -85,7 +86,13 @@ class DevCluster:
     # Starting
 
     def start(
-        self, brokers: int, port: int, etcd: int, settings: Mapping[str, str], wanted: Callable[[], bool]
+        self,
+        brokers: int,
+        port: int,
+        etcd: int,
+        settings: Mapping[str, str],
+        add_scram: Sequence[str],
+        wanted: Callable[[], bool],
     ) -> list[str]:
         """The brokers' addresses, once all are ready.  Gives up when `wanted` is not true any more."""
         program = shutil.which("etcd")
@@ -95,7 +102,7 @@ class DevCluster:
         ports = self._etcd_ports(etcd, range(port, port + brokers))
         metadata = self._start_etcd(program, ports, wanted)
         for number in range(1, brokers + 1):
-            self._add_broker(number, port + number - 1, metadata, settings)
+            self._add_broker(number, port + number - 1, metadata, settings, add_scram)
         state = self.state()
         for broker in state["brokers"]:
             self._await_broker(broker, wanted)
@@ -146,12 +153,16 @@ class DevCluster:
         kept.write_text(json.dumps(ports))
         return ports
 
-    def _add_broker(self, number: int, port: int, metadata: str, settings: Mapping[str, str]) -> None:
+    def _add_broker(
+        self, number: int, port: int, metadata: str, settings: Mapping[str, str], add_scram: Sequence[str]
+    ) -> None:
         command = [sys.executable, "-m", "tidelog", "serve", "--id", str(number)]
         command += ["--listen", f"{HOST}:{port}", "--http", f"{HOST}:{port + HTTP_ABOVE}"]
         command += ["--data", str(self.folder / f"broker-{number}"), "--metadata", metadata]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
+        for entry in add_scram:
+            command += ["--add-scram", entry]
         broker = {
             "id": number,
             "pid": self._spawn_broker(number, command),

@@ -66,8 +66,23 @@ tidelog dev restart 2 --data cluster
     metavar="KEY=VALUE",
     help="A setting of all brokers; repeat.",
 )
+@click.option(
+    "--add-scram",
+    "add_scram",
+    multiple=True,
+    metavar="ENTRY",
+    help="A user to add before the brokers take connections, as for `tidelog serve`; repeat.",
+)
 @click.pass_context
-def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, settings: dict[str, str]) -> None:
+def dev(
+    ctx: click.Context,
+    brokers: int,
+    data: Path,
+    port: int,
+    etcd: str,
+    settings: dict[str, str],
+    add_scram: tuple[str, ...],
+) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from tidelog.cli.dev.cluster import DevCluster, DevRefused
@@ -76,7 +91,9 @@ def dev(ctx: click.Context, brokers: int, data: Path, port: int, etcd: str, sett
     try:
         with cluster.looked_after():
             try:
-                addresses = cluster.start(brokers, port, int(etcd), settings, lambda: not signals.count)
+                addresses = cluster.start(
+                    brokers, port, int(etcd), settings, add_scram, lambda: not signals.count
+                )
                 click.echo(f"ready kafka={','.join(addresses)}")
                 _look_after(cluster, signals)
             finally:

@@ -49,6 +49,7 @@ def measured(
     import math
     import uuid
 
+    session.check_plain("model measure")
     topic = f"tidelog-model-{uuid.uuid4().hex[:12]}"
     # As many partitions as deal out evenly whatever the number of consumers, within reason.
     partitions = math.lcm(*numbers)

@@ -9,6 +9,8 @@ tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
   How long the heartbeat of a classic group member may wait for a rebalance to begin; 0: heartbeats never wait.
 tidelog.http.advertise string null built
   Address of the HTTP port for other brokers, as host:port; if unset, it follows from tidelog.http.listen.
+tidelog.http.authentication string auto auto|none|required built
+  Whether HTTP requests need a login; auto: if authorizer.class.name is set. /health and the log-in page need none.
 tidelog.http.body.bytes.max int 16777216 1024.. built dynamic
   Bound on the body of an HTTP request; a longer body is refused with status 413.
 tidelog.http.connections.max int 256 8.. built
@@ -17,6 +19,8 @@ tidelog.http.hosts list "" built
   Host names that HTTP requests may name, besides addresses, localhost and the broker's own names; * allows any name.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free port.
+tidelog.http.ssl boolean false built
+  Whether the HTTP port uses TLS, with the ssl settings of the broker or those that begin with listener.name.http.ssl.
 tidelog.log.dirs.forget.missing boolean false built
   For the first start after a log directory was lost: log directories that are missing now count as lost for good.
 tidelog.log.format string text text|json built

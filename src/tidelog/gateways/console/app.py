@@ -16,6 +16,7 @@ from tidelog.gateways.console.pages import (
     group,
     group_reset,
     groups,
+    login,
     message,
     messages,
     overview,
@@ -88,6 +89,8 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         console.page("/console/alerts", alerts.alerts),
         console.page("/console/alerts/live", alerts.alerts_live),
         console.page("/console/plan", planner.planner),
+        *login.routes(console),
+        console.action("/console/logout", login.log_out),
         static_files.route(),
         console.page("/console/{rest:path}", not_found),
     ]

@@ -17,6 +17,7 @@ from tidelog.gateways.console.parts.layout import BrokerIdentity, error_page, re
 from tidelog.gateways.console.records.decoder import Decoder
 from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.console.records.search import READERS_MAX
+from tidelog.gateways.http import identity, rights
 from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings
 
 MISSING = (errors.UnknownTopicOrPartition, errors.GroupIdNotFound, errors.TransactionalIdNotFound)
+FORBIDDEN = (
+    errors.TopicAuthorizationFailed,
+    errors.GroupAuthorizationFailed,
+    errors.ClusterAuthorizationFailed,
+    errors.TransactionalIdAuthorizationFailed,
+)
 
 PageHandler = Callable[["Console", Request], Awaitable[Response]]
 
@@ -51,6 +58,7 @@ class Console:
             request.state.identity = self._identity()
             await self.poller.page_viewed()
             try:
+                rights.check(self.around, request, address)
                 return await handler(self, request)
             except FAILURES as problem:
                 status, text = failure_of(problem)
@@ -62,6 +70,7 @@ class Console:
         """An address that the consoles of other brokers ask."""
 
         async def answer(request: Request) -> Response:
+            rights.check(self.around, request, address)
             return await handler(self, request)
 
         return Route(address, answer)
@@ -72,6 +81,7 @@ class Console:
         async def answer(request: Request) -> Response:
             request.state.identity = self._identity()
             try:
+                rights.check(self.around, request, address)
                 return await handler(self, request)
             except FAILURES as problem:
                 status, text = failure_of(problem)
@@ -82,7 +92,9 @@ class Console:
         return Route(address, answer, methods=["POST"])
 
     def _identity(self) -> BrokerIdentity:
-        return BrokerIdentity(tidelog.__version__, self.around.cluster_id, self.around.node_id)
+        session = identity.session() if self.around.config.http_logs_in else None
+        user = "" if session is None else session.user
+        return BrokerIdentity(tidelog.__version__, self.around.cluster_id, self.around.node_id, user)
 
 
 FAILURES = (Problem, errors.TidelogError, ExceptionGroup)
@@ -98,6 +110,8 @@ def failure_of(problem: Exception) -> tuple[int, str]:
     assert isinstance(problem, errors.TidelogError)
     if isinstance(problem, MISSING):
         return 404, _sentence(str(problem))
+    if isinstance(problem, FORBIDDEN):
+        return 403, _sentence(str(problem))
     return (503 if problem.retriable else 400), _sentence(str(problem))
 
 

@@ -1,7 +1,12 @@
 """A connection to the HTTP port: uvicorn's, which does not wait for ever for a request.
 
 A client that connects and says nothing holds a place that others need.  It has some seconds to send the head of a request;
-and when all places are taken, those that have never asked anything make way, the oldest first."""
+and when all places are taken, those that have never asked anything make way, the oldest first.
+
+uvicorn has no setting for either: its timeouts begin after a response, its limit refuses requests and keeps connections.
+So this is a subclass of the protocol that uvicorn's option `http` takes.  It uses `connections`, `conn`, `cycle`, `loop`,
+`transport` and `send_400_response`, which uvicorn does not document; `tests/unit/gateways/test_connection.py` fails when
+a release changes them."""
 
 from __future__ import annotations
 

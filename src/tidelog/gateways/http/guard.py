@@ -13,13 +13,17 @@ import ipaddress
 import logging
 import re
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog.gateways.http import identity
+from tidelog.gateways.http.authentication import Authentication
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.rights import is_open
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.logs import request_id
 
@@ -27,6 +31,7 @@ log = logging.getLogger("tidelog.http")
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY = "tidelog.body"  # in the scope: what is left of the bound on the body
+AUTHENTICATION = "tidelog.authentication"  # in the scope: for the log-in page
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
@@ -116,6 +121,7 @@ class Guard:
         self._app = app
         self._around = around
         self._crowded = crowded
+        self._authentication = Authentication(around.services)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -162,17 +168,31 @@ class Guard:
                 room = self._around.config.tidelog_http_connections_max
                 said = f"too many are connected: tidelog.http.connections.max is {room}"
                 raise Problem(503, said, headers=CLOSING | {"retry-after": "1"})
+            scope[AUTHENTICATION] = self._authentication
+            await self._identify(scope)
             await self._app(scope, receiving, sending)
         except Problem as problem:
             if begun:
                 raise
-            await problem.answer()(scope, receive, sending)
+            to_page = problem.status == 401 and _is_console_page(scope, headers)
+            answer = _to_login(scope) if to_page else problem.answer()
+            await answer(scope, receive, sending)
         except Exception as problem:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if begun:
                 return  # the client sees an answer that ends too early
             told = Problem(500, f"this is a bug in the broker, which logged it as request {one}: {problem!r}")
             await told.answer()(scope, receive, sending)
+
+    async def _identify(self, scope: Scope) -> None:
+        """Raises `Problem` 401 for a request without a login where it needs one."""
+        config = self._around.config
+        if is_open(scope["path"]):
+            return
+        if config.http_logs_in:
+            identity.identified(await self._authentication.identify(scope))
+        elif config.authorizes:
+            identity.identified(self._authentication.anonymous(scope))
 
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -202,6 +222,25 @@ class Guard:
             foreign = site is not None and site not in ("same-origin", "none")
         if foreign:
             raise Problem(403, f"a page of another site ({origin or site}) asked for this: it was not done")
+
+
+def _is_console_page(scope: Scope, headers: Headers) -> bool:
+    """Whether a person opens a page in a browser, who then gets the log-in page."""
+    path = scope["path"]
+    return (
+        scope["method"] == "GET"
+        and (path == "/" or path == "/console" or path.startswith("/console/"))
+        and "authorization" not in headers
+        and headers.get("sec-fetch-mode", "navigate") == "navigate"
+        and "text/html" in headers.get("accept", "")
+    )
+
+
+def _to_login(scope: Scope) -> Response:
+    asked = quote(scope["path"]) + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
+    return RedirectResponse(
+        f"/console/login?next={quote(asked, safe='')}", 303, {"cache-control": "no-store"}
+    )
 
 
 def _name_of(host: str) -> str:

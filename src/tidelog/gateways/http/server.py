@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,14 @@ class HttpServer:
 
     def __init__(self) -> None:
         self._around: Surroundings | None = None
+        self._tls: ssl.SSLContext | None = None
         self._listening: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stop: Callable[[], None] | None = None
 
-    def bind(self, host: str, port: int) -> int:
+    def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """The real port."""
+        self._tls = tls
         self._listening = listen(host, port)
         return int(self._listening.getsockname()[1])
 
@@ -67,6 +70,8 @@ class HttpServer:
                 server_header=False,
                 timeout_graceful_shutdown=GRACE_S,
             )
+            config.load()
+            config.ssl = self._tls  # uvicorn makes contexts from files only, and these change
             server = uvicorn.Server(config)
             server.capture_signals = _no_signals  # signals are the broker's business
             self._stop = lambda: setattr(server, "should_exit", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -35,6 +36,8 @@ class Surroundings:
     """`tidelog.aio` clients of this broker, opened at first use and shared by all gateways."""
     names: frozenset[str]
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""
+    peer_tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    """How the HTTP ports of other brokers are reached; None: in plain text."""
     statuses: Counter[int] = field(default_factory=Counter)
     """How often each HTTP status was answered."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

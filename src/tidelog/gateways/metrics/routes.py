@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from tidelog.gateways.http import rights
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
@@ -78,7 +79,8 @@ async def _told(page: Page) -> AsyncIterator[bytes]:
 def routes(around: Surroundings) -> list[BaseRoute]:
     collector = Collector(around)
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        rights.check(around, request, "/metrics")
         return StreamingResponse(_told(await collector.page()), media_type=CONTENT_TYPE)
 
     return [Route("/metrics", metrics)]

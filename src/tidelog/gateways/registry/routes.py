@@ -17,12 +17,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidelog import errors
+from tidelog.gateways.http import identity
+from tidelog.gateways.http.authentication import signed_headers
 from tidelog.gateways.http.guard import at_most
 from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.registry import schemas, subjects
 from tidelog.gateways.registry.call import Call, Plain
+from tidelog.gateways.registry.rights import answered
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.registry import refusal
 from tidelog.registry.coordinator import FORWARDED, NotRegistryLeader, SchemaRegistry
@@ -103,12 +106,16 @@ class _Gateway:
 
     async def answer(self, request: Request) -> Response:
         try:
-            call, handler = await self._understood(request)
-            return await self._answer(request, call, handler)
+            call, handler, endpoint = await self._understood(request)
+
+            async def allowed(call: Call) -> Any:
+                return await answered(self._around, call, endpoint, handler)
+
+            return await self._answer(request, call, allowed)
         except Refusal as problem:
             return _told({"error_code": problem.number, "message": str(problem)}, problem.status)
 
-    async def _understood(self, request: Request) -> tuple[Call, Handler]:
+    async def _understood(self, request: Request) -> tuple[Call, Handler, tuple[str, str]]:
         _check_media_types(request)
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
         parts = [unquote(part) for part in raw.decode("ascii", "replace").strip("/").split("/")]
@@ -125,11 +132,12 @@ class _Gateway:
         if pattern == _WITH_METADATA and request.method == "GET":
             keys = [value for name, value in pairs if name == "key"]
             values = [value for name, value in pairs if name == "value"]
-            return call, lambda call: subjects.with_metadata(call, keys, values)
-        handler = ENDPOINTS.get((request.method, pattern))
+            handler: Handler | None = lambda call: subjects.with_metadata(call, keys, values)  # noqa: E731
+        else:
+            handler = ENDPOINTS.get((request.method, pattern))
         if handler is None:
             raise Problem(405, f"{request.method} is not allowed at {request.url.path}")
-        return call, handler
+        return call, handler, (request.method, pattern)
 
     async def _answer(self, request: Request, call: Call, handler: Handler) -> Response:
         """Answers here, or forwards to the leader.  Without a leader, it waits a moment for one."""
@@ -166,9 +174,15 @@ class _Gateway:
         path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("ascii", "replace")
         query = request.scope["query_string"].decode("latin-1")
         headers = {FORWARDED: str(self._around.node_id), "accept": MEDIA_TYPE, "content-type": MEDIA_TYPE}
+        headers |= signed_headers(self._around.services, identity.behalf())
         try:
             answer = await send(
-                address, request.method, f"{path}?{query}" if query else path, headers, call.content
+                address,
+                request.method,
+                f"{path}?{query}" if query else path,
+                headers,
+                call.content,
+                tls=self._around.peer_tls(),
             )
         except NotSent as problem:
             return None, str(problem)

@@ -43,6 +43,11 @@ def _id(call: Call) -> int:
     return int(text)
 
 
+def users_of_id(state: RegistryState, call: Call) -> tuple[str, list[SchemaVersion]]:
+    """As `_users`, of the id that the request names."""
+    return _users(state, _id(call), call.subject_of_id)
+
+
 def _users(state: RegistryState, wanted: int, subject: str | None) -> tuple[str, list[SchemaVersion]]:
     """The context that the id belongs to, and the versions that use the id in this context."""
     named = Subject.of(subject or "")

@@ -16,6 +16,7 @@ from tidelog.gateways.http.guard import at_most
 from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.json_text import asked
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.rights import TOPIC, visible
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest.instances import Instances
 from tidelog.gateways.rest.schemas import Schemas
@@ -45,6 +46,10 @@ class Rest:
         if topic is None:
             raise Problem(404, f"topic {name!r} does not exist", code)
         return topic
+
+    def visible_topics(self) -> list[str]:
+        """The names of the topics that the user may see, in order."""
+        return sorted(name for name in self.image.topics if visible(self.around, TOPIC, name))
 
     def cluster(self, request: Request) -> str:
         """The cluster id in the path, which must be that of this cluster."""

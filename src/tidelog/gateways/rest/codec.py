@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tidelog.extras import need
 from tidelog.gateways.console.records.decoder import descriptor
 from tidelog.gateways.http.json_text import parse, written
 from tidelog.schema.avro_reading import AvroReader
@@ -33,6 +34,12 @@ class ValueCodec(NamedTuple):
     """True if decoding even a short message may take long."""
 
 
+PACKAGES_OF = {
+    "AVRO": ("fastavro", "Avro schemas"),
+    "JSON": ("jsonschema_rs", "JSON schemas"),
+    "PROTOBUF": ("google.protobuf", "Protobuf schemas"),
+}
+
 RegisteredSchema = dict[str, Any]
 """A schema as the registry answers it."""
 
@@ -40,6 +47,8 @@ RegisteredSchema = dict[str, Any]
 def codec_of(registered: RegisteredSchema, needed: dict[str, RegisteredSchema]) -> ValueCodec:
     """`needed`: the schemas that it refers to, by name, dependencies first."""
     kind = registered.get("schemaType") or "AVRO"
+    if kind in PACKAGES_OF:
+        need(*PACKAGES_OF[kind])
     if kind == "AVRO":
         return _avro(registered, needed)
     return _protobuf(registered, needed) if kind == "PROTOBUF" else _json_schema(registered, needed)

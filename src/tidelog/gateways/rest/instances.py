@@ -9,11 +9,15 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from tidelog.errors import TidelogError
+from tidelog.gateways.http import identity
+from tidelog.gateways.http.identity import as_broker
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.rest.instance import GONE, ConsumerInstance, Options
+from tidelog.net.on_behalf import BROKER
 
 log = logging.getLogger("tidelog.rest")
 
@@ -26,6 +30,8 @@ class Instances:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._all: dict[tuple[str, str], ConsumerInstance | None] = {}
+        self._owners: WeakKeyDictionary[ConsumerInstance, str | None] = WeakKeyDictionary()
+        """The principals that made them; nobody else may use them."""
         self._closing_idle: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -56,7 +62,7 @@ class Instances:
         self._all[key] = made
         if self._closing_idle is None:
             self._closing_idle = asyncio.get_running_loop().create_task(
-                self._close_idle(), name="idle instances"
+                self._close_idle(), name="idle instances", context=as_broker()
             )
             self._around.closing.push_async_callback(self.close)
         return made
@@ -65,7 +71,7 @@ class Instances:
         consumer_class = await asyncio.to_thread(_load)
         try:
             consumer = consumer_class(
-                bootstrap_servers=self._around.bootstrap,
+                **self._around.clients.options(),
                 client_id=CLIENT_ID,
                 group_id=group,
                 auto_offset_reset=options.reset,
@@ -77,13 +83,15 @@ class Instances:
         except ValueError as problem:
             raise Problem(422, f"{problem}", NOT_A_SETTING) from None
         await consumer.start()
-        return ConsumerInstance(group, options, consumer, self._around.clock)
+        instance = ConsumerInstance(group, options, consumer, self._around.clock)
+        self._owners[instance] = _user()
+        return instance
 
     @contextmanager
     def using(self, group: str, name: str) -> Iterator[ConsumerInstance]:
         """The instance, which does not count as idle inside the `with` block."""
         instance = self._all.get((group, name))
-        if instance is None:
+        if instance is None or _user() not in (self._owners[instance], BROKER):
             raise Problem(
                 404,
                 f"consumer instance {name!r} of group {group!r} does not exist on this broker: "
@@ -123,6 +131,12 @@ class Instances:
         instances = [instance for instance in self._all.values() if instance is not None]
         self._all.clear()
         await asyncio.gather(*(instance.close() for instance in instances), return_exceptions=True)
+
+
+def _user() -> str | None:
+    """None where nobody logs in."""
+    behalf = identity.behalf()
+    return None if behalf is None else behalf.principal
 
 
 def _load():  # type: ignore[no-untyped-def]

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from tidelog import errors
+from tidelog.gateways.http import rights
 from tidelog.gateways.http.json_text import JsonAnswer
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.openapi.document import document
@@ -109,7 +110,8 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     for method, path, handler in ENDPOINTS:
         paths.setdefault(path, {})[method] = handler
     return [
-        _Route(path, _answering(rest, handlers), methods=list(handlers)) for path, handlers in paths.items()
+        _Route(path, _answering(rest, path, handlers), methods=list(handlers))
+        for path, handlers in paths.items()
     ]
 
 
@@ -127,9 +129,12 @@ class _Route(Route):
         return match, child_scope
 
 
-def _answering(rest: Rest, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
+def _answering(
+    rest: Rest, path: str, handlers: dict[str, Handler]
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         check_accepted(request)
+        rights.check(rest.around, request, path)
         problem_of = refused if request.url.path.startswith("/v3") else in_v2
         try:
             return await handlers["GET" if request.method == "HEAD" else request.method](rest, request)

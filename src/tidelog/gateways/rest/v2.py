@@ -36,7 +36,7 @@ def _answer(body: Any) -> Response:
 
 
 async def topics(rest: Rest, request: Request) -> Response:
-    return _answer(sorted(rest.image.topics))
+    return _answer(rest.visible_topics())
 
 
 def _partition(partition: Any) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _topic(links: ClusterLinks, topic: Any) -> dict[str, Any]:
 
 async def topics(rest: Rest, request: Request) -> Response:
     links = _links(rest, request)
-    data = [_topic(links, topic) for _, topic in sorted(rest.image.topics.items())]
+    data = [_topic(links, rest.image.topics[name]) for name in rest.visible_topics()]
     return links.listed("KafkaTopicList", ("topics",), data)
 
 

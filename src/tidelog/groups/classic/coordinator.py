@@ -44,7 +44,7 @@ from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
 from tidelog.groups.held import Held, HeldAnswer, Hold
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.replication.promises import Appended
+from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import MemberIdentity, MemberResponse

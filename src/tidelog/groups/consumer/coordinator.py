@@ -32,7 +32,7 @@ from tidelog.groups.consumer.migration import check_upgrade, upgraded
 from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.replication.promises import Appended
+from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

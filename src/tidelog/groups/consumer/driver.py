@@ -40,7 +40,7 @@ from tidelog.groups.group import CONSUMER
 from tidelog.groups.held import Held
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
-from tidelog.replication.promises import Appended
+from tidelog.replication.commit_status import Appended
 
 log = logging.getLogger("tidelog.groups")
 

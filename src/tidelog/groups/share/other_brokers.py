@@ -15,10 +15,10 @@ from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState
 from tidelog.groups.share.in_flight import StateBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
+from tidelog.replication.commit_status import is_committed, when_committed
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
-from tidelog.replication.promises import is_committed, when_committed
 from tidelog.types import NodeId
 from tidelog.wire.messages import delete_share_group_state as delete
 from tidelog.wire.messages import initialize_share_group_state as initialize

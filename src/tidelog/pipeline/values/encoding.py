@@ -15,6 +15,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from tidelog.extras import need
+from tidelog.pipeline.needs import need_format
 from tidelog.pipeline.options.source import ValueOptions
 from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.values.schema_text import schema_text
@@ -94,6 +96,7 @@ def _settled(wanted: ValueOptions, topic: str | None, rows: StructType) -> Encod
         return Encoding("json", (), text if text and text.lstrip().startswith("{") else "", None, schema_id)
     if text is None:
         raise PipelineError(f"format {wanted.format} needs option 'schema' or 'registry'")
+    need_format(wanted.format)
     if wanted.format == "avro":
         from tidelog.pipeline.values import avro
 
@@ -153,6 +156,7 @@ def _json_encoder(schema: str, schema_id: int | None, rows: Any) -> Callable[[di
 
     write, check = writer(rows), None
     if schema:
+        need("jsonschema_rs", "JSON schemas")
         import jsonschema_rs
 
         check = jsonschema_rs.validator_for(json.loads(schema)).validate

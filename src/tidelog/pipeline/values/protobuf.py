@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from pyspark.sql.types import (
     ArrayType,
@@ -41,9 +38,10 @@ from pyspark.sql.types import (
 from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.values.row_decoding import Failures, decode_rows
 from tidelog.schema.framing import frame, get_indexes, put_indexes, unframe
+from tidelog.schema.proto.files import link, read_file
+from tidelog.schema.proto.tokens import ProtoError
 from tidelog.schema.registry import Registered, Registry
 
-KNOWN_TYPES = "google/protobuf/"
 TIMESTAMP = "google.protobuf.Timestamp"
 WRAPPED = {
     f"google.protobuf.{name}Value"
@@ -70,7 +68,7 @@ def file_set(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return compiled({"schema.proto": text})
+        return _as_set([_read(text, "schema.proto")])
     for kind in (descriptor_pb2.FileDescriptorSet, descriptor_pb2.FileDescriptorProto):
         try:
             parsed: Any = kind.FromString(data)
@@ -84,51 +82,36 @@ def file_set(text: str) -> bytes:
     raise PipelineError("option 'schema' is neither a .proto file nor a file descriptor in base64")
 
 
-def compiled(files: dict[str, str]) -> bytes:
-    """Compiles the files with protoc; the last file is the schema, the others are its imports."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        out = Path(folder) / "descriptors"
-        wanted = list(files)[-1]
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
-        done = subprocess.run(
-            [*command, f"--descriptor_set_out={out}", wanted], capture_output=True, text=True, cwd=folder
-        )
-        if done.returncode:
-            problems = [line for line in done.stderr.splitlines() if ".proto:" in line] or [
-                done.stderr.strip()
-            ]
-            raise PipelineError(f"the Protobuf schema is wrong: {problems[0]}")
-        return out.read_bytes()
-
-
 def registered_files(registry: Registry, schema: Registered) -> bytes:
     """A schema of the registry with everything it imports, as a serialized FileDescriptorSet."""
-    texts: dict[str, str] = {}
-    protos: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    files: dict[str, descriptor_pb2.FileDescriptorProto] = {}
 
     def collect(name: str, file: Registered) -> None:
         for needed, subject, version in file.references:
             collect(needed, registry.version(subject, version))
-        try:
-            proto = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(file.text, validate=True))
-            proto.name = name
-            protos[name] = proto
-        except (binascii.Error, ValueError, DecodeError):
-            texts[name] = file.text
+        files[name] = _read(file.text, name)
 
     collect("schema.proto", schema)
-    if texts and protos:
-        raise PipelineError("the registry has some of the Protobuf files as text and some as descriptors")
-    if texts:
-        return compiled(texts)
-    return _as_set(list(protos.values()))
+    return _as_set(list(files.values()))
 
 
-def _as_set(files: list[Any]) -> bytes:
+def _read(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
+    try:
+        return read_file(text, name)
+    except ProtoError as problem:
+        where = name if problem.line is None else f"{name}:{problem.line}"
+        raise PipelineError(f"the Protobuf schema is wrong: {where}: {problem.why}") from None
+
+
+def _linked(files: list[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
+    try:
+        return link(files, {one.name: one for one in files})
+    except ProtoError as problem:
+        raise PipelineError(f"the Protobuf schema is wrong: {files[-1].name}: {problem}") from None
+
+
+def _as_set(files: list[descriptor_pb2.FileDescriptorProto]) -> bytes:
+    _linked(files)  # a wrong schema fails here, where the user named it
     data: bytes = descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
     return data
 
@@ -136,14 +119,7 @@ def _as_set(files: list[Any]) -> bytes:
 def message_of(files: bytes, name: str | None, path: Iterable[int] = (0,)) -> Any:
     """The class of a message, found by its name or by its place in the last file."""
     every = descriptor_pb2.FileDescriptorSet.FromString(files)
-    pool = descriptor_pool.DescriptorPool()
-    file_names = {file.name for file in every.file}
-    for file in every.file:
-        for needed in file.dependency:
-            if needed.startswith(KNOWN_TYPES) and needed not in file_names:
-                file_names.add(needed)
-                _add_known(pool, needed)
-        pool.Add(file)
+    pool = _linked(list(every.file))
     if name is not None:
         try:
             return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
@@ -160,15 +136,6 @@ def message_of(files: bytes, name: str | None, path: Iterable[int] = (0,)) -> An
             raise PipelineError("the schema has no message at the place that a record names")
         inner = messages[place]
     return message_factory.GetMessageClass(inner)
-
-
-def _add_known(pool: Any, name: str) -> None:
-    from importlib import import_module
-
-    module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-    proto = descriptor_pb2.FileDescriptorProto()
-    module.DESCRIPTOR.CopyToProto(proto)
-    pool.Add(proto)
 
 
 def spark_schema(message: Any) -> StructType:

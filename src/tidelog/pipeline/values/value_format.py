@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.types import StructType
 
+from tidelog.pipeline.needs import need_format
 from tidelog.pipeline.options.source import ValueOptions
 from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.values.ddl_types import spark_schema_of_ddl
@@ -73,6 +74,7 @@ def value_format(
         return ValueFormat("json", fields, "", None, decoding.registry, schema_id)
     if text is None:
         raise PipelineError(f"format {decoding.format} needs option 'schema' or 'registry'")
+    need_format(decoding.format)
     if decoding.format == "avro":
         from tidelog.pipeline.values import avro
 

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import message_factory, text_format
 
-from tidelog.registry.protobuf.parser import ENUM_MAX, NUMBER_MAX, SCALARS
+from tidelog.schema.proto.parser import ENUM_MAX, NUMBER_MAX, SCALARS
 
 Field = pb.FieldDescriptorProto
 _TYPES = {number: name for name, number in SCALARS.items()}

@@ -7,7 +7,9 @@ from random import Random
 from typing import Protocol
 
 from tests.simulation import invariants
+from tests.simulation.cluster.concurrent.fleeting_clients import Fleeting
 from tests.simulation.cluster.concurrent.group_clients import Group
+from tests.simulation.cluster.concurrent.offset_clients import TransactionalOffsets
 from tests.simulation.cluster.concurrent.share_clients import Share
 from tests.simulation.cluster.concurrent.transaction_clients import Transactions
 from tests.simulation.cluster.survivors import Problems
@@ -114,7 +116,7 @@ async def ask_for_ends(cluster: Cluster, random: Random, history: PartitionHisto
     while True:
         await asyncio.sleep(random.random())
         before, losses = cluster.stored(history.name), history.power_losses
-        if before is None or before.leader is None:
+        if before is None or before.leader is None or cluster.survivors.is_restored(history.name):
             continue
         acknowledged = max(history.promised, default=-1) + 1
         try:
@@ -126,6 +128,8 @@ async def ask_for_ends(cluster: Cluster, random: Random, history: PartitionHisto
         except (OSError, errors.TidelogError, Unreadable):
             continue
         after = cluster.stored(history.name)
+        if cluster.survivors.is_restored(history.name):
+            continue
         if after is not None and after[2:4] == before[2:4] and losses == history.power_losses:
             NoStaleEnd.check(history.name, acknowledged, end)
 
@@ -137,6 +141,10 @@ class Clients:
             self.kinds.append(Group(cluster, random))
         if "transactions" in kinds:
             self.kinds.append(Transactions(cluster, random))
+        if "offsets" in kinds:
+            self.kinds.append(TransactionalOffsets(cluster, random))
+        if "fleeting" in kinds:
+            self.kinds.append(Fleeting(cluster, random))
         if "share" in kinds:
             self.kinds.append(Share(cluster, random, PLAIN))
         self._before: dict[str, int] = {}

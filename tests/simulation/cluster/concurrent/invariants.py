@@ -24,13 +24,15 @@ class AtEveryChange(Protocol):
 
 
 class BrokersGoOn:
-    """No broker ends by itself."""
+    """No broker ends by itself, unless its metadata were restored from a backup."""
 
     def look(self, cluster: Cluster) -> Problems:
         return [
             (type(self).__name__, f"broker {node}: {broker.ended.exception()}")
             for node, broker in cluster.brokers.items()
-            if broker.ended.done() and broker.ended.exception() is not None
+            if broker.ended.done()
+            and broker.ended.exception() is not None
+            and node not in cluster.told_restored
         ]
 
 
@@ -41,6 +43,8 @@ class DoubtedNeverServe:
         problems = []
         for name in cluster.partitions:
             stored = cluster.stored(name)
+            if cluster.survivors.is_restored(name):
+                continue
             for node in cluster.survivors.doubted(name):
                 broker = cluster.brokers.get(node)
                 held = None if broker is None else broker._partitions.held.get(name)
@@ -65,7 +69,7 @@ class DoubtedNeverLeadInTheStore:
 
 class OnlyTheLeaderShrinks:
     """Nobody but the leader takes others out of the in-sync set, so that it cannot shrink while nobody can write.  A broker
-    may leave by itself; a move that ends takes the old replicas with it."""
+    may leave by itself; a move that ends takes the old replicas with it; who was in sync in a backup says nothing."""
 
     def stored(
         self, cluster: Cluster, name: TopicPartition, before: PartitionImage, after: PartitionImage
@@ -74,7 +78,7 @@ class OnlyTheLeaderShrinks:
         author = cluster.metadata.author
         by_leader = before.leader is not None and author == host(before.leader)
         by_itself = author in {host(node) for node in gone}
-        if not gone or by_leader or by_itself:
+        if not gone or by_leader or by_itself or before.rolled_back:
             return []
         return [(type(self).__name__, f"{name}: {author or 'the end of a lease'} took out {gone}: {before}")]
 
@@ -107,6 +111,8 @@ class StandsStillWhileEligible:
             stored = cluster.stored(name)
             before = self._seen.pop(name, None)
             if stored is None or stored.leader is None or not stored.eligible:
+                continue
+            if cluster.survivors.is_restored(name):
                 continue
             held = dict(cluster.replicas(name)).get(stored.leader)
             if held is None or held.leader != stored.leader or held.state.epoch != stored.leader_epoch:

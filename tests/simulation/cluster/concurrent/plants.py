@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.broker.handlers import txn_offset_commit
+from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
 from tidelog.metadata.controller import Controller, Swap
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
@@ -171,3 +174,47 @@ def a_doubt_is_not_stored(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr("tidelog.app.lifecycle.report", silent)
+
+
+def offsets_behind_the_end_of_their_transaction_are_taken(patch: pytest.MonkeyPatch) -> None:
+    """What was verified may have been aborted by the time it is written."""
+    patch.setattr(txn_offset_commit, "verification_guard", lambda *_, **__: 0)
+
+
+def offsets_go_by_the_name_of_their_topic(patch: pytest.MonkeyPatch) -> None:
+    """Those of a topic that was deleted while nobody had the group's state are told of the next one of its name."""
+    patch.setattr(offset_commits, "of_replaced_topics", lambda machine, present: [])
+    patch.setattr(offset_commits, "is_of", lambda known, topic_id: True)
+
+
+def restored_metadata_are_taken_for_new(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KnownRevision, "was_rolled_back", lambda self, told: False)
+
+
+def reports_in_a_backup_count(patch: pytest.MonkeyPatch) -> None:
+    """What replicas had reported before the backup was made stands for what they have now."""
+    rolled_back = doubts.rolled_back
+
+    def with_old_ones(
+        partition: PartitionImage, node: NodeId, *rest: Any, **more: Any
+    ) -> PartitionRecord | None:
+        record = rolled_back(partition, node, *rest, **more)
+        if record is None or partition.rolled_back:
+            return record
+        old = tuple(tail for tail in partition.doubts if tail.node != node)
+        return record._replace(doubts=(*old, *record.doubts))
+
+    patch.setattr(doubts, "rolled_back", with_old_ones)
+
+
+def a_change_that_may_be_stored_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """Decided on what is known, which says that there is nothing left to do, and not applied here."""
+    swap = Controller._swap
+
+    async def at_once(self: Controller, attempt: Any, validate_only: bool = False) -> Any:
+        answer, nothing = attempt(self._newest)
+        if not nothing.then:
+            return answer
+        return await swap(self, attempt, validate_only)
+
+    patch.setattr(Controller, "_swap", at_once)

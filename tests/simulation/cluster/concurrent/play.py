@@ -50,9 +50,9 @@ class Profile:
 
     rounds: int = 1
     troubles: tuple[tuple[Trouble, ...], ...] = ALL
-    clients: tuple[str, ...] = ("group", "transactions", "share")
+    clients: tuple[str, ...] = ("group", "transactions", "share", "offsets", "fleeting")
     """Beside producers and readers; which of them are at work in a run is chance."""
-    client_chance: float = 0.5
+    client_chance: float = 0.35
     sync_chance: float = 0.35
     """How often brokers sync before they answer: then a power cut of all machines takes nothing."""
     judge_changes: bool = True
@@ -133,7 +133,7 @@ class Play:
             machine.disk.heal()
             machine.disk.run_delay_s_max = 0.001
             machine.go_on()
-            if node in cluster.brokers and cluster.disks_failed(node):
+            if node in cluster.brokers and (cluster.disks_failed(node) or node in cluster.told_restored):
                 cluster.kill(node)
             if node not in cluster.brokers:
                 machine.kill()

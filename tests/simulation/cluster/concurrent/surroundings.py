@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from uuid import UUID
 
-from tests.simulation.cluster.concurrent.machines import BACK_S, back, running
+from tests.simulation.cluster.concurrent.machines import BACK_S, back, running, together
 from tests.simulation.cluster.survivors import holders
 from tests.simulation.cluster.world import WEATHER, Cluster, host
-from tidelog.testing.metadata import Weather
+from tidelog.testing.metadata import Backup, Weather
+from tidelog.types import TopicPartition
 
 HOUR_MS = 3_600_000
 OPERATOR_CHANCE = 0.15
@@ -26,6 +28,15 @@ async def controller_is_cut_off(cluster: Cluster, random: Random) -> None:
     await asyncio.sleep(random.random() * 6)
     for other in others:
         cluster.network.mend(host(node), host(other))
+
+
+async def lines_hang(cluster: Cluster, random: Random) -> None:
+    """One way, and for less than anybody's patience: what waits arrives together, in any order."""
+    for _ in range(random.choice((1, 3, 6))):
+        one, other = random.sample(list(cluster.machines), 2)
+        cluster.network.cut(host(one), host(other), one_way=True)
+        await asyncio.sleep(random.choice((0.05, 0.3, 0.9)) * random.random())
+        cluster.network.mend(host(one), host(other))
 
 
 async def watch_is_late(cluster: Cluster, random: Random) -> None:
@@ -72,3 +83,35 @@ async def disk_is_replaced(cluster: Cluster, random: Random) -> None:
         cluster.machines[node].replace_disk()
         await asyncio.sleep(random.choice(BACK_S))
         await back(cluster, node)
+
+
+async def store_is_restored(cluster: Cluster, random: Random) -> None:
+    """From a backup of a moment ago, beneath brokers that run or before any of them does; then all are started anew."""
+    backup, before = Backup(cluster.metadata), _replicas(cluster)
+    await asyncio.sleep(random.choice((0.3, 2.0, 6.0)) * random.uniform(0.5, 1.0))
+    if _replicas(cluster) != before:
+        return  # of topics and moves since a backup nobody promises anything
+    if random.random() < 0.5:
+        for node in running(cluster):
+            cluster.kill(node)
+    cluster.restore(backup)
+    await asyncio.sleep(random.choice((0.0, 0.3, 2.5)))
+    nodes = random.sample(list(cluster.machines), len(cluster.machines))
+    apart_s = random.choice((0.0, 0.0, 0.5, 2.0))
+    await together(*(_started_anew(cluster, node, apart_s * place) for place, node in enumerate(nodes)))
+
+
+async def _started_anew(cluster: Cluster, node: int, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    if node in cluster.told_restored and node in running(cluster):
+        cluster.kill(node)
+    if node not in cluster.brokers and cluster.machines[node].is_down:
+        await back(cluster, node)
+
+
+def _replicas(cluster: Cluster) -> dict[TopicPartition, tuple[UUID, frozenset[int]]]:
+    topics = cluster.survivors.image.topics
+    return {
+        name: (topics[name.topic].id, frozenset(partition.replicas))
+        for name, partition in cluster.survivors.partitions()
+    }

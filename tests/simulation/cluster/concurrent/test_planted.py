@@ -9,9 +9,14 @@ from typing import NamedTuple
 import pytest
 
 from tests.simulation.cluster.concurrent import plants
+from tests.simulation.cluster.concurrent.machines import (
+    broker_is_restarted,
+    brokers_are_restarted_in_turn,
+    some_brokers_are_killed,
+)
 from tests.simulation.cluster.concurrent.plants import Plant
 from tests.simulation.cluster.concurrent.play import Profile, play
-from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced
+from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced, lines_hang, store_is_restored
 from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, STORE
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.history import OneValuePerOffset
@@ -38,8 +43,11 @@ class Found(NamedTuple):
     by: set[str]
     seeds: int
     troubles: tuple[tuple[Trouble, ...], ...] = ALL
+    clients: tuple[str, ...] = ()
 
 
+RESTARTS = (some_brokers_are_killed, broker_is_restarted, brokers_are_restarted_in_turn)
+RESTORED = ((store_is_restored,), POWER, PROCESSES)
 PLANTED: dict[Plant, Found] = {
     plants.a_leader_leads_on_after_a_power_cut: Found(LOST | ELECTED, 20),
     plants.a_doubt_is_not_stored: Found(LOST | ELECTED, 20),
@@ -48,9 +56,18 @@ PLANTED: dict[Plant, Found] = {
     plants.the_last_that_reports_leads: Found(LOST | ELECTED, 20),
     plants.a_missing_log_is_not_reported: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
     plants.a_new_directory_is_as_good_as_the_old_one: Found(LOST | ELECTED, 40, (POWER, (disk_is_replaced,))),
-    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(LOST | ELECTED, 40, (POWER, PROCESSES)),
+    plants.a_log_made_anew_passes_for_the_one_that_was_missing: Found(
+        LOST | ELECTED, 40, ((disk_is_replaced,), RESTARTS)
+    ),
     plants.the_controller_shrinks_in_sync_sets: Found({"OnlyTheLeaderShrinks", *LOST}, 20),
     plants.members_stay_eligible_while_more_is_committed: Found({"StandsStillWhileEligible", *LOST}, 20),
+    plants.restored_metadata_are_taken_for_new: Found(LOST, 40, RESTORED),
+    plants.offsets_go_by_the_name_of_their_topic: Found(
+        {"OffsetsStayWithTheirTopic"}, 30, (POWER, PROCESSES), ("fleeting",)
+    ),
+    plants.offsets_behind_the_end_of_their_transaction_are_taken: Found(
+        {"AbortedOffsetsStayAway"}, 120, ((lines_hang,),), ("offsets",)
+    ),
     plants.a_lease_need_not_be_proven: Found({"NothingLostWithoutLease"}, 60, (STORE, LINES)),
 }
 
@@ -59,7 +76,7 @@ PLANTED: dict[Plant, Found] = {
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     expected = PLANTED[plant]
-    profile = Profile(clients=(), troubles=expected.troubles)
+    profile = Profile(clients=expected.clients, client_chance=1.0, troubles=expected.troubles)
     others: Counter[str] = Counter()
     for seed in range(expected.seeds):
         try:

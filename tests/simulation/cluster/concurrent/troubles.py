@@ -28,6 +28,7 @@ LINES: tuple[Trouble, ...] = (
     trouble.broker_is_cut_off,
     trouble.connections_reset,
     surroundings.controller_is_cut_off,
+    surroundings.lines_hang,
 )
 DISKS: tuple[Trouble, ...] = (
     trouble.disk_is_full,
@@ -42,6 +43,7 @@ STORE: tuple[Trouble, ...] = (
     trouble.answers_are_lost,
     surroundings.watch_is_late,
     surroundings.requests_are_done_twice_or_late,
+    surroundings.store_is_restored,
 )
 OPERATORS: tuple[Trouble, ...] = (
     operators.partition_is_moved,

@@ -7,6 +7,9 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidelog.errors import TidelogError
+from tidelog.gateways.http.authentication import signed_headers
+from tidelog.gateways.http.identity import OF_BROKER
 from tidelog.net.http_request import NoAnswer, NotSent, send
 
 if TYPE_CHECKING:
@@ -25,11 +28,13 @@ async def ask(around: Surroundings, node: NodeId, address: str) -> Any:
     if http_address is None:
         return None
     try:
+        # What brokers tell each other is for brokers; the pages decide what the user sees of it.
+        headers = {"accept": "application/json"} | signed_headers(around.services, OF_BROKER)
         async with asyncio.timeout(WAIT_S):
             answer = await send(
-                http_address, "GET", address, {"accept": "application/json"}, b"", ANSWER_BYTES_MAX
+                http_address, "GET", address, headers, b"", ANSWER_BYTES_MAX, around.peer_tls()
             )
         return json.loads(answer.body) if answer.status == 200 else None
-    except (NotSent, NoAnswer, TimeoutError, ValueError) as problem:
+    except (NotSent, NoAnswer, TimeoutError, ValueError, TidelogError) as problem:
         log.info("broker %s could not be asked for %s: %s", node, address, problem)
         return None

@@ -15,7 +15,7 @@ from functools import cached_property
 from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog._speed.tally import TIME_BOUNDS_MS
+from tidelog._speed.request_metrics import TIME_BOUNDS_MS
 from tidelog.config.damaged_partitions import parse_damaged
 from tidelog.errors import TidelogError
 from tidelog.gateways.console.cluster import peers
@@ -24,6 +24,7 @@ from tidelog.gateways.console.cluster.health import cluster_health
 from tidelog.gateways.console.cluster.history import ClusterHistory, quantile
 from tidelog.gateways.console.cluster.process_figures import COUNTERS, process_figures
 from tidelog.gateways.console.parts.markup import path
+from tidelog.gateways.http.identity import as_broker
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -107,7 +108,9 @@ class ClusterPoller:
         self._viewed_ms = self._around.clock.now_ms()
         if self._task is None or self._task.done():
             self._first_poll.clear()
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="console")
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name="console", context=as_broker()
+            )
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._first_poll.wait(), FIRST_POLL_S)
 

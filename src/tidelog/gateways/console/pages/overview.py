@@ -12,15 +12,18 @@ from tidelog.gateways.console.cluster.health import ClusterHealth, cluster_healt
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.parts.amounts import count, duration, short, size
 from tidelog.gateways.console.parts.chart import Line, legend, line_chart
-from tidelog.gateways.console.parts.layout import fragment, notice, page
+from tidelog.gateways.console.parts.layout import fragment, notice, page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, badge, card, figure, table
+from tidelog.gateways.http.rights import sees_cluster
 
 BUSIEST = 8  # topics and groups in a table
 ALERTS_NAMED = 3
 
 
 async def overview(console: Console, request: Request) -> Response:
+    if not sees_cluster(console.around):
+        return redirect(path("topics"))
     return page(request, "Overview", live(path("live"), _content(console)), place="Overview")
 
 

@@ -21,7 +21,7 @@ async def schemas(console: Console, request: Request) -> Response:
         for subject in await console.registry.ask("GET", "subjects")
         if wanted.lower() in str(subject).lower()
     ]
-    compatibility = (await console.registry.ask("GET", "config"))["compatibilityLevel"]
+    compatibility = await console.registry.default_level()
     pages = Pages(
         "schemas",
         query_number(request, "page", 1, 1, 1_000_000),

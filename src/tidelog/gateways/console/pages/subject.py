@@ -75,7 +75,7 @@ async def _level(console: Console, subject: str) -> tuple[str, bool]:
     except Problem as problem:
         if problem.status != 404:
             raise
-    return (await console.registry.ask("GET", "config"))["compatibilityLevel"], False
+    return await console.registry.default_level(), False
 
 
 def pretty(registered: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from tidelog.gateways.console.parts.layout import fragment, page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, Pages, badge, card, figure, table
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.rights import GROUP, visible
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
@@ -197,7 +198,9 @@ def _nodes(replicas: tuple[int, ...], in_sync: set[int]) -> list[Child]:
 
 async def _readers(console: Console, name: str) -> Markup:
     snapshot = console.poller.snapshot
-    listed = {group.group_id: group for group in snapshot.groups}
+    listed = {
+        group.group_id: group for group in snapshot.groups if visible(console.around, GROUP, group.group_id)
+    }
     offsets = await (await console.admin()).list_groups_offsets(
         [group for group in listed if listed[group].type != "share"]
     )

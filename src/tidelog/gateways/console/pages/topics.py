@@ -16,6 +16,7 @@ from tidelog.gateways.console.parts.forms import search
 from tidelog.gateways.console.parts.layout import page, redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 from tidelog.gateways.console.parts.table import Column, Pages, Sort, badge, table
+from tidelog.gateways.http.rights import GROUP, TOPIC, visible
 from tidelog.metadata.topics.names import INTERNAL
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ async def topics(console: Console, request: Request) -> Response:
     names = [
         name
         for name in console.around.image.topics
-        if wanted.lower() in name.lower() and (internal or not is_internal(name))
+        if wanted.lower() in name.lower()
+        and (internal or not is_internal(name))
+        and visible(console.around, TOPIC, name)
     ]
     sort_by = query_text(request, "sort", "name")
     query = {key: value for key, value in (("q", wanted), ("internal", "yes" if internal else "")) if value}
@@ -135,11 +138,16 @@ def _search(wanted: str, internal: bool) -> Markup:
 async def find(console: Console, request: Request) -> Response:
     """The search of every page: opens the topic or group of that name, otherwise lists the names that contain it."""
     wanted = query_text(request, "q")
-    image = console.around.image
-    if wanted in image.topics:
+    around = console.around
+    names = [name for name in around.image.topics if visible(around, TOPIC, name)]
+    if wanted in names:
         return redirect(path("topics", wanted))
-    groups = [group for group in console.poller.snapshot.groups if wanted.lower() in group.group_id.lower()]
-    any_topic = any(wanted.lower() in name.lower() for name in image.topics)
+    groups = [
+        group
+        for group in console.poller.snapshot.groups
+        if wanted.lower() in group.group_id.lower() and visible(around, GROUP, group.group_id)
+    ]
+    any_topic = any(wanted.lower() in name.lower() for name in names)
     exact = [group for group in groups if group.group_id == wanted]
     if exact or (len(groups) == 1 and not any_topic):
         group = (exact or groups)[0]

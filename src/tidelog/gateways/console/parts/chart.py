@@ -5,10 +5,12 @@ Colours come from the style sheet by class, so that a chart suits the light and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from tidelog.gateways.console.parts.amounts import clock_time, short
 from tidelog.gateways.console.parts.markup import Markup, h
+from tidelog.model.plot import PlotFrame, Point, svg_grid, svg_series, svg_text
 
 WIDTH, WIDE, HEIGHT = 600, 1100, 180
 LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 22
@@ -36,36 +38,40 @@ def line_chart(
         text = "The first figures appear in a few seconds." if len(times) < 3 else "Nothing measured yet."
         return h.div(h.p(text, class_="muted"), class_="chart chart-empty")
     top = nice_top(max(measured), unit)
-    left_ms, span_ms = times[0], max(1, times[-1] - times[0])
+    frame = PlotFrame(width, HEIGHT, LEFT, RIGHT, TOP, BOTTOM)
+    first_ms, span_ms = times[0], max(1, times[-1] - times[0])
 
     def x(time_ms: int) -> float:
-        return LEFT + (time_ms - left_ms) / span_ms * (width - LEFT - RIGHT)
+        return frame.x((time_ms - first_ms) / span_ms)
 
-    def y(value: float) -> float:
-        return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
+    def runs(line: Line) -> list[list[Point]]:
+        """Gaps end a run."""
+        pairs = zip(times, line.values, strict=True)
+        return [
+            [(x(time_ms), frame.y(value / top)) for time_ms, value in run if value is not None]
+            for is_gap, run in groupby(pairs, lambda pair: pair[1] is None)
+            if not is_gap
+        ]
 
     newest = ", ".join(f"{line.name} {shown(_last(line.values))}" for line in lines)
     return h.svg(
         h.title(f"{title}: now {newest}"),
-        [_grid(y(top * step / LINES), shown(top * step / LINES), width) for step in range(LINES + 1)],
+        Markup(svg_grid(frame, [(step / LINES, shown(top * step / LINES)) for step in range(LINES + 1)])),
         [
-            _time_label(x(left_ms + span_ms * half // 2), left_ms + span_ms * half // 2, anchor)
-            for half, anchor in enumerate(("start", "middle", "end"))
+            Markup(svg_text(clock_time(time_ms), x(time_ms), HEIGHT - 6, anchor, ' class="grid-label"'))
+            for time_ms, anchor in zip(
+                (first_ms, first_ms + span_ms // 2, first_ms + span_ms),
+                ("start", "middle", "end"),
+                strict=True,
+            )
         ],
-        [
-            _curve([(x(at), y(value)) if value is not None else None for at, value in _pairs(times, line)], n)
-            for n, line in enumerate(lines)
-        ],
+        [Markup(svg_series(n, runs(line), frame.floor)) for n, line in enumerate(lines)],
         [_hover(times, at, x, lines, shown) for at in range(len(times))],
         class_="chart",
         viewBox=f"0 0 {width} {HEIGHT}",
         role="img",
         aria_label=f"{title}: now {newest}",
     )
-
-
-def _pairs(times: Sequence[int], line: Line) -> list[tuple[int, float | None]]:
-    return list(zip(times, line.values, strict=True))
 
 
 def _thinned(times: Sequence[int], lines: Sequence[Line]) -> tuple[Sequence[int], Sequence[Line]]:
@@ -85,38 +91,6 @@ def nice_top(value: float, unit: int = 10) -> float:
     while step * power < value:
         step *= 2
     return min(step, unit) * power
-
-
-def _grid(y: float, text: str, width: int) -> Markup:
-    return h.g(
-        h.line(x1=LEFT, x2=width - RIGHT, y1=f"{y:.1f}", y2=f"{y:.1f}"),
-        h.text(text, x=LEFT - 6, y=f"{y + 3.5:.1f}", text_anchor="end"),
-        class_="grid",
-    )
-
-
-def _time_label(x: float, time_ms: int, anchor: str) -> Markup:
-    return h.text(clock_time(time_ms), x=f"{x:.1f}", y=HEIGHT - 6, text_anchor=anchor, class_="grid-label")
-
-
-def _curve(points: Sequence[tuple[float, float] | None], number: int) -> Markup:
-    runs: list[list[tuple[float, float]]] = [[]]
-    for point in points:
-        if point is not None:
-            runs[-1].append(point)
-        elif runs[-1]:
-            runs.append([])
-    floor = HEIGHT - BOTTOM
-    drawn = []
-    for run in runs:
-        if not run:
-            continue
-        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in run)
-        area = f"M{run[0][0]:.1f} {floor}L{line}L{run[-1][0]:.1f} {floor}Z"
-        drawn += [h.path(d=area, class_="area"), h.path(d=f"M{line}", class_="line")]
-        if len(run) == 1:
-            drawn.append(h.circle(cx=f"{run[0][0]:.1f}", cy=f"{run[0][1]:.1f}", r=2, class_="dot"))
-    return h.g(drawn, class_=f"series series-{number}")
 
 
 def _hover(
@@ -160,10 +134,10 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     if len(recent) < 2:
         return h.span(class_="spark")
     top = max(*recent, 1e-9)
-    step = 96 / (len(recent) - 1)
-    line = "L".join(f"{2 + at * step:.1f} {22 - value / top * 18:.1f}" for at, value in enumerate(recent))
+    frame = PlotFrame(100, 24, 2, 2, 4, 2)
+    points = [(frame.x(at / (len(recent) - 1)), frame.y(value / top)) for at, value in enumerate(recent)]
     return h.svg(
-        h.g(h.path(d=f"M{line}", class_="line"), class_="series-0"),
+        Markup(svg_series(0, [points])),
         class_="spark",
         viewBox="0 0 100 24",
         role="img",

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from tidelog.gateways.console.parts.forms import TOKEN_COOKIE, cookie, token_of
+from tidelog.gateways.console.parts.forms import TOKEN_COOKIE, cookie, form, token_of
 from tidelog.gateways.console.parts.markup import Child, Markup, h, joined, path
 
 POLICY = (
@@ -32,6 +32,8 @@ class BrokerIdentity(NamedTuple):
     version: str
     cluster_id: str
     node_id: int
+    user: str = ""
+    """Who has logged in; empty where nobody logs in."""
 
 
 # The name of each section, its address, and the key that opens it after g.
@@ -46,6 +48,26 @@ SECTIONS = (
     ("Alerts", path("alerts"), "a"),
     ("Planner", path("plan"), "p"),
 )
+
+
+def bare_page(request: Request, title: str, *body: Child, status: int = 200) -> Response:
+    """A page that shows nothing of the cluster, for people who have not logged in."""
+    document = h.html(
+        h.head(
+            h.meta(charset="utf-8"),
+            h.meta(name="viewport", content="width=device-width, initial-scale=1"),
+            h.meta(name="color-scheme", content="light dark"),
+            h.title(f"{title} · Tidelog"),
+            h.link(rel="icon", href="/console/static/icon.svg"),
+            h.link(rel="stylesheet", href="/console/static/console.css"),
+        ),
+        h.body(h.main(h.h1(title), joined(body), id="page", tabindex="-1")),
+        lang="en",
+    )
+    answer = HTMLResponse(f"<!doctype html>{document}", status, HEADERS)
+    if request.cookies.get(TOKEN_COOKIE) != token_of(request):
+        cookie(answer, TOKEN_COOKIE, token_of(request))
+    return answer
 
 
 def page(
@@ -147,6 +169,7 @@ def _navigation(request: Request, place: str) -> Markup:
             class_="tools",
         ),
         _identity(request.state.identity),
+        _user(request, request.state.identity.user),
         class_="side",
     )
 
@@ -159,6 +182,18 @@ def _identity(identity: BrokerIdentity) -> Markup:
         h.br(),
         f"Broker {identity.node_id}",
         class_="identity muted small",
+    )
+
+
+def _user(request: Request, user: str) -> Markup | None:
+    if not user:
+        return None
+    # A form with the console's token: no page of another site can log a visitor out.
+    return form(
+        request,
+        path("logout"),
+        h.p(f"Logged in as {user}", class_="muted small"),
+        h.button("Log out", class_="quiet"),
     )
 
 

@@ -4,15 +4,14 @@ of a subject.  Schemas are cached: the schema of an id never changes."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import io
 import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidelog.extras import need
 from tidelog.gateways.console.records.readable import Readable, Unreadable, of_value, readable, typed_json
 from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.http.problem import Problem
@@ -141,6 +140,7 @@ def _encode_json(value: Any) -> bytes:
 
 
 def _avro(registered: dict[str, Any], needed: list[dict[str, Any]]) -> SchemaCodec:
+    need("fastavro", "Avro schemas")
     import fastavro
 
     named: dict[str, Any] = {}
@@ -159,6 +159,7 @@ def _avro(registered: dict[str, Any], needed: list[dict[str, Any]]) -> SchemaCod
 
 def _protobuf(registered: dict[str, Any], needed: dict[str, dict[str, Any]]) -> SchemaCodec:
     """Encodes as the first message of the file."""
+    need("google.protobuf", "Protobuf schemas")
     from google.protobuf import json_format, message_factory
 
     file = descriptor(registered["schema"], {name: schema["schema"] for name, schema in needed.items()})
@@ -183,30 +184,8 @@ def _protobuf(registered: dict[str, Any], needed: dict[str, dict[str, Any]]) -> 
 
 
 def descriptor(data: str, needed: dict[str, str]) -> Any:
-    """The file descriptor of a schema with its imports, from FileDescriptorProtos in base64."""
-    from google.protobuf import descriptor_pb2
-    from google.protobuf.descriptor_pool import DescriptorPool
+    """The file of a schema, with the files that it imports; each a FileDescriptorProto in base64."""
+    from tidelog.schema.proto.files import link, read_file
 
-    pool, added = DescriptorPool(), set()
-
-    def add(name: str, packed: bytes) -> None:
-        if name in added:
-            return
-        added.add(name)
-        file = descriptor_pb2.FileDescriptorProto.FromString(packed)
-        file.name = name
-        for imported in file.dependency:
-            add(imported, base64.b64decode(needed[imported]) if imported in needed else _bundled(imported))
-        pool.Add(file)
-
-    add("default", base64.b64decode(data))
-    return pool.FindFileByName("default")
-
-
-def _bundled(name: str) -> bytes:
-    """The descriptor of a file that Protobuf itself contains."""
-    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-    if not module.startswith("google.protobuf."):
-        raise Unreadable(f"the schema imports {name}, which is not registered")
-    packed: bytes = import_module(module).DESCRIPTOR.serialized_pb
-    return packed
+    others = {name: read_file(text, name) for name, text in needed.items()}
+    return link([read_file(data, "default")], others).FindFileByName("default")

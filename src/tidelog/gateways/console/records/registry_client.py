@@ -37,6 +37,15 @@ class RegistryClient:
             raise Problem(status, str(answer.get("message", answer)), answer.get("error_code"))
         return answer
 
+    async def default_level(self) -> str:
+        """The compatibility mode of subjects without one of their own; a dash for a user who may not see it."""
+        try:
+            return str((await self.ask("GET", "config"))["compatibilityLevel"])
+        except Problem as problem:
+            if problem.status != 403:
+                raise
+            return "–"
+
     async def _send(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
         if self._router is None:
             module = import_module("tidelog.gateways.registry.routes")

@@ -72,7 +72,7 @@ def open_consumer(around: Surroundings, committed: bool) -> Consumer:
     from tidelog.client.consumer.consumer import Consumer
 
     return Consumer(
-        bootstrap_servers=around.bootstrap,
+        **around.clients.options(),
         client_id=CLIENT_ID,
         isolation_level="read_committed" if committed else "read_uncommitted",
         fetch_max_wait_ms=50,

@@ -44,7 +44,7 @@ def test_a_chart_says_its_newest_figure_and_has_room_for_the_largest() -> None:
     assert "<svg" not in line_chart("Messages", [0], [Line("in", [1.0])])
     assert [nice_top(value) for value in (0, 0.3, 1, 3, 9, 12, 999, 1001)] == [1, 1, 1, 4, 10, 20, 1000, 2000]
     assert [nice_top(value, 1024) for value in (900, 1024, 3000, 5 << 20)] == [1024, 1024, 4096, 8 << 20]
-    assert "<path" in sparkline([1, 2, None, 4], "x") and "<path" not in sparkline([None], "x")
+    assert "<polyline" in sparkline([1, 2, None, 4], "x") and "<polyline" not in sparkline([None], "x")
 
 
 def test_long_charts_are_thinned_and_keep_the_newest() -> None:

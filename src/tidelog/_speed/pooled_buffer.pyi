@@ -1,0 +1,9 @@
+from typing_extensions import Buffer
+
+class PooledBuffer(Buffer):
+    """`size` bytes to write into, with whatever they held before."""
+
+    def __init__(self, size: int) -> None: ...
+    def __len__(self) -> int: ...
+
+def kept() -> tuple[int, int]: ...

@@ -1,9 +1,0 @@
-from typing_extensions import Buffer
-
-class Room(Buffer):
-    """`size` bytes to write into, with whatever they held before."""
-
-    def __init__(self, size: int) -> None: ...
-    def __len__(self) -> int: ...
-
-def kept() -> tuple[int, int]: ...

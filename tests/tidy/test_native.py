@@ -1,0 +1,68 @@
+"""The layers hold in native code, too: what .pyx and .pxd files import, and where they call up by the name of a method."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.test_layers import SOURCE, row
+
+NATIVE = sorted([*SOURCE.rglob("*.pyx"), *SOURCE.rglob("*.pxd")])
+# Upward calls, as `(<object>thing).name`: objects of Python classes that native code knows only by the name of a method.
+# This list may only become shorter.
+UPWARD = {
+    ("_speed/append.pyx", "_add_to_index"),
+    ("_speed/append.pyx", "_append_failed"),
+    ("_speed/append.pyx", "_begin_group_append"),
+    ("_speed/append.pyx", "_reserve_index"),
+    ("_speed/append.pyx", "_started"),
+    ("_speed/append.pyx", "append_failed"),
+    ("_speed/append.pyx", "begin_epoch"),
+    ("_speed/append.pyx", "file"),
+    ("_speed/append.pyx", "met"),
+    ("_speed/append.pyx", "name"),
+    ("_speed/append.pyx", "refusal"),
+    ("_speed/append.pyx", "roll"),
+    ("_speed/append.pyx", "wrote"),
+    ("_speed/delayed_produce.pyx", "wrote"),
+    ("_speed/unchanged_partitions.pyx", "in_sync"),
+}
+_IMPORT = re.compile(r"^\s*(?:from|c?import)\s+(tidelog(?:\.\w+)*)", re.MULTILINE)
+_UPWARD = re.compile(r"\(\s*<\s*object\s*>\s*(?:[^()]|\([^()]*\))*\)\s*\.\s*(\w+)")
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_native_modules_import_what_is_below_them(path: Path) -> None:
+    here = row("_speed")
+    assert here is not None
+    for name in _IMPORT.findall(path.read_text()):
+        package = name.split(".")[1]
+        there = row(package)
+        assert package == "_speed" or (there is not None and there < here), (
+            f"{path.name} must not import {name}"
+        )
+
+
+def test_native_modules_call_nothing_above_them_by_name() -> None:
+    calls = {
+        (path.relative_to(SOURCE).as_posix(), name)
+        for path in NATIVE
+        for name in _UPWARD.findall(path.read_text())
+    }
+    assert not calls - UPWARD, "pass a value down, or return one: native code does not call up"
+    assert not UPWARD - calls, "these are gone: take them off the list"
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("(<object>log)._gather(segment)", ["_gather"]),
+        ("x = (<object> self.partition).wrote(1)", ["wrote"]),
+        ("(<object>logs[0].of(1)).name", ["name"]),
+        ("(<SegmentTail>segment).size", []),
+    ],
+)
+def test_an_upward_call_is_seen(code: str, names: list[str]) -> None:
+    assert _UPWARD.findall(code) == names

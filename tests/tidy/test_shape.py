@@ -1,0 +1,86 @@
+"""Cycles of imports, classes with what they inherit, names of classes, sizes of tests.
+
+Each rule has a list of what broke it when the rule was made.  The lists may only become shorter: a test fails for what
+is new, and for what is mended and still on a list."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.tidy.code import classes, cycles, methods
+from tests.tidy.test_layers import METHODS_MAX, ROOT
+
+TEST_LINES_MAX = 500
+
+# The last parts of the modules' names.
+CYCLES = [
+    {"produce", "produce_in_transaction", "produce_opened", "produce_validated"},
+    {"joins", "table"},
+]
+
+# Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
+LARGE = {"Admin": 55, "Consumer": 36, "Log": 56, "Segment": 40}
+
+LONG_TESTS = {
+    "test_rest.py": 597,
+}
+
+# Names that several classes have, and how many classes have them.
+_TWICE = """
+AcknowledgedRange AcquiredRange Admin Caller Clients Connection Consumer Job Listener LogDir
+OffsetCommitter Partition Progress ShareConsumer Source Surroundings Unopened _Comparison _Parser
+"""
+DUPLICATES = dict.fromkeys(_TWICE.split(), 2) | {
+    "Metadata": 4,
+    "Peers": 3,
+    "Producer": 3,
+    "Session": 3,
+}
+
+
+def test_no_new_cycle_of_imports() -> None:
+    found = [{name.split(".")[-1] for name in cycle} for cycle in cycles()]
+    assert not [one for one in found if one not in CYCLES], "modules that import each other are one module"
+    assert not [one for one in CYCLES if one not in found], "these are gone: take them off the list"
+
+
+def test_classes_are_small_with_what_they_inherit() -> None:
+    counts: dict[str, int] = {}
+    for one in classes():
+        count = len(methods(one))
+        counts[one.node.name] = max(count, counts.get(one.node.name, 0))
+        most = LARGE.get(one.node.name, METHODS_MAX)
+        assert count <= most, (
+            f"{one.where}: {one.node.name} has {count} methods with inherited ones, {most} are allowed"
+        )
+    small = [name for name in LARGE if counts.get(name, 0) <= METHODS_MAX]
+    assert not small, "these are small now: take them off the list"
+
+
+def test_a_class_name_is_unique() -> None:
+    places: dict[str, list[str]] = {}
+    for one in classes():
+        places.setdefault(one.node.name, []).append(one.where)
+    for name, where in places.items():
+        most = DUPLICATES.get(name, 1)
+        assert len(where) <= most, f"{name} names {len(where)} classes: {', '.join(where)}"
+    fewer = {
+        name: len(places.get(name, ()))
+        for name, count in DUPLICATES.items()
+        if len(places.get(name, ())) < count
+    }
+    assert not fewer, "these are fewer now: change the list"
+
+
+def test_no_test_file_is_too_long() -> None:
+    lines: Counter[str] = Counter()
+    for path in (ROOT / "tests").rglob("*.py"):
+        count = path.read_text().count("\n")
+        lines[path.name] = max(lines[path.name], count)
+        most = LONG_TESTS.get(path.name, TEST_LINES_MAX)
+        assert count <= most, (
+            f"{path.relative_to(ROOT)} has {count} lines, {most} are allowed: two subjects in one file?"
+        )
+    assert not [name for name in LONG_TESTS if lines[name] <= TEST_LINES_MAX], (
+        "these fit now: take them off the list"
+    )
