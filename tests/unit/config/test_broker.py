@@ -170,3 +170,28 @@ def test_acls_are_checked_with_an_authorizer(name: str) -> None:
 def test_access_settings_that_cannot_be(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         BrokerConfig.of(given)
+
+
+def test_addresses_may_have_bounds_of_their_own() -> None:
+    config = BrokerConfig.of(
+        {"max.connections.per.ip": "5", "max.connections.per.ip.overrides": "127.0.0.1:7, ::1:9,[fe80::2]:0"}
+    )
+    hosts = ("127.0.0.1", "::1", "fe80::2", "10.0.0.1")
+    assert [config.connections_max_of(host) for host in hosts] == [7, 9, 0, 5]
+    for wrong in ("127.0.0.1", "localhost:5", "127.0.0.1:-1", "127.0.0.1:many"):
+        with pytest.raises(InvalidConfig, match=r"max\.connections\.per\.ip\.overrides"):
+            BrokerConfig.of({"max.connections.per.ip.overrides": wrong})
+
+
+def test_bounds_of_a_listener_are_its_own() -> None:
+    config = BrokerConfig.of(
+        {
+            "max.connections": "5",
+            "listener.name.plaintext.max.connections": "3",
+            "listener.name.plaintext.max.connection.creation.rate": "7",
+        }
+    )
+    security = config.security["PLAINTEXT"]
+    assert (config.max_connections, security.connections_max, security.connection_rate_max) == (5, 3, 7)
+    plain = BrokerConfig.of({"max.connections": "5"}).security["PLAINTEXT"]
+    assert plain.connections_max == plain.connection_rate_max == (1 << 31) - 1
