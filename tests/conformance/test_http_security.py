@@ -353,6 +353,12 @@ def test_the_console_has_a_login_page(guarded: SecureBroker) -> None:
     assert browser.ask("GET", "/console/topics").status == 303
 
 
+def test_the_script_of_an_ended_session_gets_no_dialog_of_the_browser(guarded: SecureBroker) -> None:
+    fetch = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
+    answer = Browser(guarded).ask("GET", "/console/topics/c-1/live", **fetch)
+    assert answer.status == 401 and "www-authenticate" not in answer.headers
+
+
 def test_a_login_leads_to_no_other_site(guarded: SecureBroker) -> None:
     for following in ("https://evil.example/", "//evil.example", "/\\evil.example", "console"):
         answer = Browser(guarded).log_in("cat", PASSWORDS["cat"], following)

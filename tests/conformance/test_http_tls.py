@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from tests.conformance.conftest import ON_KAFKA, SETTINGS
 from tests.conformance.process import free_port
 from tests.conformance.tidelog_broker import TidelogBroker
+from tidelog.gateways.http.handshakes import HANDSHAKES_MAX
 
 pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives import hashes
@@ -147,6 +149,20 @@ def test_plain_text_gets_no_answer(guarded: TidelogBroker) -> None:
     with pytest.raises((http.client.HTTPException, OSError)):
         connection.request("GET", "/health/live")
         connection.getresponse()
+
+
+def test_a_client_that_never_finishes_its_handshake_is_let_go(guarded: TidelogBroker, folder: Path) -> None:
+    host, _, port = guarded.http.rpartition(":")
+    silent = [socket.create_connection((host, int(port)), timeout=60) for _ in range(HANDSHAKES_MAX + 20)]
+    assert ask(guarded, folder, "GET", "/health/live", {})[0] == 200
+    ends = []
+    for connection in silent:
+        try:
+            ends.append(connection.recv(1))
+        except ConnectionResetError:
+            ends.append(b"")
+        connection.close()
+    assert set(ends) == {b""}
 
 
 def test_a_new_certificate_is_taken_without_a_restart(guarded: TidelogBroker, folder: Path) -> None:

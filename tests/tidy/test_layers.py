@@ -218,6 +218,7 @@ PURE = [
     "storage/txn_index.py",
     "transactions/state_machine.py",
     "transactions/transaction.py",
+    "net/on_behalf.py",
     "net/scram.py",
     "net/scram_client.py",
     "wire/acls.py",

@@ -27,11 +27,14 @@ class Connection(H11Protocol):
     """Made by `connections`."""
 
     connections_max: Callable[[], int]
+    established: Callable[[Any], None]
+    """Told the address of each client that has connected, and has finished its TLS handshake if there is one."""
     silent: dict[Connection, None]
     """Those that have not asked anything yet, the oldest first."""
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        type(self).established(transport.get_extra_info("peername"))
         super().connection_made(transport)
         self._wait()
         self.silent[self] = None
@@ -88,7 +91,13 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def connections(connections_max: Callable[[], int]) -> type[Connection]:
+def connections(
+    connections_max: Callable[[], int], established: Callable[[Any], None] = lambda address: None
+) -> type[Connection]:
     """For one server.  `connections_max`: as many places as there are now."""
-    shared: dict[str, Any] = {"connections_max": staticmethod(connections_max), "silent": {}}
+    shared: dict[str, Any] = {
+        "connections_max": staticmethod(connections_max),
+        "established": staticmethod(established),
+        "silent": {},
+    }
     return type("Connection", (Connection,), shared)

@@ -174,8 +174,12 @@ class Guard:
         except Problem as problem:
             if begun:
                 raise
-            to_page = problem.status == 401 and _is_console_page(scope, headers)
-            answer = _to_login(scope) if to_page else problem.answer()
+            answer: Response = problem.answer()
+            if problem.status == 401 and _is_console_page(scope, headers):
+                answer = _to_login(scope)
+            elif problem.status == 401 and _is_console(scope["path"]) and "sec-fetch-mode" in headers:
+                # The console's script: a browser would put its own dialog over the page.
+                del answer.headers["www-authenticate"]
             await answer(scope, receive, sending)
         except Exception as problem:
             log.exception("%s %s failed", scope["method"], scope["path"])
@@ -226,14 +230,17 @@ class Guard:
 
 def _is_console_page(scope: Scope, headers: Headers) -> bool:
     """Whether a person opens a page in a browser, who then gets the log-in page."""
-    path = scope["path"]
     return (
         scope["method"] == "GET"
-        and (path == "/" or path == "/console" or path.startswith("/console/"))
+        and _is_console(scope["path"])
         and "authorization" not in headers
         and headers.get("sec-fetch-mode", "navigate") == "navigate"
         and "text/html" in headers.get("accept", "")
     )
+
+
+def _is_console(path: str) -> bool:
+    return path in ("/", "/console") or path.startswith("/console/")
 
 
 def _to_login(scope: Scope) -> Response:

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tidelog.gateways.http.handshakes import HandshakeListener
 from tidelog.net.network import listen
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class HttpServer:
     def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """The real port."""
         self._tls = tls
-        self._listening = listen(host, port)
+        listening = listen(host, port)
+        self._listening = listening if tls is None else HandshakeListener.of(listening)
         return int(self._listening.getsockname()[1])
 
     def start(self, around: Surroundings) -> None:
@@ -61,7 +63,9 @@ class HttpServer:
 
             config = uvicorn.Config(
                 application(around, lambda: len(server.server_state.connections) > room()),
-                http=connections(room),
+                http=connections(room, listening.established)
+                if isinstance(listening, HandshakeListener)
+                else connections(room),
                 log_config=None,
                 access_log=False,
                 log_level="warning",

@@ -13,6 +13,7 @@ async function refresh(piece) {
   piece.dataset.busy = "yes";
   try {
     const answer = await fetch(piece.dataset.live, { headers: { accept: "text/html" } });
+    if (answer.status === 401) return location.reload(); // the session has ended: the page leads to the log-in
     if (!answer.ok) throw new Error(String(answer.status));
     const text = await answer.text();
     if (!piece.contains(document.activeElement)) piece.innerHTML = text;
