@@ -52,6 +52,7 @@ TOOLS = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
