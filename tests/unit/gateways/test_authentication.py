@@ -12,7 +12,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.services import Services
 from tidelog.errors import SaslAuthenticationFailed
 from tidelog.gateways.http import authentication as module
-from tidelog.gateways.http.authentication import Authentication, Identity
+from tidelog.gateways.http.authentication import Authentication, HttpIdentity
 from tidelog.gateways.http.problem import Problem
 
 
@@ -116,7 +116,7 @@ async def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         assert await scene.ask(f"u{number}") == f"User:u{number}"
         assert await scene.ask(f"v{number}", "wrong") == 401
-        scene.authentication.open_console(Identity(f"User:u{number}", (), None, ("right",)))
+        scene.authentication.open_console(HttpIdentity(f"User:u{number}", (), None, ("right",)))
     tables = (
         scene.authentication._verdicts,
         scene.authentication._failures,
@@ -128,7 +128,7 @@ async def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_console_session_ends_by_itself_and_with_the_password() -> None:
     def opened() -> tuple[Scene, str]:
         scene = Scene()
-        identity = Identity("User:ann", (), None, scene.users.fingerprint("ann"))
+        identity = HttpIdentity("User:ann", (), None, scene.users.fingerprint("ann"))
         return scene, f"tidelog_session={scene.authentication.open_console(identity)}"
 
     scene, cookie = opened()

@@ -52,7 +52,7 @@ class Refused(Exception):
     """Why, for the log only."""
 
 
-class Identity(NamedTuple):
+class HttpIdentity(NamedTuple):
     principal: str
     groups: tuple[str, ...]
     expires_ms: int | None
@@ -62,7 +62,7 @@ class Identity(NamedTuple):
 
 
 class _ConsoleSession(NamedTuple):
-    identity: Identity
+    identity: HttpIdentity
     began_ms: int
     used_ms: int
 
@@ -71,7 +71,7 @@ class Authentication:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._key = secrets.token_bytes(32)
-        self._verdicts: OrderedDict[bytes, tuple[Identity, int]] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, tuple[HttpIdentity, int]] = OrderedDict()
         self._sessions: OrderedDict[str, _ConsoleSession] = OrderedDict()
         self._failures: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
         self._verifying = asyncio.Semaphore(VERIFYING_MAX)
@@ -114,7 +114,7 @@ class Authentication:
             session.host = host
         return session
 
-    async def _logged_in(self, scope: Scope, scheme: str, proof: str) -> Identity:
+    async def _logged_in(self, scope: Scope, scheme: str, proof: str) -> HttpIdentity:
         if scheme == "bearer":
             return await self.verified(scope, "OAUTHBEARER", "a token", proof)
         if scheme != "basic":
@@ -126,7 +126,7 @@ class Authentication:
         user, _, password = text.partition(":")
         return await self.verified(scope, "PLAIN", user, password)
 
-    async def verified(self, scope: Scope, mechanism: str, user: str, proof: str) -> Identity:
+    async def verified(self, scope: Scope, mechanism: str, user: str, proof: str) -> HttpIdentity:
         """The identity behind a password or a token; raises `Problem`."""
         if len(user) + len(proof) > LOGIN_BYTES_MAX:
             raise await self.refused(scope, user, "the login is too long")
@@ -152,7 +152,7 @@ class Authentication:
             self._verdicts.popitem(last=False)
         return identity
 
-    async def _verify(self, mechanism: str, user: str, proof: str) -> Identity:
+    async def _verify(self, mechanism: str, user: str, proof: str) -> HttpIdentity:
         """One exchange of SASL.  The hashing is left to threads, few at a time."""
         if self._waiting >= WAITING_MAX:
             raise Problem(503, "too many logins are under way: try again", headers={"retry-after": "1"})
@@ -169,9 +169,9 @@ class Authentication:
             self._waiting -= 1
         if exchange.principal is None:
             raise Refused("the token does not count")
-        return Identity(exchange.principal, exchange.groups, exchange.expires_ms, fingerprint)
+        return HttpIdentity(exchange.principal, exchange.groups, exchange.expires_ms, fingerprint)
 
-    def _verdict(self, key: bytes, user: str) -> Identity | None:
+    def _verdict(self, key: bytes, user: str) -> HttpIdentity | None:
         identity, until_ms = self._verdicts.get(key, (None, 0))
         if identity is None:
             return None
@@ -180,7 +180,7 @@ class Authentication:
             return None
         return identity
 
-    def _still_counts(self, identity: Identity) -> bool:
+    def _still_counts(self, identity: HttpIdentity) -> bool:
         """Whether the token has not expired, and the password of the user is the one that was checked."""
         if identity.expires_ms is not None and self._services.clock.now_ms() >= identity.expires_ms:
             return False
@@ -213,7 +213,7 @@ class Authentication:
 
     # Sessions of the console
 
-    def open_console(self, identity: Identity) -> str:
+    def open_console(self, identity: HttpIdentity) -> str:
         """A new id for the cookie; never one that the browser brought."""
         session_id, now_ms = secrets.token_urlsafe(32), self._now_ms()
         self._sessions[_digest(session_id)] = _ConsoleSession(identity, now_ms, now_ms)
@@ -224,7 +224,7 @@ class Authentication:
     def close_console(self, session_id: str) -> None:
         self._sessions.pop(_digest(session_id), None)
 
-    def _of_cookie(self, headers: Headers) -> Identity | None:
+    def _of_cookie(self, headers: Headers) -> HttpIdentity | None:
         session_id = cookie_parser(headers.get("cookie", "")).get(SESSION_COOKIE)
         if not session_id:
             return None

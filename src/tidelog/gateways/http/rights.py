@@ -25,7 +25,7 @@ DESCRIBE, DESCRIBE_CONFIGS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIG
 ALTER_CONFIGS = AclOperation.ALTER_CONFIGS
 
 
-class Need(NamedTuple):
+class NeededRight(NamedTuple):
     operation: AclOperation
     kind: AclResourceType
     name: str
@@ -40,21 +40,21 @@ class Need(NamedTuple):
 
 
 class Rule(NamedTuple):
-    needs: tuple[Need, ...] = ()
+    needs: tuple[NeededRight, ...] = ()
     is_open: bool = False
     """No login is needed."""
 
 
 def _topic(operation: AclOperation) -> Rule:
-    return Rule((Need(operation, TOPIC, "{topic}"),))
+    return Rule((NeededRight(operation, TOPIC, "{topic}"),))
 
 
 def _group(operation: AclOperation, name: str = "{group}") -> Rule:
-    return Rule((Need(operation, GROUP, name),))
+    return Rule((NeededRight(operation, GROUP, name),))
 
 
 def _cluster(operation: AclOperation) -> Rule:
-    return Rule((Need(operation, CLUSTER, CLUSTER_NAME),))
+    return Rule((NeededRight(operation, CLUSTER, CLUSTER_NAME),))
 
 
 OPEN = Rule(is_open=True)
@@ -186,7 +186,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/console/peer/shares"): _CLUSTER_PAGE,  # asked by the brokers themselves
     ("GET", "/console/peer/process"): _CLUSTER_PAGE,
     ("GET", "/console/transactions"): FILTERED,  # by the coordinators
-    ("GET", "/console/transactions/show"): Rule((Need(DESCRIBE, TRANSACTION, "?name"),)),
+    ("GET", "/console/transactions/show"): Rule((NeededRight(DESCRIBE, TRANSACTION, "?name"),)),
     ("POST", "/console/transactions/abort"): LOGGED_IN,
     ("GET", "/console/schemas"): FILTERED,  # by the registry
     ("GET", "/console/register-schema"): LOGGED_IN,
@@ -198,7 +198,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/console/brokers"): _CLUSTER_PAGE,
     ("GET", "/console/brokers/live"): _CLUSTER_PAGE,
     ("GET", "/console/brokers/{node:int}"): Rule(
-        (*_CLUSTER_PAGE.needs, Need(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME))
+        (*_CLUSTER_PAGE.needs, NeededRight(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME))
     ),
     ("GET", "/console/alerts"): _CLUSTER_PAGE,
     ("GET", "/console/alerts/live"): _CLUSTER_PAGE,
