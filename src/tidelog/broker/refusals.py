@@ -49,7 +49,9 @@ class Refusals:
                 return problem
             return errors.by_code(refused.code)(refused.message)
         if problem.retriable:
-            self._keep(place, header.base_sequence, RefusedBatch(problem.code, str(problem), now_ms + KEPT_MS))
+            self._keep(
+                place, header.base_sequence, RefusedBatch(problem.code, str(problem), now_ms + KEPT_MS)
+            )
         return problem
 
     def _keep(self, place: Place, sequence: int, refused: RefusedBatch) -> None:
